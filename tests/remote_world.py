@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from cellbed.testbed.testbed import Testbed
 
 NODE, PEER = "phone-0", "edge-0"
 LIMITS = Limits(cpus=0.5, memory_bytes=128 << 20)
-MACHINE = "198.51.100.2"
+NETWORK = ip_network((int(ip_address("198.18.0.0")) + os.getpid() % 32768 * 4, 30))
+"""Between this machine and the one over SSH: another one for each process, since several suites may run at a time."""
+MACHINE = str(NETWORK[2])
 PORT = "2222"
 USERS = ("pi:x:4242:4242::/tmp:/bin/sh", "guest:x:4243:4243::/tmp:/bin/sh")
 
@@ -91,11 +93,12 @@ def output(bed: Testbed, name: str, *command: str) -> str:
 
 
 def leftovers() -> list[str]:
-    """What runs and hosts leave if they are not removed."""
+    """What agents on hosts leave if they do not remove it; those that still run may belong to other tests."""
     groups = [*Path("/sys/fs/cgroup").glob("*/cellbed-host-*"), *Path("/sys/fs/cgroup").glob("cellbed-host-*")]
-    groups += Path(tempfile.gettempdir()).glob("cellbed-host-*")
+    agents = [(path, path.name.rsplit("-", 1)[1]) for path in groups]
+    agents += [(path, path.name.split("-")[2]) for path in Path(tempfile.gettempdir()).glob("cellbed-host-*")]
     devices = [path for path in Path("/sys/class/net").iterdir() if path.name in ("tunnel0", "cellbed0", "tap0")]
-    return [str(path) for path in (*groups, *devices)]
+    return [str(path) for path, process in agents if not Path("/proc", process).exists()] + list(map(str, devices))
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def machine(folder: Path) -> Iterator[Machine]:
             [ ! -e /etc/$file ] || mount --bind {folder}/$file /etc/$file || exit
         done
         echo ready && read line
-        ip link set lo up && ip address add {MACHINE}/24 dev eth0 && ip link set eth0 up
+        ip link set lo up && ip address add {MACHINE}/30 dev eth0 && ip link set eth0 up
         exec {shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")} -D -e -f {folder}/sshd"""
     with ExitStack() as stack:
         server = stack.enter_context(
@@ -164,7 +167,7 @@ def machine(folder: Path) -> Iterator[Machine]:
         device = f"cbt{os.getpid()}"
         for command in (
             f"link add {device} type veth peer name eth0 netns {server.pid}",
-            f"address add {ip_interface(MACHINE + '/24').network[1]}/24 dev {device}",
+            f"address add {NETWORK[1]}/30 dev {device}",
             f"link set {device} up",
         ):
             subprocess.run(["ip", *command.split()], check=True)

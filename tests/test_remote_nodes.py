@@ -25,7 +25,7 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
-from remote_world import LIMITS, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+from remote_world import LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
 from test_container import NEEDED, import_image
 
 PIPE = subprocess.PIPE
@@ -229,8 +229,8 @@ def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path
     unknown = ssh_machine.backend(options=[f"UserKnownHostsFile={tmp_path / 'none'}"])
     for table, sentence in (
         (unknown, "phone-0 cannot be reached: ssh .*Host key verification failed"),
-        (ssh_machine.backend(ssh="nobody@198.51.100.2"), "phone-0 cannot be reached: ssh .*Permission denied"),
-        (ssh_machine.backend(ssh="guest@198.51.100.2"), "phone-0 cannot be reached: ssh .*NOPASSWD"),
+        (ssh_machine.backend(ssh=f"nobody@{MACHINE}"), "phone-0 cannot be reached: ssh .*Permission denied"),
+        (ssh_machine.backend(ssh=f"guest@{MACHINE}"), "phone-0 cannot be reached: ssh .*NOPASSWD"),
     ):
         with pytest.raises(CellbedError, match=sentence), open_bed(table, tmp_path):
             pass
@@ -240,7 +240,7 @@ def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path
 @pytest.mark.needs_tun
 @pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is missing: apt install sudo")
 def test_programs_run_as_the_user_who_logs_in(ssh_machine: Machine, tmp_path: Path) -> None:
-    with open_bed(ssh_machine.backend(ssh="pi@198.51.100.2"), tmp_path) as bed:
+    with open_bed(ssh_machine.backend(ssh=f"pi@{MACHINE}"), tmp_path) as bed:
         (tmp_path / "file").write_text("text")
         node(bed).copy_in(tmp_path / "file", "deep/copy")
         assert output(bed, NODE, "sh", "-c", "id -u; stat -c %u deep/copy; echo $HOME") == "4242\n4242\n/tmp\n"
