@@ -1,1 +1,1 @@
-"""What drives a testbed: single runs now; sweeps and repetitions build on them."""
+"""Runs and standing testbeds from plan to report; replays compared with the recorded network."""

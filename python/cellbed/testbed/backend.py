@@ -44,7 +44,7 @@ class Setup:
     environment (:data:`~cellbed.testbed.state.RUN_VARIABLE`) of each process of it. record: notes what outlives the
     processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
     the run.
-    Namespaces need neither `record` nor `folder`.
+    Without `record` a namespace node has no folder; other kinds need both.
     """
 
     name: str
