@@ -10,6 +10,7 @@ The kinds take turns, so that a busy machine affects all. A VM and a machine ove
 from __future__ import annotations
 
 import argparse
+import atexit
 import io
 import json
 import statistics
@@ -94,6 +95,7 @@ def container() -> ContainerBackend:
     empty = io.BytesIO()
     tarfile.open(fileobj=empty, mode="w").close()
     subprocess.run(["podman", "import", "-", IMAGE], input=empty.getvalue(), check=True, capture_output=True)
+    atexit.register(subprocess.run, ["podman", "rmi", "--force", IMAGE], capture_output=True)
     places = [place for place in ("/usr", "/bin", "/lib", "/lib64") if Path(place).exists()]
     mounts = [{"source": place, "target": place, "read_only": True} for place in places]
     return ContainerBackend.model_validate({"kind": "container", "image": IMAGE, "mounts": mounts})
