@@ -49,6 +49,8 @@ SAMPLE_S = 0.1
 SAMPLE_IN_VM_S = 0.5
 """Time between samples: in a VM without KVM one takes milliseconds, and CPU time is counted around it."""
 DEVICE = "cellbed0"
+_SIZE = "mtu lock 1500"
+"""Of routes: a tunnel would lower their MTU to what it carries without fragments, and programs would send less."""
 _NEWNS, _NEWPID, _NEWNET = 0x00020000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
@@ -531,18 +533,18 @@ def configure_network(wanted: dict[str, Any]) -> None:
     lines += [
         f"link set {DEVICE} mtu 1500 up",
         f"addr add {wanted['ipv4']}/32 dev {DEVICE}",
-        f"route add {four} dev {DEVICE}",
+        f"route add {four} dev {DEVICE} {_SIZE}",
         f"neigh replace {four} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
-        f"route add default via {four} dev {DEVICE} src {wanted['ipv4']}",
+        f"route add default via {four} dev {DEVICE} src {wanted['ipv4']} {_SIZE}",
     ]
     if Path("/proc/sys/net/ipv6").exists():
         for which in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("0", encoding="utf-8")
         lines += [
             f"addr add {wanted['ipv6']}/128 dev {DEVICE} nodad",
-            f"-6 route add {six} dev {DEVICE}",
+            f"-6 route add {six} dev {DEVICE} {_SIZE}",
             f"-6 neigh replace {six} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
-            f"-6 route add default via {six} dev {DEVICE}",
+            f"-6 route add default via {six} dev {DEVICE} {_SIZE}",
         ]
     for line in lines:
         ip(*line.split())

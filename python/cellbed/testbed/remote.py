@@ -133,7 +133,7 @@ class RemoteNode:
         self.attach(hello)
         self.in_namespace(
             f"link set {self.device} address {self.near_mac} mtu 1500 up",
-            *(f"route add {address} dev {self.device}" for address in self._far),
+            *(f"route add {address} dev {self.device} mtu lock 1500" for address in self._far),
             *(f"neigh replace {it} lladdr {self.far_mac} dev {self.device} nud permanent" for it in self._far),
         )
         hosts = next((source for source, target in self.setup.place.binds if target == "/etc/hosts"), None)
