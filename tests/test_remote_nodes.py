@@ -276,12 +276,17 @@ nodes.edge = {{ cpus = 0.5, memory = "128 MiB" }}
 links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
 links.core.edge = "3 ms"
 apps.files.kind = "program"
-apps.files.server = {{ on = "edge", command = "python3 -m http.server 8080", ready = {{ port = 8080 }} }}
+apps.files.server = {{ on = "edge", command = {json.dumps(["python3", "-c", SERVER])}, ready = {{ port = 8080 }} }}
 apps.files.client = {{ on = "pi", command = {json.dumps(["python3", "-c", DOWNLOAD])}, copy_out = ["page"] }}
 {further}
 """
 
 
+# `python3 -m http.server` waits for a name server first.
+SERVER = """
+import http.server, socketserver
+socketserver.TCPServer(("", 8080), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
 DOWNLOAD = """
 import time, urllib.request
 for _ in range(2):
