@@ -96,7 +96,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
     return Description(
         kind="http",
-        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {table.get('url', '')}",
+        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {urlsplit(table['url']).path or '/'}",
         spans=_SPANS,
         client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
         server_columns={},
