@@ -164,6 +164,8 @@ def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     # Its exit status is the command's, and so is its standard input.
     assert place.run("exec", "edge-0", "sh", "-c", "exit 7").returncode == 7
+    # A name server of this machine could not be reached, and programs would wait for it.
+    assert "nameserver" not in place.run("exec", "edge-0", "cat", "/etc/resolv.conf").stdout
     assert place.run("exec", "edge-0", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
     with place.popen("exec", "edge-0", "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
         assert cat.communicate("through\n")[0] == "through\n"

@@ -175,7 +175,7 @@ def _drive(
     with contextlib.ExitStack() as stack:
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         control = scenario.transport.congestion_control
-        (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
+        binds = _name_files(plan, raw)
         # What `cellbed exec` has started.
         stack.callback(kill_marked, record.identifier)
         bed = stack.enter_context(
@@ -185,7 +185,7 @@ def _drive(
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
                 backends={node.name: node.backend for node in plan.nodes},
                 record=record,
-                binds=((str(raw / "hosts"), "/etc/hosts"),),
+                binds=binds,
             )
         )
         emulator = bed.emulator
@@ -297,6 +297,17 @@ def _memory_kills(bed: Testbed) -> dict[str, int]:
     """Processes of each node that were killed at its memory limit until now."""
     samples = {name: node.sample() for name, node in bed.nodes.items()}
     return {name: sample.oom_kills or 0 if sample is not None else 0 for name, sample in samples.items()}
+
+
+def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
+    """Write the files by which nodes resolve names; returns them with the files that they replace.
+
+    This machine's name servers cannot be reached from a node: a program that asked them would wait for 10 s.
+    """
+    (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
+    (raw / "resolv.conf").write_text("# No name server: all names are in /etc/hosts.\n", encoding="utf-8")
+    names = ("hosts", "resolv.conf") if Path("/etc/resolv.conf").exists() else ("hosts",)
+    return tuple((str(raw / name), f"/etc/{name}") for name in names)
 
 
 def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> None:
