@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,11 +86,14 @@ def image() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry and a cache for each test."""
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A registry and a cache for each test, and a folder for sockets, whose paths must be short."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        yield
 
 
 @pytest.fixture
@@ -499,14 +503,10 @@ node = "edge-0"
 
 def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
     (tmp_path / "x.toml").write_text(STANDING.format(image=image))
-    (tmp_path / "runtime").mkdir()
-    variables = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "runtime")}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-P", "-m", "cellbed", *words]
-        return subprocess.run(
-            command, env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     up = run("up", "x.toml", "--no-limits", "--no-proof")
     assert up.returncode == 0, up.stderr

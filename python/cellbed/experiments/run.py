@@ -18,7 +18,7 @@ from cellbed.experiments.description import RunState, cautions, deployments, des
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Limits
-from cellbed.testbed.clean import clean, kill_marked
+from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
 from cellbed.testbed.faults import Faults
@@ -123,7 +123,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
             path = folder.create(options.out, scenario.name, started.astimezone())
             journal = Journal(path)
             record = Record.create("run" if options.standing is None else "testbed", path, options.standing)
-            stack.callback(record.remove)
+            stack.callback(close, record)
             (path / "scenario.toml").write_text(text, encoding="utf-8")
             folder.write_json(path / "scenario.resolved.json", scenario.resolved())
             _drive(path, record, scenario, plan, options, listener, state, started, interruption, journal)

@@ -46,6 +46,14 @@ def clean() -> list[str]:
     return done
 
 
+def close(record: Record) -> None:
+    """Remove the record of a command that ends, and what is noted in it: an interrupt may have come between the making
+    of a thing and the note of its maker to remove it. Errors: ``OSError``."""
+    _remove_groups(record)
+    _remove_scratch(record)
+    record.remove()
+
+
 def _clean_record(record: Record) -> list[str]:
     steps: tuple[Callable[[Record], list[str]], ...] = (
         _end_processes,

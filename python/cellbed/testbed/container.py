@@ -21,16 +21,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.errors import CellbedError
-from cellbed.scenario.nodes import ContainerBackend
 from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.namespace import copy
 from cellbed.testbed.process import Place, find, kill, last_line, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
+
+if TYPE_CHECKING:
+    from cellbed.scenario.nodes import ContainerBackend
 
 RUNTIME = "crun"
 INIT = Path(__file__).with_name("cellbed-init")

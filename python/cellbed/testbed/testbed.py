@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pkgutil
 import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -12,16 +13,17 @@ from typing import Any
 
 from cellbed.testbed import cgroups
 from cellbed.testbed.backend import Backend, Limits, Setup
-from cellbed.testbed.container import ContainerNode
 from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.host import HostNode
-from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
-from cellbed.testbed.vm import VmNode
 
-KINDS: dict[str, Any] = {"namespace": NamespaceNode, "container": ContainerNode, "vm": VmNode, "host": HostNode}
-"""The class of each kind of back end; see :class:`~cellbed.testbed.backend.Backend`."""
+KINDS = {
+    "namespace": "cellbed.testbed.namespace:NamespaceNode",
+    "container": "cellbed.testbed.container:ContainerNode",
+    "vm": "cellbed.testbed.vm:VmNode",
+    "host": "cellbed.testbed.host:HostNode",
+}
+"""The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.backend.Backend`."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
 
@@ -116,7 +118,7 @@ class Testbed:
             record=self._record,
             folder=folder / name,
         )
-        node: Backend = KINDS[kind](setup, table)
+        node: Backend = pkgutil.resolve_name(KINDS[kind])(setup, table)
         self._stack.callback(node.stop)
         node.start()
         self.nodes[name] = node

@@ -94,9 +94,10 @@ _SPANS = (
 
 def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
+    path = urlsplit(str(table.get("url", ""))).path or "/"
     return Description(
         kind="http",
-        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {urlsplit(table['url']).path or '/'}",
+        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {path}",
         spans=_SPANS,
         client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
         server_columns={},
