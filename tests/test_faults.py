@@ -228,7 +228,7 @@ def test_a_crash_needs_a_node_whose_programs_run_on_this_machine() -> None:
     before = SCENARIO.partition("[[faults]]")[0].replace("[links.mobile]", f"{far}[links.mobile]")
     fault = '[[faults]]\nkind = "crash"\nnode = "far-0"\nat = "1 s"\nfor = "1 s"\n'
     with pytest.raises(
-        ScenarioError, match=r"faults\[0\]\.node: not for a node of kind vm: write one of kind namespace"
+        ScenarioError, match=r"faults\[0\]\.node: not for a node of kind vm: write a node whose programs"
     ):
         parse(f"{before}{fault}", source="x.toml", folder=Path())
 

@@ -13,8 +13,6 @@ from cellbed.scenario.table import Table
 from cellbed.units import DURATION
 
 Length = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
-IN_PLACE = ("namespace", "container")
-"""Kinds of nodes whose programs are processes of this machine."""
 
 
 class _Fault(Table):
@@ -45,8 +43,9 @@ class NodeFault(_Lasting):
         nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
         if self.node not in nodes:
             yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_listed(nodes)}"
-        elif (kind := nodes[self.node].backend.kind) not in IN_PLACE:
-            yield "node", f"not for a node of kind {kind}: write one of kind {' or '.join(IN_PLACE)}"
+        elif (backend := nodes[self.node].backend).routed:
+            text = "write a node whose programs are processes of this machine, such as one of kind namespace"
+            yield "node", f"not for a node of kind {backend.kind}: {text}"
 
     def __str__(self) -> str:
         """The fault in a line."""

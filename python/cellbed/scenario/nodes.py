@@ -29,16 +29,26 @@ AnyMobileLink = Annotated[
 """Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
 
 
-class NamespaceBackend(Table):
-    """A node in network namespaces and control groups of this machine, which shares its files."""
+class Backend(Table):
+    """What the rest of cellbed must know of a kind of node."""
 
     routed: ClassVar[bool] = False
-    """Whether the node is a machine behind its namespace."""
+    """Whether the node is a machine behind its namespace; else its programs are processes of this machine."""
+    shares_files: ClassVar[bool] = False
+    """Whether programs see the files of this machine."""
+    has_program: ClassVar[bool] = False
+    """Whether the node has its own program, for an application that names none."""
+
+
+class NamespaceBackend(Backend):
+    """A node in network namespaces and control groups of this machine, which shares its files."""
+
+    shares_files: ClassVar[bool] = True
 
     kind: Literal["namespace"] = Field(description="Kind of node.")
 
 
-class VmBackend(Table):
+class VmBackend(Backend):
     """A virtual machine (QEMU), booted with the kernel of ``cellbed vm build``. It runs unmodified programs only."""
 
     routed: ClassVar[bool] = True
@@ -49,7 +59,7 @@ class VmBackend(Table):
     )
 
 
-class HostBackend(Table):
+class HostBackend(Backend):
     """A machine that is reached over SSH. It runs unmodified programs only."""
 
     routed: ClassVar[bool] = True
@@ -69,10 +79,10 @@ class Mount(Table):
     read_only: bool = Field(False, description="Whether the container may not write to it.")
 
 
-class ContainerBackend(Table):
+class ContainerBackend(Backend):
     """A node that runs an image of Podman or Docker."""
 
-    routed: ClassVar[bool] = False
+    has_program: ClassVar[bool] = True
 
     kind: Literal["container"] = Field(description="Kind of node.")
     image: str = Field(min_length=1, description="Image, as the engine knows it.", examples=["docker.io/library/redis"])

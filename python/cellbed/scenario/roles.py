@@ -122,15 +122,14 @@ class Role(Table):
 
     def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
         """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""
-        on_this_machine = group.backend.kind == "namespace"
-        if self.command is None and str(group.backend.kind) != "container":
+        if self.command is None and not group.backend.has_program:
             yield ("command",), 'missing: write the program and its arguments, command = "iperf3 --server"'
         for source, target in self.copy_in.items():
-            if on_this_machine and PurePosixPath(target).is_absolute():
+            if group.backend.shares_files and PurePosixPath(target).is_absolute():
                 yield (
                     ("copy_in", str(source)),
-                    f"a namespace node shares this machine's files, and '{target}' is one of them: write a relative "
-                    "path, in the node's own folder",
+                    f"a {group.backend.kind} node shares this machine's files, and '{target}' is one of them: "
+                    "write a relative path, in the node's own folder",
                 )
 
 

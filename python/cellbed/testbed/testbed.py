@@ -98,8 +98,8 @@ class Testbed:
         name = vertex["name"]
         table = self._backends.get(name)
         kind = table.kind if table is not None else "namespace"
-        # A namespace has the machine's files anyway.
-        binds = self._binds if kind == "namespace" else (*self._binds, (str(self.sockets), str(self.sockets)))
+        sees_sockets = table is None or table.shares_files
+        binds = self._binds if sees_sockets else (*self._binds, (str(self.sockets), str(self.sockets)))
         setup = Setup(
             name=name,
             place=Place(
