@@ -204,7 +204,7 @@ def test_a_missing_program_and_a_taken_port_are_errors(site: Site) -> None:
     assert text == f"other: port {port} of edge-0 is in use already: choose another one"
 
 
-def test_a_server_that_dies_is_told_and_one_that_ends_well_is_noted(site: Site) -> None:
+def test_a_server_that_dies_is_reported_and_one_that_ends_well_is_noted(site: Site) -> None:
     wait = (
         "import sys, time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
     )

@@ -4,8 +4,8 @@
     with spans.span(request, "database"):
         rows = query()
 
-Without cellbed (no ``CELLBED_SPANS`` in the environment) nothing happens. No call waits or raises, whatever becomes of
-cellbed. The protocol: docs/reference/spans.md.
+Without cellbed (no ``CELLBED_SPANS`` in the environment) nothing happens. No call waits or raises, also when cellbed
+has ended. The protocol: docs/reference/spans.md.
 """
 
 import os

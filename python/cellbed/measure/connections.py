@@ -1,4 +1,4 @@
-"""Connections: what the packet log shows of every TCP connection and UDP flow, whatever program used it.
+"""Connections: what the packet log shows of every TCP connection and UDP flow of any program.
 
 The time of a connection, from its first packet to its last byte, is divided into parts that add up. At each moment
 there is either data on the way to one end, or the connection waits for one end to send. So the log alone shows how long
@@ -148,7 +148,7 @@ def _key(packets: NDArray[Any] | Crossings) -> NDArray[np.uint64]:
 
 
 def _tcp(packets: Crossings) -> pl.DataFrame:
-    packets, connection, way = _told_apart(packets)
+    packets, connection, way = _separated(packets)
     stream = connection * 2 + way
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
@@ -209,7 +209,7 @@ def _udp(packets: Crossings) -> pl.DataFrame:
     return found.with_columns(protocol=pl.lit("udp"))
 
 
-def _told_apart(packets: Crossings) -> tuple[Crossings, Integers, Integers]:
+def _separated(packets: Crossings) -> tuple[Crossings, Integers, Integers]:
     """TCP packets by connection and entry; for each the number of its connection and its way."""
     key = _key(packets)
     order = np.argsort(key, kind="stable")  # stable: by entry
