@@ -506,7 +506,7 @@ def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
         line = {
             "request": request.request,
             "endpoint": request.endpoint,
-            "image": f"{request.request % 64:03}.jpg",
+            "input": f"{request.request % 64:03}.jpg",
             "intended_ns": request.intended + T0,
             "started_ns": stamps["started"],
             "sent_ns": stamps["sent"],
@@ -521,7 +521,7 @@ def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
             "downlink_end": request.downlink[1] if replied else None,
             "bytes_up": request.bytes_up,
             "bytes_down": request.bytes_down if replied else None,
-            "label": "class-417" if replied else None,
+            "output": "class-417" if replied else None,
             "status": status_of(request, shape),
             "tcp": {"cwnd": 10, "rtt_us": 41000, "retransmits": 0, "receive_window_limited_us": 0},
         }
@@ -530,7 +530,7 @@ def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
             keys = ("received", "dequeued", "compute_start", "compute_end", "reply_sent")
             times = {f"{key}_ns": stamps.get(key) for key in keys}
             identity = {"request": request.request, "endpoint": request.endpoint}
-            line = identity | times | {"label": "class-417", "worker": 0}
+            line = identity | times | {"output": "class-417", "worker": 0}
             files[server_of[request.app]].append(json.dumps(line))
     for name, lines in files.items():
         file = name if named else name.partition(".")[2]

@@ -14,7 +14,8 @@ from PIL import Image
 
 from cellbed.errors import CellbedError
 from cellbed.workloads import image_classification, mobilenet
-from cellbed.workloads.classifier import Classifier, ModelError, check_model, load_onnx_runtime
+from cellbed.workloads.classifier import Classifier, load, load_onnx_runtime
+from cellbed.workloads.task import ModelError
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +93,10 @@ def test_a_model_of_the_users_own_gets_its_input(
     tmp_path: Path, shape: list[Any], axes: tuple[int, int], size: tuple[int, int]
 ) -> None:
     path = _own_model(tmp_path / "own.onnx", shape, axes=axes)
-    check_model(path)
-    classifier = Classifier(path)
+    classifier = load(str(path))
     assert (classifier.input.height, classifier.input.width) == size
     for channel, colour in enumerate([(250, 10, 10), (10, 250, 10), (10, 10, 250)]):
-        assert classifier.classify(classifier.decode(_photograph(*colour))) == channel
+        assert classifier.compute(classifier.decode(_photograph(*colour))) == f"class {channel}"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_model_that_takes_no_photograph_is_refused(
 ) -> None:
     path = _own_model(tmp_path / "own.onnx", shape, kind=kind, axes=(0, 1))
     with pytest.raises(ModelError, match=complaint) as caught:
-        check_model(path)
+        load(str(path))
     assert "needed is one float32 input [1, 3, height, width]" in str(caught.value)
     assert str(path) in str(caught.value)
 

@@ -166,7 +166,7 @@ def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Calla
             line = handled[endpoint, request["request"]]
             stamps = [{**line, **request}[stamp] for stamp in STAMPS]
             assert stamps == sorted(stamps)
-            assert request["label"] == line["label"]
+            assert request["output"] == line["output"]
             assert request["error"] is None
             assert line["worker"] in (0, 1)
             assert request["remote_port"] == bed.port
@@ -294,7 +294,7 @@ def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None
     done = bed.send(duration_ns=SECOND)
     requests = bed.requests()
     assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": 10}
-    assert {(request["error"], request["label"]) for request in requests} == {("the service's queue is full", None)}
+    assert {(request["error"], request["output"]) for request in requests} == {("the service's queue is full", None)}
 
 
 def _publish(port: int, payload: bytes, *, reply_to: str | None) -> tuple[bytes, bytes]:
@@ -360,7 +360,7 @@ def test_one_seed_gives_one_schedule_and_the_same_photographs(make_bed: Callable
         bed.send(duration_ns=SECOND)
         requests = sorted(bed.requests(), key=lambda request: request["request"])
         first = requests[0]["intended_ns"]
-        runs.append([(request["intended_ns"] - first, request["image"]) for request in requests])
+        runs.append([(request["intended_ns"] - first, request["input"]) for request in requests])
     assert runs[0] == runs[1]
     assert len(runs[0]) > 1
 

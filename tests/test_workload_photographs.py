@@ -15,6 +15,7 @@ from PIL import Image
 
 from cellbed.errors import CellbedError
 from cellbed.workloads import jpeg, photographs
+from cellbed.workloads.endpoint import UnusableInputError
 from cellbed.workloads.photographs import data_bank
 
 
@@ -107,7 +108,7 @@ def test_metadata_goes_and_the_picture_stays() -> None:
 
 @pytest.mark.parametrize("level", [0, 255])
 def test_black_and_burnt_out_photographs_are_unusable(level: int) -> None:
-    with pytest.raises(jpeg.UnusableImageError, match="luminance"):
+    with pytest.raises(UnusableInputError, match="luminance"):
         jpeg.preprocess(_photograph(level))
 
 
@@ -116,5 +117,5 @@ def test_what_is_no_photograph_is_unusable_and_never_another_error(content: byte
     for step in (jpeg.strip_metadata, jpeg.preprocess):
         try:
             step(content)
-        except jpeg.UnusableImageError:
+        except UnusableInputError:
             continue

@@ -1,9 +1,7 @@
-"""An image classifier in ONNX Runtime: from the bytes of a JPEG to a class."""
+"""The task of image classification in ONNX Runtime: from the bytes of a JPEG to a class."""
 
 import io
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cellbed.workloads.task import ModelError
+
 # Mean and standard deviation of ImageNet's channels: what published classifiers were trained on.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32) * 255
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32) * 255
 
 DEFAULT_SIDE = 224
 """Side in pixels of an input whose shape leaves it open."""
-
-
-class ModelError(ValueError):
-    """A model that cannot classify photographs here. The text has the model, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +81,23 @@ class Classifier:
             array = np.ascontiguousarray(array.transpose(2, 0, 1))
         return array[np.newaxis]
 
-    def classify(self, image: NDArray[np.float32]) -> int:
-        """The number of the class with the highest score."""
+    def compute(self, image: NDArray[np.float32]) -> str:
+        """The class with the highest score, such as ``"class 417"``."""
         scores = self._session.run([self._output], {self.input.name: image})[0]
-        return int(np.argmax(scores))
+        return f"class {int(np.argmax(scores))}"
 
 
-def check_model(path: Path) -> None:
-    """Load a user's model and classify a grey image with it. Raises ModelError.
-
-    In a separate process: ONNX Runtime starts threads and fills memory, and our caller may be about to fork.
-    """
-    command = [sys.executable, "-P", "-m", "cellbed.workloads.classifier", str(path)]
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
-    if result.returncode != 0:
-        reason = result.stderr.strip().splitlines()
-        raise ModelError(reason[-1] if reason else f"{path}: the model's check ended with status {result.returncode}")
+def load(model: str) -> Classifier:
+    """The classifier of a model file after it has classified a grey image. Raises ModelError."""
+    classifier = Classifier(Path(model))
+    grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
+    buffer = io.BytesIO()
+    grey.save(buffer, "JPEG")
+    try:
+        classifier.compute(classifier.decode(buffer.getvalue()))
+    except Exception as error:
+        raise ModelError(f"the model cannot classify a grey image: {str(error).strip().splitlines()[0]}") from error
+    return classifier
 
 
 def _input(path: Path, inputs: list[Any]) -> Input:
@@ -123,21 +118,3 @@ def _input(path: Path, inputs: list[Any]) -> Input:
     else:
         raise refused
     return Input(entry.name, channels_first, height or DEFAULT_SIDE, width or DEFAULT_SIDE)
-
-
-def warm_up(classifier: Classifier) -> None:
-    """Classify a grey image, so that the first request does not pay for allocations. Raises ModelError."""
-    grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
-    buffer = io.BytesIO()
-    grey.save(buffer, "JPEG")
-    try:
-        classifier.classify(classifier.decode(buffer.getvalue()))
-    except Exception as error:
-        raise ModelError(f"the model cannot classify a grey image: {str(error).strip().splitlines()[0]}") from error
-
-
-if __name__ == "__main__":
-    try:
-        warm_up(Classifier(Path(sys.argv[1])))
-    except ModelError as error:
-        sys.exit(str(error))

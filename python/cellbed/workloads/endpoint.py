@@ -1,25 +1,25 @@
-"""The endpoint of an image classification: takes photographs at intended times and sends them to a broker.
+"""The client of every kind that offloads over MQTT: sends inputs to a broker at intended times, and takes the replies.
 
-Run as ``python -m cellbed.workloads.endpoint --config FILE.json``; :class:`Settings` describes the file.
+A kind has a module with its :class:`Inputs` that calls :func:`run` when it is the program; :class:`Settings` describes
+its configuration.
 """
 
 import random
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 from paho.mqtt.client import MQTTMessage
 
 from cellbed import prctl
-from cellbed.workloads import generator, jpeg, lifecycle
+from cellbed.workloads import generator, lifecycle
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
-from cellbed.workloads.photographs import open_bank
 from cellbed.workloads.tcp import tcp_info
 
 
@@ -27,35 +27,47 @@ from cellbed.workloads.tcp import tcp_info
 class Settings(generator.Settings):
     """An endpoint's configuration.
 
-    most_client_bytes: payload that may wait in the client for the socket; what comes on top is lost, and counted.
+    inputs: path of the data bank. most_client_bytes: payload that may wait in the client for the socket; what exceeds
+    it is lost, and counted.
     """
 
     broker_host: str
     broker_port: int
     request_topic: str
-    photographs: str
+    inputs: str
     connect_patience_ns: int = 30 * SECOND
     most_client_bytes: int = 64 << 20
 
 
-@dataclass(slots=True)
-class Photograph(Request):
-    """A request: the name of its image, and the class in its reply."""
+class UnusableInputError(ValueError):
+    """An input that cannot be sent. The text has the reason."""
 
-    image: str = ""
-    label: str | None = None
+
+class Inputs(Protocol):
+    """What the requests of a kind consist of. names: of the inputs, one of which is drawn for each request."""
+
+    names: Sequence[str]
+
+    def payload(self, name: str) -> bytes:
+        """The input as it is sent, pre-processed. Raises UnusableInputError."""
+
+
+@dataclass(slots=True)
+class OffloadedRequest(Request):
+    """A request: the name of its input, and the text of its reply."""
+
+    input: str = ""
+    output: str | None = None
 
 
 class Endpoint(Generator):
-    """One endpoint: its photographs, and its connection to the broker."""
+    """One endpoint: its inputs, and its connection to the broker."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, inputs: Inputs) -> None:
         super().__init__(settings)
         self._settings = settings
-        bank = open_bank(Path(settings.photographs))
-        self._names = [photograph.name for photograph in bank.photographs]
-        self._photographs = dict(zip(self._names, bank.load(), strict=True))
-        self._choice = random.Random(f"{settings.seed}/{settings.endpoint}/photographs")
+        self._inputs = inputs
+        self._choice = random.Random(f"{settings.seed}/{settings.endpoint}/inputs")
         self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet handed over to the kernel
         self._client_bytes = 0  # their payloads
         self._reply_topic = f"cellbed/replies/{settings.endpoint}"
@@ -98,17 +110,18 @@ class Endpoint(Generator):
                     f"{self._settings.endpoint}: no MQTT broker answers at {self._settings.broker_host} port "
                     f"{self._settings.broker_port}: {self._connection.trouble or 'connected, but no acknowledgement'}"
                 )
-        jpeg.preprocess(self._photographs[self._names[0]][:])  # loads the decoder
+        self._inputs.payload(self._inputs.names[0])  # loads decoders
 
-    def create(self, number: int, intended_ns: int) -> Photograph:
-        return Photograph(number, self._settings.endpoint, intended_ns, image=self._choice.choice(self._names))
+    def create(self, number: int, intended_ns: int) -> OffloadedRequest:
+        name = self._choice.choice(self._inputs.names)
+        return OffloadedRequest(number, self._settings.endpoint, intended_ns, input=name)
 
     def issue(self, request: Request) -> None:
-        assert isinstance(request, Photograph)
+        assert isinstance(request, OffloadedRequest)
         try:
-            payload = jpeg.preprocess(self._photographs[request.image][:])
-        except jpeg.UnusableImageError as error:
-            self.ledger.refuse(request, f"unusable photograph: {error}")
+            payload = self._inputs.payload(request.input)
+        except UnusableInputError as error:
+            self.ledger.refuse(request, f"unusable input: {error}")
             return
         request.bytes_up = len(payload)
         connected = self._connection.socket
@@ -154,8 +167,8 @@ class Endpoint(Generator):
         request = self.ledger.find(int(number))
         text = message.payload.decode("utf-8", "replace")
         failed = text.startswith(REPLY_ERROR)
-        if isinstance(request, Photograph) and not failed:
-            request.label = text
+        if isinstance(request, OffloadedRequest) and not failed:
+            request.output = text
         self.ledger.reply(
             int(number),
             now,
@@ -166,11 +179,12 @@ class Endpoint(Generator):
         )
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run an endpoint with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
-    Endpoint(Settings(**config)).run()
+def run(open_inputs: Callable[[Path], Inputs]) -> NoReturn:
+    """Run an endpoint with the configuration named on the command line. open_inputs: from the path of a data bank."""
 
+    def main(config: dict[str, Any]) -> None:
+        prctl.wake_precisely()
+        settings = Settings(**config)
+        Endpoint(settings, open_inputs(Path(settings.inputs))).run()
 
-if __name__ == "__main__":
     lifecycle.run(main)

@@ -1,11 +1,19 @@
-"""What an endpoint does to a photograph before it sends it: a look whether it is usable, and no metadata.
+"""The client of image classification: photographs that are checked for exposure and sent without metadata.
 
-The picture itself is not encoded again: what leaves the endpoint are the bytes that the camera wrote, less its notes.
+The picture itself is not encoded again: the endpoint sends the bytes that the camera wrote, less its notes.
+Run as ``python -m cellbed.workloads.jpeg --config FILE.json``; :class:`cellbed.workloads.endpoint.Settings` describes
+the file.
 """
 
 import io
+from collections.abc import Sequence
+from pathlib import Path
 
 from PIL import Image
+
+from cellbed.workloads import endpoint
+from cellbed.workloads.endpoint import UnusableInputError
+from cellbed.workloads.photographs import open_bank
 
 Image.preinit()  # loads the decoders; a fork finds them loaded
 
@@ -19,18 +27,28 @@ _APPLICATION = range(0xE0, 0xF0)
 _KEPT_APPLICATION = (0xE0, 0xE2, 0xEE)
 
 
-class UnusableImageError(ValueError):
-    """A photograph that cannot be used. The text has the reason."""
+class Photographs:
+    """The inputs of image classification; see :class:`cellbed.workloads.endpoint.Inputs`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the data bank in `folder`."""
+        bank = open_bank(folder)
+        self.names: Sequence[str] = [photograph.name for photograph in bank.photographs]
+        self._photographs = dict(zip(self.names, bank.load(), strict=True))
+
+    def payload(self, name: str) -> bytes:
+        """The photograph of this name as it is sent. Raises UnusableInputError."""
+        return preprocess(self._photographs[name][:])
 
 
 def preprocess(photograph: bytes) -> bytes:
-    """The photograph as it is sent: checked for exposure, without metadata. Raises UnusableImageError."""
+    """The photograph as it is sent: checked for exposure, without metadata. Raises UnusableInputError."""
     check_exposure(photograph)
     return strip_metadata(photograph)
 
 
 def check_exposure(photograph: bytes) -> float:
-    """Mean luminance (0 to 255) of the photograph, decoded at an eighth of its size. Raises UnusableImageError.
+    """Mean luminance (0 to 255) of the photograph, decoded at an eighth of its size. Raises UnusableInputError.
 
     A JPEG decoder gives an eighth of the size from the DC coefficients alone, at a fraction of the cost (Pillow's
     ``draft``).
@@ -41,36 +59,40 @@ def check_exposure(photograph: bytes) -> float:
             histogram = image.convert("L").histogram()
     # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
     except Exception as error:
-        raise UnusableImageError(f"cannot be decoded: {error}") from error
+        raise UnusableInputError(f"cannot be decoded: {error}") from error
     mean = sum(level * count for level, count in enumerate(histogram)) / max(1, sum(histogram))
     if not DARKEST <= mean <= BRIGHTEST:
-        raise UnusableImageError(f"mean luminance {mean:.0f} of 255 is outside {DARKEST:.0f} to {BRIGHTEST:.0f}")
+        raise UnusableInputError(f"mean luminance {mean:.0f} of 255 is outside {DARKEST:.0f} to {BRIGHTEST:.0f}")
     return mean
 
 
 def strip_metadata(photograph: bytes) -> bytes:
     """The same picture without EXIF, XMP, IPTC and comments; all other bytes unchanged (ITU-T T.81, Annex B.1.1).
 
-    Raises UnusableImageError where the headers before the first scan are not those of a JPEG.
+    Raises UnusableInputError where the headers before the first scan are not those of a JPEG.
     """
     if photograph[:2] != bytes((0xFF, _START)):
-        raise UnusableImageError("does not begin like a JPEG")
+        raise UnusableInputError("does not begin like a JPEG")
     kept = [photograph[:2]]
     position = 2
     while True:
         begin = position
         if photograph[position : position + 1] != b"\xff":
-            raise UnusableImageError(f"no marker at byte {position}")
+            raise UnusableInputError(f"no marker at byte {position}")
         while photograph[position : position + 1] == b"\xff":  # a marker may be preceded by fill bytes
             position += 1
         if position + 3 > len(photograph):
-            raise UnusableImageError("ends before its first scan")
+            raise UnusableInputError("ends before its first scan")
         marker = photograph[position]
         if marker in (_SCAN, _END):
             return b"".join([*kept, photograph[begin:]])
         length = int.from_bytes(photograph[position + 1 : position + 3], "big")
         position += 1 + length
         if length < 2 or position > len(photograph):
-            raise UnusableImageError(f"the segment at byte {begin} has a wrong length")
+            raise UnusableInputError(f"the segment at byte {begin} has a wrong length")
         if marker != _COMMENT and (marker not in _APPLICATION or marker in _KEPT_APPLICATION):
             kept.append(photograph[begin:position])
+
+
+if __name__ == "__main__":
+    endpoint.run(Photographs)

@@ -1,4 +1,4 @@
-"""The classification service of a remote node: takes requests from the broker and hands them to worker processes.
+"""The service of every kind that offloads over MQTT: takes requests from the broker and hands them to worker processes.
 
 Run as ``python -m cellbed.workloads.service --config FILE.json``; :class:`Settings` describes the file. The dispatcher
 holds one queue, first in first out, and gives its head to whichever worker is free: no request waits behind a slow one
@@ -6,6 +6,7 @@ while another worker idles.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -15,7 +16,9 @@ import sys
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from paho.mqtt.client import MQTTMessage
 from cellbed.workloads import lifecycle, worker
 from cellbed.workloads.lifecycle import WorkloadError, announce
 from cellbed.workloads.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
+from cellbed.workloads.task import Task
 
 _FLUSH_INTERVAL = SECOND // 2
 _LAST_PATIENCE_S = 0.5
@@ -34,13 +38,18 @@ _MOST_DEATHS = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The service's configuration. record: the file of its log; most_queued_bytes: photographs waiting for a worker."""
+    """The service's configuration.
+
+    task: module of what the workers do, and options: of its function ``load`` (:mod:`cellbed.workloads.task`). record:
+    the file of its log; most_queued_bytes: payloads waiting for a worker.
+    """
 
     node: str
     broker_host: str
     broker_port: int
     request_topic: str
-    model: str
+    task: str
+    options: dict[str, Any]
     workers: int
     record: str
     most_queued_bytes: int = 64 << 20
@@ -76,6 +85,8 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # What the module imports is loaded once for all workers, and shared by them.
+        self._load: Callable[[], Task] = partial(importlib.import_module(settings.task).load, **settings.options)
         self._record = lifecycle.open_record(Path(settings.record))
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
@@ -162,7 +173,7 @@ class Service:
                 return
             if each.ready and each.request is None:
                 request = self._queue.popleft()
-                self._queued_bytes -= len(request.job.photograph)
+                self._queued_bytes -= len(request.job.payload)
                 each.request = request
                 # A worker that has died will say so through its channel in the next turn.
                 with contextlib.suppress(OSError):
@@ -206,11 +217,11 @@ class Service:
 
     def _fork(self, number: int) -> _Worker:
         ours, theirs = socket.socketpair()
-        # A fork is safe because this process has one thread: ONNX Runtime, which starts one when it is imported, is
-        # imported by the workers alone.
+        # A fork is safe because this process has one thread: runtimes that start one when they are imported are
+        # imported by the workers alone, in ``load``.
         pid = os.fork()
         if pid == 0:
-            _become_worker(theirs, number, self._settings)
+            _become_worker(theirs, number, self._settings, self._load)
         theirs.close()
         return _Worker(number, pid, ours)
 
@@ -223,7 +234,7 @@ class Service:
             "compute_start_ns": None,
             "compute_end_ns": None,
             "reply_sent_ns": None,
-            "label": None,
+            "output": None,
             "worker": None,
             "error": None,
             **fields,
@@ -232,7 +243,7 @@ class Service:
         self._next_flush = self._next_flush or time.monotonic_ns() + _FLUSH_INTERVAL
 
 
-def _become_worker(channel: socket.socket, number: int, settings: Settings) -> None:
+def _become_worker(channel: socket.socket, number: int, settings: Settings, load: Callable[[], Task]) -> None:
     """The rest of a forked worker's life."""
     status = 1
     try:
@@ -245,7 +256,7 @@ def _become_worker(channel: socket.socket, number: int, settings: Settings) -> N
             channel,
             f"{settings.node}-worker-{number}",
             (settings.broker_host, settings.broker_port),
-            Path(settings.model),
+            load,
         )
         status = 0
     except SystemExit:

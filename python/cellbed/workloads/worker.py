@@ -1,4 +1,4 @@
-"""A worker of the service: decodes a photograph, runs the model on it, publishes the class, and reports the times.
+"""A worker of the service: decodes a payload, computes the reply, publishes it, and reports the times.
 
 It gets its jobs through a socket from the dispatcher (:mod:`cellbed.workloads.service`) that forked it, one at a time,
 and answers each with a line of JSON. It ends when the socket does.
@@ -10,13 +10,13 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cellbed import prctl
-from cellbed.workloads.classifier import Classifier, ModelError, warm_up
 from cellbed.workloads.mqtt import REPLY_ERROR, Connection, reply_properties
+from cellbed.workloads.task import ModelError, Task
 
 _LENGTHS = struct.Struct(">III")
 
@@ -27,20 +27,20 @@ class Job:
 
     response_topic: str
     correlation: bytes
-    photograph: bytes
+    payload: bytes
 
     def write(self, channel: socket.socket) -> None:
         """Send the job to a worker. Raises OSError when the worker is gone."""
         topic = self.response_topic.encode()
-        lengths = _LENGTHS.pack(len(topic), len(self.correlation), len(self.photograph))
-        channel.sendall(b"".join((lengths, topic, self.correlation, self.photograph)))
+        lengths = _LENGTHS.pack(len(topic), len(self.correlation), len(self.payload))
+        channel.sendall(b"".join((lengths, topic, self.correlation, self.payload)))
 
 
 def read_job(channel: socket.socket) -> Job | None:
     """The next job, or None when the dispatcher has gone."""
     try:
-        topic, correlation, photograph = _LENGTHS.unpack(_read(channel, _LENGTHS.size))
-        content = _read(channel, topic + correlation + photograph)
+        topic, correlation, payload = _LENGTHS.unpack(_read(channel, _LENGTHS.size))
+        content = _read(channel, topic + correlation + payload)
     except (EOFError, ConnectionError):
         return None
     return Job(
@@ -48,12 +48,11 @@ def read_job(channel: socket.socket) -> Job | None:
     )
 
 
-def main(channel: socket.socket, name: str, broker: tuple[str, int], model: Path) -> None:
+def main(channel: socket.socket, name: str, broker: tuple[str, int], load: Callable[[], Task]) -> None:
     """Work until the dispatcher closes ``channel``. A model that cannot be used is reported there."""
     prctl.die_with_parent()
     try:
-        classifier = Classifier(model)
-        warm_up(classifier)
+        task = load()
     except ModelError as error:
         _answer(channel, {"failed": str(error)})
         return
@@ -71,22 +70,22 @@ def main(channel: socket.socket, name: str, broker: tuple[str, int], model: Path
             job = read_job(channel)
             if job is None:
                 return
-            _answer(channel, _work(job, classifier, connection))
+            _answer(channel, _work(job, task, connection))
 
 
-def _work(job: Job, classifier: Classifier, connection: Connection) -> dict[str, Any]:
+def _work(job: Job, task: Task, connection: Connection) -> dict[str, Any]:
     stamps: dict[str, Any] = {"dequeued_ns": time.monotonic_ns()}
     try:
-        image = classifier.decode(job.photograph)
+        decoded = task.decode(job.payload)
         stamps["compute_start_ns"] = time.monotonic_ns()
-        number = classifier.classify(image)
+        text = task.compute(decoded)
         stamps["compute_end_ns"] = time.monotonic_ns()
-    # Any error of a photograph or a model concerns this request only.
+    # Any error of a payload or a model concerns this request only.
     except Exception as error:
         stamps["error"] = str(error).strip().partition("\n")[0][:200]
         text = REPLY_ERROR + stamps["error"]
     else:
-        stamps["label"] = text = f"class {number}"
+        stamps["output"] = text
     properties = reply_properties(job.correlation)
     stamps["reply_sent_ns"] = time.monotonic_ns()
     if not connection.publish(job.response_topic, text.encode(), properties):

@@ -1,0 +1,145 @@
+"""What all kinds have in common that offload over MQTT: broker, service and endpoints, and the spans of a request.
+
+Each remote node has a broker and a service with worker processes; the endpoints are dealt out to the remote nodes in
+turn. A kind adds a client (:class:`cellbed.workloads.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.task`).
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.process import Process
+from cellbed.testbed.unmodified import Command
+from cellbed.workloads import broker
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Deployment, Description, Measure, Node, Span
+
+PORT = 1883
+"""MQTT's registered port."""
+
+_LOOPBACK = "127.0.0.1"
+
+# One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """What the programs of a kind run.
+
+    topic: of its requests. client: module with its inputs, and `inputs`: path of the data bank. task: module of what
+    the service computes, and `options`: of its function ``load``.
+    """
+
+    topic: str
+    client: str
+    inputs: Path
+    task: str
+    options: dict[str, Any]
+
+
+def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, port: int) -> list[Process | Command]:
+    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    table, servers, clients = deployment.table, deployment.servers, deployment.clients
+    port += deployment.number  # a node can have brokers of several applications
+    started: list[Process | Command] = []
+    for node in servers:
+        name, addresses = f"{deployment.name}.{node.name}.broker", sorted({str(node.ipv4), _LOOPBACK})
+        started.append(broker.command(name, node.name, addresses, port, raw))
+    for node in servers:
+        settings = {
+            "node": node.name,
+            "broker_host": _LOOPBACK,
+            "broker_port": port,
+            "request_topic": kind.topic,
+            "task": kind.task,
+            "options": kind.options,
+            "workers": table.workers or max(1, math.ceil(node.cpus)),
+            "record": str(deployment.file(raw, node, "service.jsonl")),
+        }
+        started.append(_process(deployment, "service", "cellbed.workloads.service", node, raw, settings))
+    for index, node in enumerate(clients):
+        settings = {
+            "endpoint": node.name,
+            "broker_host": str(servers[index % len(servers)].ipv4),
+            "broker_port": port,
+            "request_topic": kind.topic,
+            "inputs": str(kind.inputs),
+            "record": str(deployment.file(raw, node, "requests.jsonl")),
+            "arrivals": table.arrivals,
+            "rate": table.rate,
+            # Endpoints that send periodically take turns instead of all sending at the same instant.
+            "phase": index / len(clients),
+            "duration_ns": deployment.stop_ns - deployment.start_ns,
+            "timeout_ns": table.timeout,
+            "seed": seed,
+            "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
+        }
+        started.append(_process(deployment, "endpoint", kind.client, node, raw, settings))
+    return started
+
+
+def _process(
+    deployment: Deployment, name: str, module: str, node: Node, raw: Path, settings: dict[str, Any]
+) -> Process:
+    file = deployment.file(raw, node, f"{name}.json")
+    file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    return Process(
+        name=f"{deployment.name}.{node.name}.{name}",
+        node=node.name,
+        # -P: a folder 'cellbed' where the command was started is none of our business.
+        program=[sys.executable, "-P", "-m", module],
+        arguments=["--config", str(file)],
+        stage=1,
+        load=name == "endpoint",
+        env=dict(_ONE_THREAD),
+        forked=name == "endpoint",  # there are many of these
+    )
+
+
+# fmt: off
+_SPANS = (
+    Span("generator", "endpoint", "Generator", "generator", "intended time → pre-processing begins", "intended",
+         "started"),
+    Span("preprocessing", "endpoint", "Pre-processing", "pre-process", "pre-processing begins → publish called",
+         "started", "sent"),
+    *UPLINK,
+    Span("remote_stack", "remote", "Remote stack", "stack", "request left the network → received by the service",
+         "uplink_left", "received"),
+    Span("server_queue", "remote", "Server queue", "queue", "received → taken by a worker", "received", "dequeued"),
+    Span("decode", "remote", "Decoding", "decode", "taken by a worker → inference begins", "dequeued",
+         "compute_start"),
+    Span("inference", "remote", "Inference", "inference", "inference begins → ends", "compute_start", "compute_end"),
+    Span("remote_reply", "remote", "Reply", "reply", "inference ends → first byte of the reply enters the downlink",
+         "compute_end", "downlink_entered"),
+    *DOWNLINK,
+    Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → seen by the client",
+         "downlink_left", "reply"),
+)
+# fmt: on
+
+
+def description(
+    kind: str, table: Mapping[str, Any], measures: tuple[Measure, ...], cautions: tuple[Caution, ...]
+) -> Description:
+    """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back."""
+    return Description(
+        kind=kind,
+        title=f"{kind.replace('-', ' ')} on {table.get('server') or table.get('on') or 'a remote node'}",
+        spans=_SPANS,
+        client_columns={"input": "text", "started_ns": "integer", "output": "text"},
+        server_columns={
+            "received_ns": "integer",
+            "dequeued_ns": "integer",
+            "compute_start_ns": "integer",
+            "compute_end_ns": "integer",
+            "reply_sent_ns": "integer",
+            "worker": "integer",
+        },
+        same=("input",),
+        measures=measures,
+        cautions=cautions,
+    )
