@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import ContainerBackend
 from cellbed.testbed.backend import Backend, Limits
 from cellbed.testbed.cgroups import LimitsError, open_groups
@@ -273,7 +274,7 @@ def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
 ) -> None:
     table = table_of("localhost/absent:1", engine="podman")
     with (
-        pytest.raises(ContainerError, match=r"(?s)no image 'localhost/absent:1'.*podman pull localhost/absent:1"),
+        pytest.raises(CellbedError, match=r"(?s)no image 'localhost/absent:1'.*podman pull localhost/absent:1"),
         bed(record, table, None),
     ):
         pass
@@ -282,10 +283,11 @@ def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
     (tmp_path / "gone").rmdir()
     with pytest.raises(ContainerError, match=r"the container edge does not start: .*gone"), bed(record, broken, None):
         pass
+    find_image.cache_clear()
     monkeypatch.setattr("cellbed.testbed.container.find", lambda _: None)
     with pytest.raises(ContainerError, match="sudo apt install podman"):
-        find_image(image, "auto", "another run")
-    with pytest.raises(ContainerError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
+        find_image(image, "auto")
+    with pytest.raises(CellbedError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
         pass
     assert left(record) == []
 
@@ -442,7 +444,7 @@ def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str
     assert [proof["what"] for proof in content["proof"] if not proof["ok"]] == []
     nodes = content["nodes"]
     assert [node["backend"]["image"] for node in nodes] == [image, image]
-    assert {node["facts"]["digest"] for node in nodes} == {find_image(image, "podman", "").digest}
+    assert {node["facts"]["digest"] for node in nodes} == {find_image(image, "podman").digest}
     assert list(tmp_path.glob("cellbed-*")) == []
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from cellbed.cli.plan_table import show_plan
 from cellbed.measure.connections import PARTS
-from cellbed.scenario import ScenarioError, parse
+from cellbed.scenario import ScenarioError, load, parse
 from cellbed.testbed import cgroups
 from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.plan import make_plan
 from cellbed.testbed.process import find
 from in_process import cellbed as in_process
 from scenario_text import GOOD
@@ -286,8 +288,73 @@ def test_the_program_of_cellbed_takes_no_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCENARIOS.glob("*.toml")))
 def test_the_scenarios_of_the_project_are_valid(name: str) -> None:
-    done = in_process("run", str(SCENARIOS / name), "--dry-run")
-    assert done.returncode == 0, done.stdout + done.stderr
+    show_plan(make_plan(load(SCENARIOS / name)))
+
+
+UNUSABLE = """\
+name = "unusable"
+duration = "1 s"
+links.mobile = { up = "unlimited", down = "unlimited" }
+links.core.edge = "1 ms"
+[nodes.endpoint]
+cpus = 1.0
+memory = "128 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "128 MiB"
+[nodes.box]
+class = "edge"
+cpus = 1.0
+memory = "128 MiB"
+backend = { kind = "container", image = "localhost/absent:1" }
+[nodes.machine]
+class = "edge"
+cpus = 1.0
+memory = "128 MiB"
+backend = { kind = "vm" }
+[apps.absent]
+kind = "program"
+client = { on = "endpoint", command = "no-such-program {seed}" }
+[apps.absent.server]
+on = "edge"
+command = "no-such-program"
+environment = { PATH = "%s" }
+ready = { command = "/no/such/check" }
+[apps.there]
+kind = "program"
+client = { on = "endpoint", command = "./made-on-the-node" }
+server = { on = "edge", command = "no-such-program", environment = { PATH = "%s" } }
+[apps.elsewhere]
+kind = "program"
+client = { on = "machine", command = "no-such-program" }
+server = "box"
+"""
+
+
+def test_what_this_machine_lacks_is_an_error_of_its_line(tmp_path: Path) -> None:
+    path, folder = tmp_path / "x.toml", tmp_path / "bin"
+    folder.mkdir()
+    (folder / "no-such-program").symlink_to("/bin/true")
+    path.write_text(UNUSABLE % (tmp_path, folder))
+    own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    for words in (("run", path, "--dry-run"), ("run", path), ("up", path)):
+        done = in_process(*words, "--out", tmp_path / "runs", "--no-limits", env=own)
+        assert done.returncode == 2
+        reported = [
+            line.removeprefix("error: ")
+            for line in done.stderr.splitlines()
+            if str(path) in line and "backend.kind" not in line
+        ]
+        assert [line.split(": ")[:2] for line in reported] == [
+            [f"{path}:15", "nodes.box.backend.image"],
+            [f"{path}:20", "nodes.machine.backend.image"],
+            [f"{path}:23", "apps.absent.client.command"],
+            [f"{path}:26", "apps.absent.server.command"],
+            [f"{path}:28", "apps.absent.server.ready.command"],
+        ], done.stderr
+        assert f"there is no program 'no-such-program' in {tmp_path}: install it" in reported[3]
+        assert "'/no/such/check' is not an executable file" in reported[4]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_programs_resolve_to_what_was_written() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from cellbed.testbed import vm_image
 from cellbed.testbed.agent import WINDOW, Wire
 from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
+from cellbed.testbed.host import HostNode
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
@@ -234,6 +236,10 @@ def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path
     ):
         with pytest.raises(CellbedError, match=sentence), open_bed(table, tmp_path):
             pass
+        ((key, problem),) = HostNode.obstacles(table, running=True)
+        assert (key, re.search(sentence.partition(".*")[2], problem) is not None) == ("ssh", True)
+        assert list(HostNode.obstacles(table, running=False)) == []
+    assert list(HostNode.obstacles(ssh_machine.backend(), running=True)) == []
     assert not leftovers()
 
 

@@ -51,9 +51,11 @@ def run(
     from cellbed.experiments.run import run as execute
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
+    from cellbed.testbed.testbed import check
 
     text = read(scenario)
     loaded = load_text(text, scenario)
+    check(loaded, text, str(scenario), running=not dry_run)
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan

@@ -46,9 +46,11 @@ def up(
     from cellbed.experiments.standing import up as bring_up
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
+    from cellbed.testbed.testbed import check
 
     text = read(scenario)
     loaded = load_text(text, scenario)
+    check(loaded, text, str(scenario), running=True)
     name = loaded.name if name is None else name
     options = Options(out, limits=not no_limits, standing=name, loads=start, proof=not no_proof)
     with listener() as reports:

@@ -69,8 +69,11 @@ def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
     from cellbed.experiments.run import Options, exit_code, finish, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
+    from cellbed.testbed.testbed import check
 
-    scenario = load_text(asked["text"], Path(asked["folder"], "scenario.toml"))
+    path = Path(asked["folder"], "scenario.toml")
+    scenario = load_text(asked["text"], path)
+    check(scenario, asked["text"], str(path), running=True)
     outcome = run(asked["text"], scenario, make_plan(scenario), Options(Path(asked["out"]), limits), _Printer())
     finish(outcome, _Printer())
     found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}

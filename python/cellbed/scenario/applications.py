@@ -55,6 +55,10 @@ class Application(Table):
         if self.client is not None:
             yield "client", self.client
 
+    def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
+        """The roles whose programs are started as they are."""
+        return ((key, role) for key, role in self.roles() if role.command is not None)
+
     def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
         endpoints = _endpoints(groups)
@@ -289,6 +293,10 @@ class Program(Application):
     def runs_own(self, key: str) -> bool:
         """As of :class:`Application`."""
         return False
+
+    def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
+        """As of :class:`Application`; without a command that of the image."""
+        return self.roles()
 
     def completed(self, groups: Groups) -> Self:
         """As of :class:`Application`; only a server is a service without a load."""

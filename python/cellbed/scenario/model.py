@@ -16,6 +16,7 @@ from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.faults import Fault, fault_misfits
 from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
+from cellbed.scenario.roles import Role
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.units import DURATION
@@ -90,6 +91,12 @@ class Scenario(Table):
     def applications(self) -> dict[str, AnyApplication]:
         """The applications by name, in the order of the file."""
         return {"workload": self.workload} if self.workload is not None else self.apps
+
+    def programs(self) -> Iterator[tuple[Path, Role]]:
+        """The roles whose programs are started as they are, with their paths."""
+        for name, application in self.applications.items():
+            for key, role in application.programs():
+                yield (*(("workload",) if self.workload is not None else ("apps", name)), key), role
 
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
         """The mobile link of a group of endpoints."""

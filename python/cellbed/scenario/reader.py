@@ -80,10 +80,16 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
         report = _report(source, text, problems(errors, data, Scenario))
         more = f"\n{source}: and {len(errors) - MOST} more problems" if len(errors) > MOST else ""
         raise ScenarioError(report + more) from error
-    found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
+    refuse(
+        text, source, [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
+    )
+    return scenario.completed()
+
+
+def refuse(text: str, source: str, found: Sequence[Problem]) -> None:
+    """Raise ScenarioError with the line of each problem that was found in ``text``, unless there is none."""
     if found:
         raise ScenarioError(_report(source, text, found))
-    return scenario.completed()
 
 
 def _content(path: Path) -> bytes:

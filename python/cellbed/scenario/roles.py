@@ -120,6 +120,12 @@ class Role(Table):
         for index, word in enumerate((self.ready.command if self.ready is not None else None) or ()):
             yield ("ready", "command", index), word
 
+    def commands(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+        """The commands that are run on the node: (path of the key, command); an empty one is the node's own."""
+        yield ("command",), self.command or []
+        if self.ready is not None and self.ready.command is not None:
+            yield ("ready", "command"), self.ready.command
+
     def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
         """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""
         if self.command is None and not group.backend.has_program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
@@ -92,6 +92,19 @@ class Backend(Protocol):
     place: Place | None
     facts: dict[str, Any]
     own_files: bool
+
+    @staticmethod
+    def obstacles(table: Any, *, running: bool) -> Iterable[tuple[str, str]]:
+        """What prevents a node with this table from starting: (key of the table, what is wrong and what to do).
+
+        Called before anything is started; it changes nothing. running: whether nodes are about to be started; else
+        neither other machines nor the rights of this user are checked.
+        """
+
+    @staticmethod
+    def missing(table: Any, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> str | None:
+        """Why :meth:`spawn` cannot start a program: what is wrong and what to do. ``None`` where it can, or where that
+        is not known before. Asked of nodes without obstacles; texts may have names in braces still to be filled in."""
 
     def start(self) -> None:
         """Begin to make the node ready for programs, without waiting. Errors: :class:`CellbedError`."""

@@ -18,7 +18,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
@@ -81,10 +81,10 @@ class Image:
 
 
 @functools.lru_cache(maxsize=256)
-def find_image(reference: str, engine: str, _run: str) -> Image:
+def find_image(reference: str, engine: str) -> Image:
     """The image of a local engine, Podman's before Docker's with ``"auto"``. Nothing is downloaded.
 
-    _run: one image is looked up once in each run. Errors: :class:`ContainerError`.
+    The engine is asked once in each process, which makes one run. Errors: :class:`ContainerError`.
     """
     engines = ["podman", "docker"] if engine == "auto" else [engine]
     there = [each for each in engines if find(each) is not None]
@@ -208,14 +208,30 @@ class ContainerNode:
         self._user: dict[str, Any] = _ROOT
         self._spawned = 0
 
+    @staticmethod
+    def obstacles(table: ContainerBackend, *, running: bool) -> Iterator[tuple[str, str]]:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if find(RUNTIME) is None:
+            yield "kind", f"a container needs {RUNTIME}: sudo apt install {RUNTIME}"
+        if not INIT.exists():
+            yield "kind", f"a container needs {INIT.name}: make setup"
+        try:
+            find_image(table.image, table.engine)
+        except ContainerError as error:
+            yield "image", str(error)
+
+    @staticmethod
+    def missing(
+        table: ContainerBackend, command: Sequence[str], _environment: Mapping[str, str], _folder: str | None
+    ) -> str | None:
+        """As of :class:`~cellbed.testbed.backend.Backend`. Of an image only its own command is known before."""
+        has_one = command or _own_command(table, find_image(table.image, table.engine))
+        return None if has_one else _NO_COMMAND.format(table.image)
+
     def start(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         assert self._setup.record is not None
-        if find(RUNTIME) is None:
-            raise ContainerError(f"{self.name} is a container, which needs {RUNTIME}: sudo apt install {RUNTIME}")
-        if not INIT.exists():
-            raise ContainerError(f"{self.name} is a container, which needs {INIT.name}: make setup")
-        image = find_image(self._table.image, self._table.engine, self._setup.run)
+        image = find_image(self._table.image, self._table.engine)
         root, self._image_lock = unpacked(image, self._setup.record)
         self.facts = {"engine": image.version, "digest": image.digest, "image_id": image.identifier}
         for name in ("empty", "root", "upper", "work"):
@@ -229,11 +245,7 @@ class ContainerNode:
             **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self._table.environment},
             RUN_VARIABLE: self._setup.run,
         }
-        entrypoint, command = self._table.entrypoint, self._table.command
-        if entrypoint is None:
-            entrypoint = image.config.get("Entrypoint") or []
-            command = command if command is not None else image.config.get("Cmd")
-        self._own_command = [*entrypoint, *(command or [])]
+        self._own_command = _own_command(self._table, image)
         self._working_folder = image.config.get("WorkingDir") or "/"
         (self._folder / "upper" / self._working_folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
         (self._folder / "config.json").write_text(json.dumps(self._specification()), encoding="utf-8")
@@ -279,7 +291,7 @@ class ContainerNode:
         if self._holder is None or self._holder.poll() is not None:
             raise OSError(f"the container {self.name} has ended")
         if not command:
-            raise OSError(f"the image '{self._table.image}' of {self.name} has no command: write one")
+            raise OSError(_NO_COMMAND.format(self._table.image))
         self._spawned += 1
         path = self._folder / f"{self._spawned}.json"
         folder = str(PurePosixPath(self._working_folder, folder or ""))
@@ -421,6 +433,18 @@ class ContainerNode:
                 "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
             },
         }
+
+
+_NO_COMMAND = "the image '{}' has no command: write one"
+
+
+def _own_command(table: ContainerBackend, image: Image) -> list[str]:
+    """The command of an image, with what the table has instead of its parts."""
+    entrypoint, command = table.entrypoint, table.command
+    if entrypoint is None:
+        entrypoint = image.config.get("Entrypoint") or []
+        command = command if command is not None else image.config.get("Cmd")
+    return [*entrypoint, *(command or [])]
 
 
 class Executed:

@@ -7,6 +7,7 @@ import shlex
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -15,7 +16,7 @@ from cellbed.prctl import die_with_parent
 from cellbed.scenario.nodes import HostBackend
 from cellbed.testbed.agent import BOOTSTRAP
 from cellbed.testbed.backend import Setup
-from cellbed.testbed.process import find, run
+from cellbed.testbed.process import find, last_line, run
 from cellbed.testbed.remote import RemoteGroup, RemoteNode, end_of, last_line_of
 from cellbed.testbed.state import RUN_VARIABLE
 
@@ -43,27 +44,27 @@ class HostNode(RemoteNode):
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
         self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
 
+    @staticmethod
+    def obstacles(table: HostBackend, *, running: bool) -> Iterator[tuple[str, str]]:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if find("ssh") is None:
+            yield "kind", "ssh is not installed: sudo apt install openssh-client"
+        elif running and os.geteuid() != 0:
+            yield "kind", "a node of kind host needs root here, for its tunnel: run with sudo"
+        elif running:
+            command = _ssh(table, f"{_PYTHON} -c ''")
+            answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            if answer.returncode != 0:
+                yield "ssh", f"cannot be used: {_reason(last_line(answer.stderr))}"
+
     def start(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        if os.geteuid() != 0:
-            raise CellbedError(f"{self.name}: a node of kind host needs root here, for its tunnel: run with sudo")
-        if find("ssh") is None:
-            raise CellbedError(f"{self.name}: ssh is not installed: sudo apt install openssh-client")
-        table, setup = self._table, self.setup
-        command = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
-        command += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
-        for option in table.options:
-            command += ["-o", option]
-        if table.port is not None:
-            command += ["-p", str(table.port)]
-        if table.identity is not None:
-            command += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
-        python = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} python3 -I -S -c '{BOOTSTRAP}'"
-        script = f'if [ "$(id -u)" = 0 ]; then exec {python}; else exec sudo -n {python}; fi'
+        setup = self.setup
+        agent = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} {_PYTHON} -c '{BOOTSTRAP}'"
         near, far = socket.socketpair()
         with near, far:
             self._process = subprocess.Popen(
-                [*command, "--", table.ssh, f"exec sh -c {shlex.quote(script)}"],
+                _ssh(self._table, agent),
                 stdin=far.fileno(),
                 stdout=far.fileno(),
                 stderr=self._errors,
@@ -111,13 +112,34 @@ class HostNode(RemoteNode):
     def why(self) -> str:
         """As of :class:`RemoteNode`."""
         end_of(self._process, 0.5)
-        line = last_line_of(self._errors) or "ssh printed nothing"
-        if line.startswith("sudo:"):
-            line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
-        return f"ssh {self._table.ssh}: {line}"
+        return f"ssh {self._table.ssh}: {_reason(last_line_of(self._errors))}"
 
     def stop(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         super().stop()
         end_of(self._process, CLOSING_S)
         self._errors.close()
+
+
+_PYTHON = "python3 -I -S"
+
+
+def _ssh(table: HostBackend, command: str) -> list[str]:
+    """The command that runs another one on the machine, as root. command: of the shell."""
+    ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+    ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
+    for option in table.options:
+        ssh += ["-o", option]
+    if table.port is not None:
+        ssh += ["-p", str(table.port)]
+    if table.identity is not None:
+        ssh += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
+    script = f'if [ "$(id -u)" = 0 ]; then exec {command}; else exec sudo -n {command}; fi'
+    return [*ssh, "--", table.ssh, f"exec sh -c {shlex.quote(script)}"]
+
+
+def _reason(line: str | None) -> str:
+    """Why ssh failed, with the remedy where it is known. line: the last of its output."""
+    if line is not None and line.startswith("sudo:"):
+        line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
+    return line or "ssh printed nothing"

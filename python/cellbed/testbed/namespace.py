@@ -29,6 +29,26 @@ class NamespaceNode:
     own_files = False
     proof_command = staticmethod(shell_strain)
 
+    @staticmethod
+    def obstacles(_table: object, *, running: bool) -> tuple[()]:
+        """Nothing is needed."""
+        return ()
+
+    @staticmethod
+    def missing(
+        _table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
+    ) -> str | None:
+        """As of :class:`~cellbed.testbed.backend.Backend`. Files in the node's own folder are not there yet."""
+        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+        has_path = "/" in command[0]
+        program = str(Path(folder or "", command[0])) if has_path else command[0]
+        places = [program] if has_path else path.split(os.pathsep)
+        if "{" in program + path or not all(map(os.path.isabs, places)) or shutil.which(program, path=path):
+            return None
+        if has_path:
+            return f"'{program}' is not an executable file: correct the path"
+        return f"there is no program '{program}' in {path}: install it, or write its path"
+
     def start(self) -> None:
         """Nothing to do."""
 

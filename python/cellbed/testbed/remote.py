@@ -72,6 +72,10 @@ class RemoteNode:
         """Socket of the node's hub, by which its user starts programs (:func:`~cellbed.testbed.agent_hub.relay`)."""
         return self.setup.folder / "hub"
 
+    @staticmethod
+    def missing(_table: object, *_: object) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`: not known before the machine is there."""
+
     # Of subclasses.
 
     def attach(self, hello: dict[str, Any]) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pkgutil
 import shutil
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups
 from cellbed.testbed.backend import Backend, Limits, Setup
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
+
+if TYPE_CHECKING:
+    from cellbed.scenario import Scenario
 
 KINDS = {
     "namespace": "cellbed.testbed.namespace:NamespaceNode",
@@ -26,6 +31,31 @@ KINDS = {
 """The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.backend.Backend`."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
+
+
+def check(scenario: Scenario, text: str, source: str, *, running: bool) -> None:
+    """Check that this machine has what the nodes and programs of a scenario need; nothing is started.
+
+    text, source: of its file. running: as of :meth:`~cellbed.testbed.backend.Backend.obstacles`. Errors:
+    :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something missing.
+    """
+    from cellbed.scenario.problems import Problem
+    from cellbed.scenario.reader import refuse
+
+    found = []
+    sound: dict[str, Callable[..., str | None]] = {}
+    for name, group in scenario.nodes.items():
+        backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])
+        if obstacles := list(backend.obstacles(group.backend, running=running)):
+            found += [Problem(("nodes", name, "backend", key), problem) for key, problem in obstacles]
+        else:
+            sound[name] = functools.partial(backend.missing, group.backend)
+    for path, role in scenario.programs():
+        if role.on in sound:
+            for key, command in role.commands():
+                if problem := sound[role.on](command, role.environment, role.folder):
+                    found.append(Problem((*path, *key), problem))
+    refuse(text, source, found)
 
 
 class Testbed:
@@ -118,7 +148,10 @@ class Testbed:
             record=self._record,
             folder=folder / name,
         )
-        node: Backend = pkgutil.resolve_name(KINDS[kind])(setup, table)
+        backend = pkgutil.resolve_name(KINDS[kind])
+        for _, text in backend.obstacles(table, running=False):
+            raise CellbedError(f"{name}: {text}")
+        node: Backend = backend(setup, table)
         self._stack.callback(node.stop)
         node.start()
         self.nodes[name] = node

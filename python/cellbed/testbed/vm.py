@@ -7,17 +7,17 @@ import math
 import os
 import socket
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import VmBackend
 from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import Group, Sample
 from cellbed.testbed.process import find, kill, spawn
 from cellbed.testbed.remote import NOTHING, RemoteGroup, RemoteNode
 from cellbed.testbed.state import RUN_VARIABLE, boot_identifier
-from cellbed.testbed.vm_image import PORT, Image, image
+from cellbed.testbed.vm_image import PORT, Image, ImageError, image
 from cellbed.user_folders import cache_folder
 
 QEMU = "qemu-system-x86_64"
@@ -45,11 +45,19 @@ class VmNode(RemoteNode):
         self._process: subprocess.Popen[bytes] | None = None
         self._host_group = setup.group
 
+    @staticmethod
+    def obstacles(table: VmBackend, *, running: bool) -> Iterator[tuple[str, str]]:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if find(QEMU) is None:
+            yield "kind", f"{QEMU} is not installed: sudo apt install qemu-system-x86"
+        try:
+            image(table.image)
+        except ImageError as error:
+            yield "image", str(error)
+
     def start(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         setup = self.setup
-        if find(QEMU) is None:
-            raise CellbedError(f"{self.name}: {QEMU} is not installed: sudo apt install qemu-system-x86")
         booted = image(self._table.image)
         accelerator = "kvm" if can_use_kvm(booted) else "tcg"
         self.facts |= {"accelerator": accelerator, "image": str(booted.disk)}
