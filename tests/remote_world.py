@@ -20,6 +20,7 @@ from cellbed.testbed.state import Record
 from cellbed.testbed.testbed import Testbed
 
 NODE, PEER = "phone-0", "edge-0"
+DISK = 8 << 20
 LIMITS = Limits(cpus=0.5, memory_bytes=128 << 20)
 NETWORK = ip_network((int(ip_address("198.18.0.0")) + os.getpid() % 32768 * 4, 30))
 """Between this machine and the one over SSH: another one for each process, since several suites may run at a time."""
@@ -68,6 +69,7 @@ def open_bed(backend: Any, folder: Path, limits: Limits | None = LIMITS) -> Iter
             record.identifier,
             limits={NODE: limits} if limits is not None else {},
             backends={NODE: backend},
+            disks={NODE: DISK},
             record=record,
             binds=((str(hosts), "/etc/hosts"),),
         ) as bed:

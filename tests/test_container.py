@@ -305,13 +305,17 @@ print(json.dumps(record.identifier), flush=True)
 table = ContainerBackend.model_validate({{"kind": "container", "image": sys.argv[1]}})
 config = line_of_two([], [])
 backends = dict.fromkeys(("edge", "endpoint"), table)
-with Testbed(config, record.identifier, backends=backends, record=record) as bed:
+with Testbed(config, record.identifier, backends=backends, disks={{"edge": 8 << 20}}, record=record) as bed:
     node = bed.nodes["edge"]
     programs = [each.spawn([], stdout=subprocess.DEVNULL) for each in bed.nodes.values()]
     bound = "until netstat -ltn | grep -q :80; do :; done; echo bound"
     script = "id -u; grep -c cellbed0 /proc/net/dev; nc -l -p 80 > /dev/null & " + bound
     done = node.spawn(["sh", "-c", script], stdout=subprocess.PIPE)
     text = done.stdout.read().decode()
+    for full in (True, False):
+        node.fill_disk(full)
+        done = node.spawn(["dd", "if=/dev/zero", "of=/srv/file", "bs=4096", "count=1"], stderr=subprocess.DEVNULL)
+        text += f"full {{full}}: {{done.wait()}}\\n"
     runtime = programs[0].pid
     program = int(open(f"/proc/{{runtime}}/task/{{runtime}}/children").read())
     pids = {{"holder": node._pid, "program": program, "runtime": runtime}}
@@ -473,7 +477,7 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
     )
     assert done.returncode == 0, done.stderr
     text = json.loads(done.stdout.splitlines()[1])["text"]
-    assert text == "0\n1\nbound\n"
+    assert text == "0\n1\nbound\nfull True: 1\nfull False: 0\n"
     assert not list(home.glob("cellbed-*"))
 
 

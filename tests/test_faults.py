@@ -19,6 +19,7 @@ from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.reader import parse
 from cellbed.testbed.journal import read_events
 from cellbed.testbed.plan import make_plan
+from shell_world import ORDINARY_USER, World, missing, python
 
 MS = 1_000_000
 # Starts at once also on a busy machine.
@@ -41,6 +42,20 @@ while True:
             clients.remove(ready)
             ready.close()
 """
+WRITER = """
+import os, time
+written = os.open("written", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+before = None
+while True:
+    try:
+        outcome = os.write(written, bytes(4096))
+    except OSError as error:
+        outcome = error.strerror
+    if outcome != before:
+        print(outcome, flush=True)
+        before = outcome
+    time.sleep(0.01)
+"""
 COMMAND = f'["{sys.executable}", "-I", "-S", "SERVER"'
 SCENARIO = f"""
 name = "faults"
@@ -51,6 +66,7 @@ memory = "256 MiB"
 [nodes.edge]
 cpus = 1.0
 memory = "256 MiB"
+disk = "16 MiB"
 [links.mobile]
 up = "20 Mbit/s"
 down = "20 Mbit/s"
@@ -62,6 +78,13 @@ kind = "program"
 on = "edge"
 command = {COMMAND}, "8080"]
 ready = {{ port = 8080 }}
+[apps.store]
+kind = "program"
+[apps.store.server]
+on = "edge"
+command = ["{sys.executable}", "-I", "-S", "WRITER"]
+ready = {{ file = "written" }}
+copy_out = ["written"]
 [apps.web]
 kind = "http"
 server = {{ on = "edge", command = {COMMAND}, "8081"], ready = {{ port = 8081 }} }}
@@ -73,6 +96,11 @@ drain = "2 s"
 at = "1 s"
 for = "800 ms"
 kind = "crash"
+node = "edge-0"
+[[faults]]
+at = "2500 ms"
+for = "1 s"
+kind = "full-disk"
 node = "edge-0"
 [[faults]]
 at = "4 s"
@@ -94,8 +122,10 @@ program = "files"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faults")
-    (folder / "x.toml").write_text(SCENARIO.replace("SERVER", str(folder / "server.py")))
     (folder / "server.py").write_text(SERVER)
+    (folder / "writer.py").write_text(WRITER)
+    text = SCENARIO.replace("SERVER", str(folder / "server.py")).replace("WRITER", str(folder / "writer.py"))
+    (folder / "x.toml").write_text(text)
     command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
     environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
@@ -141,13 +171,50 @@ def test_packets_of_a_node_that_crashed_are_lost_and_those_of_an_outage_wait(run
 
 
 @pytest.mark.needs_tun
+def test_programs_cannot_write_while_the_disk_is_full(run: Path) -> None:
+    outcomes = (run / "raw" / "store.edge-0.server.out").read_text().split("\n")
+    begin = outcomes.index("No space left on device")
+    assert "4096" in outcomes[:begin]
+    assert outcomes[begin + 1] == "4096"
+    assert (run / "files" / "store" / "edge-0" / "written").stat().st_size > 4096
+
+
+DISK = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from cellbed.testbed.state import Record
+from cellbed.testbed.testbed import Testbed
+from emulator_process import line_of_two
+record = Record.create("run")
+with Testbed(line_of_two([], []), record.identifier, disks={"edge": 1 << 20}, record=record) as bed:
+    for full in (True, False):
+        bed.nodes["edge"].fill_disk(full)
+        done = bed.nodes["edge"].spawn(["sh", "-c", "id -u; head -c 4096 /dev/zero > file"], stderr=subprocess.DEVNULL)
+        print(done.wait(), flush=True)
+record.remove()
+"""
+
+
+@pytest.mark.needs_tun
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_the_disk_of_a_node_of_an_ordinary_user_can_be_full(world: World) -> None:
+    (world.folder / "emulator_process.py").write_text((Path(__file__).parent / "emulator_process.py").read_text())
+    home = world.home(ORDINARY_USER)
+    done = world.run(["env", f"TMPDIR={home}", *python(DISK, str(world.folder))], user=ORDINARY_USER)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{ORDINARY_USER}\n1\n{ORDINARY_USER}\n0\n"
+    assert not list(home.glob("cellbed-*"))
+
+
+@pytest.mark.needs_tun
 def test_what_the_applications_lost_is_reported(run: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
     kinds = [
         (each["kind"], each["begin_s"] // 1, [loss["app"] for loss in each["losses"]]) for each in summary["faults"]
     ]
-    assert kinds == [("crash", 1, ["web"]), ("pause", 4, ["web"]), ("outage", 6, ["web"]), ("restart", 8, ["web"])]
-    crash, pause, outage, restart = (each["losses"][0] for each in summary["faults"])
+    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "restart": 8}
+    assert kinds == [(kind, at, ["web"]) for kind, at in times.items()]
+    crash, _, pause, outage, restart = (each["losses"][0] for each in summary["faults"])
     assert crash["during_lost"] + crash["during_late"] >= 10
     assert crash["recovered_s"] > 0
     for late in (pause, outage):
@@ -207,6 +274,10 @@ WRONG = (
     ('kind = "restart"\nprogram = "web.edge-1"\nat = "1 s"', "faults[0].program: no node is called 'edge-1': did you"),
     ('kind = "crsh"\nnode = "edge-0"\nat = "1 s"', "faults[0].kind: "),
     (
+        'kind = "full-disk"\nnode = "endpoint-0"\nat = "1 s"\nfor = "1 s"',
+        'faults[0].node: endpoint-0 has no disk of limited size: write disk = "64 MiB" in [nodes.endpoint]',
+    ),
+    (
         f'{CRASH}"1 s"\nfor = "2 s"\n[[faults]]\n{CRASH}"2 s"\nfor = "1 s"',
         "faults[1].at: another fault of edge-0 lasts until 3 s",
     ),
@@ -237,9 +308,12 @@ def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO)
     done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "at 1 s: crash of edge-0 for 800 ms\nat 4 s: pause of edge-0" in done.stdout
+    assert (
+        "at 1 s: crash of edge-0 for 800 ms\nat 2.5 s: full-disk of edge-0 for 1 s\nat 4 s: pause of edge-0"
+        in done.stdout
+    )
     plan = json.loads(in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", "--json").stdout)
-    assert plan["faults"][3] == {"at": "8 s", "kind": "restart", "program": "files"}
+    assert plan["faults"][4] == {"at": "8 s", "kind": "restart", "program": "files"}
 
 
 def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from cellbed.testbed.host import HostNode
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
-from remote_world import LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
 from test_container import NEEDED, import_image
 
 PIPE = subprocess.PIPE
@@ -160,6 +160,18 @@ def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
         at.copy_out("/no/such/file", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     output(bed, NODE, "rm", "-r", folder)
+
+
+@EACH_IF_SLOW
+def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
+    write = "head -c 4096 /dev/zero > file && echo written"
+    at = node(bed)
+    at.fill_disk(True)
+    with pytest.raises(AssertionError, match="No space left"):
+        output(bed, NODE, "sh", "-c", write)
+    at.fill_disk(False)
+    assert output(bed, NODE, "sh", "-c", write) == "written\n"
+    assert int(output(bed, NODE, "df", "-B1", "--output=size", ".").split()[1]) == DISK
 
 
 @EACH_IF_SLOW

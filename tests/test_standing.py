@@ -32,6 +32,7 @@ duration = "5 s"
 count = 2
 cpus = 1.0
 memory = "256 MiB"
+disk = "8 MiB"
 [nodes.edge]
 cpus = 1.0
 memory = "1 GiB"

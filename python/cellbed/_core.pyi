@@ -53,6 +53,8 @@ def enter(
     *,
     user_namespace: str | None,
     network_namespace: str,
+    mount_namespace: str | None = None,
+    disk: tuple[str, int] | None = None,
     binds: list[tuple[str, str]],
     cgroups: list[str],
     keep_capabilities: bool,
@@ -61,6 +63,8 @@ def enter(
 
     user_namespace: path such as ``/proc/PID/ns/user``; ``None`` stays in the caller's.
     network_namespace: path such as ``/proc/PID/fd/9``.
+    mount_namespace: path such as ``/proc/PID/ns/mnt``; ``None`` stays in the caller's.
+    disk: a folder, and the bytes of the file system in memory that is mounted over it for the process.
     binds: pairs (source, target) of files to mount over others, in a mount namespace of the process's own.
     cgroups: ``cgroup.procs`` or ``tasks`` files of the control groups to join; joined first.
     keep_capabilities: whether an ordinary program keeps all capabilities of the user namespace after ``exec``.

@@ -72,10 +72,12 @@ fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, user_namespace, network_namespace, binds, cgroups, keep_capabilities))]
+#[pyo3(signature = (*, user_namespace, network_namespace, mount_namespace=None, disk=None, binds, cgroups, keep_capabilities))]
 fn enter(
     user_namespace: Option<String>,
     network_namespace: String,
+    mount_namespace: Option<String>,
+    disk: Option<(String, u64)>,
     binds: Vec<(String, String)>,
     cgroups: Vec<String>,
     keep_capabilities: bool,
@@ -83,6 +85,8 @@ fn enter(
     let entry = Entry {
         user_namespace,
         network_namespace,
+        mount_namespace,
+        disk,
         binds,
         cgroups,
         keep_capabilities,

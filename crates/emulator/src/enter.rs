@@ -1,11 +1,13 @@
 //! How a program comes into a node: called between `fork` and `exec` in the child.
 
+use std::env;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::mount::mount_bind;
+use rustix::mount::{MountFlags, mount, mount_bind};
 use rustix::thread::{
     CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
     move_into_link_name_space, set_capabilities,
@@ -21,6 +23,10 @@ pub struct Entry {
     pub user_namespace: Option<String>,
     /// Path of the network namespace.
     pub network_namespace: String,
+    /// Path of the mount namespace; `None` to stay in the caller's.
+    pub mount_namespace: Option<String>,
+    /// A folder, and the bytes of the file system in memory that is mounted over it in a mount namespace of the program's own.
+    pub disk: Option<(String, u64)>,
     /// Pairs (source, target): files bind-mounted over others in a mount namespace of the program's own.
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
@@ -44,13 +50,31 @@ pub fn enter(entry: &Entry) -> Result<()> {
         .map(|path| Ok::<_, Error>((path, open_namespace(path)?)))
         .transpose()?;
     let network = open_namespace(&entry.network_namespace)?;
+    let mounts = entry
+        .mount_namespace
+        .as_deref()
+        .map(|path| Ok::<_, Error>((path, open_namespace(path)?)))
+        .transpose()?;
     if let Some((path, user)) = user {
         move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
             .trying(|| format!("enter the user namespace {path}"))?;
     }
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
         .trying(|| format!("enter the network namespace {}", entry.network_namespace))?;
+    if let Some((path, mounts)) = mounts {
+        let folder = env::current_dir().trying(|| "find the working folder".into())?;
+        move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))
+            .trying(|| format!("enter the mount namespace {path}"))?;
+        // The kernel has moved this process to the root folder.
+        env::set_current_dir(&folder).trying(|| format!("return to {}", folder.display()))?;
+    }
+    if !entry.binds.is_empty() || entry.disk.is_some() {
+        cellbed_netdev::unshare_mounts()?;
+    }
     bind(&entry.binds)?;
+    if let Some((folder, bytes)) = &entry.disk {
+        mount_disk(folder, *bytes)?;
+    }
     if entry.keep_capabilities {
         keep_capabilities()?;
     }
@@ -82,10 +106,6 @@ fn cgroup_remedy(error: &io::Error) -> String {
 }
 
 fn bind(binds: &[(String, String)]) -> Result<()> {
-    if binds.is_empty() {
-        return Ok(());
-    }
-    cellbed_netdev::unshare_mounts()?;
     for (source, target) in binds {
         for path in [source, target] {
             if !Path::new(path).exists() {
@@ -96,6 +116,13 @@ fn bind(binds: &[(String, String)]) -> Result<()> {
         mount_bind(source, target).trying(|| format!("mount {source} over {target}"))?;
     }
     Ok(())
+}
+
+fn mount_disk(folder: &str, bytes: u64) -> Result<()> {
+    let options = CString::new(format!("size={bytes},mode=755")).expect("no zero byte");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("cellbed", folder, "tmpfs", flags, options.as_c_str())
+        .trying(|| format!("mount a file system of {bytes} bytes over {folder}"))
 }
 
 /// Raises all permitted capabilities into the ambient set, the one that survives `exec` of an ordinary program.

@@ -28,6 +28,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
                 "backend": node.backend.model_dump(mode="json"),
                 "cpus": node.cpus,
                 "memory_bytes": node.memory_bytes,
+                "disk_bytes": node.disk_bytes,
                 "ipv4": str(node.ipv4),
                 "ipv6": str(node.ipv6),
             }

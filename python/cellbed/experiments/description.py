@@ -99,6 +99,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                     "backend": node.backend.model_dump(mode="json"),
                     "cpus": node.cpus,
                     "memory_bytes": node.memory_bytes,
+                    "disk_bytes": node.disk_bytes,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
                     "limits_enforced": limits,
                     **({"clock": asdict(state.clocks[node.name])} if node.name in state.clocks else {}),

@@ -184,6 +184,7 @@ def _drive(
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
                 backends={node.name: node.backend for node in plan.nodes},
+                disks={node.name: node.disk_bytes for node in plan.nodes if node.disk_bytes is not None},
                 record=record,
                 binds=binds,
             )

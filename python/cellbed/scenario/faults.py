@@ -30,11 +30,11 @@ class _Lasting(_Fault):
 
 
 class NodeFault(_Lasting):
-    """A node that loses its programs and its links, or whose programs stand still."""
+    """A node that loses its programs and its links, whose programs stand still, or whose disk is full."""
 
-    kind: Literal["crash", "pause"] = Field(
+    kind: Literal["crash", "pause", "full-disk"] = Field(
         description="crash: its programs are killed, its packets are lost, and its services start again afterwards. "
-        "pause: its programs stand still."
+        "pause: its programs stand still. full-disk: its programs cannot write files."
     )
     node: str = Field(description="Name of the node.", examples=["edge-0"])
 
@@ -43,6 +43,10 @@ class NodeFault(_Lasting):
         nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
         if self.node not in nodes:
             yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_listed(nodes)}"
+        elif self.kind == "full-disk":
+            if nodes[self.node].disk is None:
+                group = self.node.rpartition("-")[0]
+                yield "node", f'{self.node} has no disk of limited size: write disk = "64 MiB" in [nodes.{group}]'
         elif (backend := nodes[self.node].backend).routed:
             text = "write a node whose programs are processes of this machine, such as one of kind namespace"
             yield "node", f"not for a node of kind {backend.kind}: {text}"

@@ -18,6 +18,7 @@ CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
 NodeClass = Literal["endpoint", "edge", "cloud"]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
+Disk = Annotated[int, quantity(SIZE, "1 MiB", "1 TiB")]
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 """Of a node group or an application: part of names of files, hosts and control groups."""
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
@@ -111,6 +112,12 @@ class NodeGroup(Table):
     count: int = Field(1, ge=1, le=1000, description="Number of nodes of this group.")
     cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
     memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
+    disk: Disk | None = Field(
+        None,
+        description="Size of the file system that the programs of one node write to. It lies in memory. "
+        "Default: that of the machine.",
+        examples=["64 MiB"],
+    )
     link: AnyMobileLink | None = Field(
         None, description="Mobile link of each endpoint of this group: keys that differ from [links.mobile]."
     )

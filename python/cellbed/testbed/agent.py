@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -232,6 +233,35 @@ class Wire:
                 sink.then()
 
 
+class Disk:
+    """The space of the file system with a folder. With :meth:`fill`, an unnamed file takes what is free."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._file = folder, -1
+
+    def fill(self, full: bool) -> None:
+        """Take all free space, or give it back. Errors: ``OSError``."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if not full:
+            return
+        self._file = os.open(self._folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        size = 0
+        while True:
+            space = os.statvfs(self._folder)
+            free = space.f_bavail * space.f_frsize
+            try:
+                os.posix_fallocate(self._file, size, max(free, PAGE))
+            except OSError as error:  # programs may write meanwhile
+                if error.errno != errno.ENOSPC:
+                    raise
+                if free == 0:
+                    return
+            else:
+                size += max(free, PAGE)
+
+
 class _Source:
     def __init__(self, descriptor: int) -> None:
         self.descriptor, self.window = descriptor, WINDOW
@@ -258,6 +288,7 @@ class Agent:
         self._running: dict[int, int] = {}  # number of a program by process id
         self._ended: dict[int, int] = {}  # exit status by number
         self._user = _invoking_user()
+        self._disk: Disk | None = None
         woken, wake = os.pipe()
         for descriptor in (woken, wake):
             os.set_blocking(descriptor, False)
@@ -367,6 +398,16 @@ class Agent:
 
     def _do_network(self, message: dict[str, Any]) -> None:
         configure_network(message)
+
+    def _do_disk(self, message: dict[str, Any]) -> None:
+        if self._disk is None:
+            folder = str(Path.cwd())
+            _mount("cellbed", folder, "tmpfs", 0, f"size={message['bytes']},mode=755")
+            if self._user is not None:
+                self._user.own(folder)
+            os.chdir(folder)
+            self._disk = Disk(folder)
+        self._disk.fill(message["full"])
 
     def _do_limit(self, message: dict[str, Any]) -> list[float | int | None]:
         assert self._group is not None
@@ -701,10 +742,10 @@ def _remove(group: Group | None, folder: str) -> None:
         group.remove()
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    arguments = [value.encode() if value is not None else None for value in (source, target, kind)]
-    if libc.mount(*arguments, ctypes.c_ulong(flags), None) != 0:
+    arguments = [value.encode() if value is not None else None for value in (source, target, kind, options)]
+    if libc.mount(*arguments[:3], ctypes.c_ulong(flags), arguments[3]) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
 
 

@@ -43,7 +43,7 @@ class Setup:
     group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
     environment (:data:`~cellbed.testbed.state.RUN_VARIABLE`) of each process of it. record: notes what outlives the
     processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
-    the run.
+    the run. disk_bytes: size of the file system that the node's programs write to, if it is limited.
     Without `record` a namespace node has no folder; other kinds need both.
     """
 
@@ -58,6 +58,7 @@ class Setup:
     run: str = ""
     record: Record | None = None
     folder: Path = field(default_factory=Path)
+    disk_bytes: int | None = None
 
 
 class LimitedGroup(Protocol):
@@ -141,6 +142,10 @@ class Backend(Protocol):
 
     def copy_out(self, source: str, target: Path) -> None:
         """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
+
+    def fill_disk(self, full: bool) -> None:
+        """Take all free space of the node's file system of limited size, or give it back. Errors: ``OSError``,
+        :class:`CellbedError`."""
 
     def stop(self) -> None:
         """End what still runs on the node and remove the node. Called once, also where it did not become ready."""

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.errors import CellbedError
+from cellbed.testbed.agent import Disk
 from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.namespace import copy
@@ -55,10 +56,14 @@ _MOST_LINKS = 40
 _START = """
 { echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start
   echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range; } 2> /dev/null
-options=lowerdir=lower,upperdir=upper,workdir=work
+disk=$1 store=.
+if [ "$disk" ]; then store=disk; fi
+options=lowerdir=lower,upperdir=$store/upper,workdir=$store/work
 if [ "$(id -u)" != 0 ]; then user="--user --map-root-user" options=$options,userxattr; fi
 exec unshare $user --mount --propagation private sh -c \
-  'options=$1; shift; mount -t overlay -o "$options" cellbed root && exec "$@"' sh "$options" "$@"
+  'options=$1 disk=$2; shift 2
+   if [ "$disk" ]; then mount -t tmpfs -o "size=$disk,mode=755" cellbed disk && cp -a upper work disk || exit; fi
+   mount -t overlay -o "$options" cellbed root && exec "$@"' sh "$options" "$@"
 """
 """Started in the node's network namespace, where any user may bind to any port as in a container of an engine. The
 overlay lies in a mount namespace, for ordinary users in a user namespace whose root they are."""
@@ -234,7 +239,7 @@ class ContainerNode:
         image = find_image(self._table.image, self._table.engine)
         root, self._image_lock = unpacked(image, self._setup.record)
         self.facts = {"engine": image.version, "digest": image.digest, "image_id": image.identifier}
-        for name in ("empty", "root", "upper", "work"):
+        for name in ("disk", "empty", "root", "upper", "work"):
             (self._folder / name).mkdir(parents=True)
         (self._folder / "lower").symlink_to(root)
         home = "/root"
@@ -249,9 +254,10 @@ class ContainerNode:
         self._working_folder = image.config.get("WorkingDir") or "/"
         (self._folder / "upper" / self._working_folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
         (self._folder / "config.json").write_text(json.dumps(self._specification()), encoding="utf-8")
+        disk = str(self._setup.disk_bytes or "")
         with (self._folder / "log").open("wb") as log:
             self._holder = spawn(
-                ["/bin/sh", "-c", _START, "sh", *self._runtime("run", "--pid-file", "pid", self.name)],
+                ["/bin/sh", "-c", _START, "sh", disk, *self._runtime("run", "--pid-file", "pid", self.name)],
                 self._place(),
                 environment=self._outer_environment(),
                 folder=str(self._folder),
@@ -275,6 +281,8 @@ class ContainerNode:
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
             hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
             raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
+        # As the runtime's process sees it.
+        self._disk = Disk(f"/proc/{self._holder.pid}/root{self._folder}/disk")
 
     def spawn(
         self,
@@ -319,6 +327,10 @@ class ContainerNode:
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(self._inside(source), target)
+
+    def fill_disk(self, full: bool) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        self._disk.fill(full)
 
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         """As of :class:`~cellbed.testbed.backend.Backend`."""

@@ -1,4 +1,4 @@
-"""The faults of a scenario: nodes that crash or stand still, links without coverage, programs that start again."""
+"""The faults of a scenario: of nodes that crash, stand still or have a full disk, of links, and of programs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Faults:
     def __init__(self, faults: Sequence[Fault], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
         self._faults, self._supervisor, self._journal = faults, supervisor, journal
         self._due: list[_Due] = []
-        targets = {fault.node for fault in faults if isinstance(fault, NodeFault)}
-        self._nodes = {name: _Inhabited(bed.nodes[name]) for name in targets}
+        self._nodes = bed.nodes
+        targets = {fault.node for fault in faults if isinstance(fault, NodeFault) and fault.kind != "full-disk"}
+        self._inhabited = {name: _Inhabited(bed.nodes[name]) for name in targets}
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
@@ -73,19 +74,24 @@ class Faults:
             self._supervisor.put_back(names)
             self._note(ENDED, number, fault)
         elif isinstance(fault, NodeFault):
-            node = self._nodes[fault.node]
-            if fault.kind == "pause":
-                node.signal(signal.SIGSTOP)
-            else:
-                self._supervisor.take_out(self._supervisor.names_on(fault.node))
-                node.signal(signal.SIGKILL)
+            match fault.kind:
+                case "full-disk":
+                    self._nodes[fault.node].fill_disk(True)
+                case "pause":
+                    self._inhabited[fault.node].signal(signal.SIGSTOP)
+                case "crash":
+                    self._supervisor.take_out(self._supervisor.names_on(fault.node))
+                    self._inhabited[fault.node].signal(signal.SIGKILL)
 
     def _end(self, number: int, fault: Fault) -> None:
         if isinstance(fault, NodeFault):
-            if fault.kind == "pause":
-                self._nodes[fault.node].signal(signal.SIGCONT)
-            else:
-                self._supervisor.put_back(self._supervisor.names_on(fault.node))
+            match fault.kind:
+                case "full-disk":
+                    self._nodes[fault.node].fill_disk(False)
+                case "pause":
+                    self._inhabited[fault.node].signal(signal.SIGCONT)
+                case "crash":
+                    self._supervisor.put_back(self._supervisor.names_on(fault.node))
         self._note(ENDED, number, fault)
 
     def _note(self, event: str, number: int, fault: Fault) -> None:

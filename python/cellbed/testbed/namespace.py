@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cellbed.testbed.agent import Disk
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
-from cellbed.testbed.process import Running, spawn
+from cellbed.testbed.process import Running, kill, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 
@@ -20,6 +22,8 @@ class NamespaceNode:
 
     def __init__(self, setup: Setup, _table: object = None) -> None:
         self.name, self.place, self.group = setup.name, setup.place, setup.group
+        self._disk_bytes = setup.disk_bytes
+        self._holder: subprocess.Popen[bytes] | None = None
         self.clock = Clock()  # this machine's
         self._run = setup.run
         # The node's own folder; without a record nothing would remove it after a `kill -9`.
@@ -50,7 +54,17 @@ class NamespaceNode:
         return f"there is no program '{program}' in {path}: install it, or write its path"
 
     def start(self) -> None:
-        """Nothing to do."""
+        """Mount the node's file system over its folder, if its size is limited: in a mount namespace of the node, which
+        ends with its first process, and that with this one."""
+        if self._disk_bytes is None:
+            return
+        assert self._folder is not None
+        self._folder.mkdir()
+        first = replace(self.place, cgroups=(), disk=(str(self._folder), self._disk_bytes))
+        environment = {**os.environ, RUN_VARIABLE: self._run}
+        self._holder = spawn(["cat"], first, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self.place = replace(self.place, binds=(), mount_namespace=f"/proc/{self._holder.pid}/ns/mnt")
+        self._disk = Disk(str(self._seen("")))
 
     def wait_ready(self) -> None:
         """Nothing to wait for."""
@@ -70,7 +84,7 @@ class NamespaceNode:
             command,
             self.place,
             environment={**os.environ, RUN_VARIABLE: self._run, **(environment or {})},
-            folder=str(self._in_folder(folder or ".")) if self._folder or folder else None,
+            folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -82,11 +96,11 @@ class NamespaceNode:
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(source, self._in_folder(target))
+        copy(source, self._seen(target))
 
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(self._in_folder(source), target)
+        copy(self._seen(source), target)
 
     def _in_folder(self, path: str) -> Path:
         """A path of this machine; relative ones lie in the node's own folder."""
@@ -95,8 +109,19 @@ class NamespaceNode:
         self._folder.mkdir(exist_ok=True)
         return self._folder / path
 
+    def _seen(self, path: str) -> Path:
+        """The same, as this process reaches it."""
+        found = self._in_folder(path)
+        return Path(f"/proc/{self._holder.pid}/root{found}") if self._holder is not None else found
+
+    def fill_disk(self, full: bool) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        self._disk.fill(full)
+
     def stop(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
+        if self._holder is not None:
+            kill(self._holder)
         if self.group is not None:
             self.group.remove()
 

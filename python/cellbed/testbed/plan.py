@@ -52,7 +52,7 @@ _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c6
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node. group: its node group; index: its number in the group; cpus: share of one CPU's time; memory_bytes:
-    limit; ipv4, ipv6: its addresses; backend: its kind."""
+    limit; ipv4, ipv6: its addresses; backend: its kind; disk_bytes: that its programs can write, if limited."""
 
     name: str
     group: str
@@ -63,6 +63,7 @@ class Node:
     ipv4: IPv4Address
     ipv6: IPv6Address
     backend: AnyBackend
+    disk_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +329,7 @@ def make_plan(scenario: Scenario) -> Plan:
                 ipv4=_FIRST_IPV4 + (number << 14) + place + 2,
                 ipv6=_FIRST_IPV6 + (number << 64) + place + 2,
                 backend=group.backend,
+                disk_bytes=group.disk,
             )
             for place, (name, group, index) in enumerate(placed)
         ]

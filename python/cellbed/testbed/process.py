@@ -56,12 +56,16 @@ class Place:
     user_namespace, network_namespace: paths under ``/proc`` (``None``: the user namespace of the caller).
     binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.
     cgroups: ``cgroup.procs`` files that the program joins before it executes.
+    mount_namespace: path under ``/proc`` (``None``: the mount namespace of the caller).
+    disk: a folder over which the program, and who enters its mount namespace, has a file system of that many bytes.
     """
 
     network_namespace: str
     user_namespace: str | None = None
     binds: tuple[tuple[str, str], ...] = ()
     cgroups: tuple[str, ...] = ()
+    mount_namespace: str | None = None
+    disk: tuple[str, int] | None = None
 
     def enter(self, *, keep_capabilities: bool = False) -> None:
         """Move the calling process here, its control groups first; it dies with its parent. It must have one thread.
@@ -73,6 +77,8 @@ class Place:
         _core.enter(
             user_namespace=self.user_namespace,
             network_namespace=self.network_namespace,
+            mount_namespace=self.mount_namespace,
+            disk=self.disk,
             binds=[(source, target) for source, target in self.binds],
             cgroups=list(self.cgroups),
             keep_capabilities=keep_capabilities,
@@ -119,7 +125,7 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
-    folder: working directory.
+    folder: working directory there.
     own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
     caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
@@ -138,6 +144,8 @@ def spawn(
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             place.enter(keep_capabilities=keep_capabilities)
+            if folder is not None:
+                os.chdir(folder)
         except Exception as error:
             os.write(told, str(error).encode(errors="replace")[:2000])
             raise
@@ -149,7 +157,6 @@ def spawn(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            cwd=folder,
             start_new_session=own_session,
             preexec_fn=enter,
         )

@@ -153,6 +153,8 @@ class RemoteNode:
             hosts=Path(hosts).read_text(encoding="utf-8") if hosts else None,
             path=self.path,
         )
+        if self.setup.disk_bytes is not None:
+            self.fill_disk(False)
         self.sample()
 
     def spawn(
@@ -216,6 +218,10 @@ class RemoteNode:
         except OSError:
             target.unlink(missing_ok=True)
             raise
+
+    def fill_disk(self, full: bool) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`. The agent makes the file system with the first call."""
+        self.call("disk", bytes=self.setup.disk_bytes, full=full)
 
     def _copy(self, script: str, path: str, stdin: Stream = subprocess.DEVNULL, stdout: Stream = None) -> None:
         command = ["sh", "-c", script, "sh", path]

@@ -74,6 +74,7 @@ class Testbed:
         *,
         limits: Mapping[str, Limits] | None = None,
         backends: Mapping[str, Any] | None = None,
+        disks: Mapping[str, int] | None = None,
         record: Record | None = None,
         binds: tuple[tuple[str, str], ...] = (),
         descriptors: Sequence[int] = (),
@@ -82,12 +83,14 @@ class Testbed:
 
         config: of the emulator. run: identifier in the environment of each process, by which `cellbed clean` finds what
         a killed run left. limits: of the nodes that have any. backends: of nodes, their tables in the scenario
-        (``scenario/nodes.py``); a node without one is a namespace. record: of the run, to note what must be removed
+        (``scenario/nodes.py``); a node without one is a namespace. disks: of nodes, bytes that their programs can
+        write. record: of the run, to note what must be removed
         after a `kill -9`; limits and other kinds of nodes need it. binds: (source, target) files that programs see
         instead of the machine's. descriptors: those that `config` names.
         """
         self._config, self._run = config, run
         self._limits, self._backends, self._record = limits or {}, backends or {}, record
+        self._disks = disks or {}
         self._binds, self._descriptors = binds, descriptors
         self._stack = contextlib.ExitStack()
         self.nodes: dict[str, Backend] = {}
@@ -147,6 +150,7 @@ class Testbed:
             run=self._run,
             record=self._record,
             folder=folder / name,
+            disk_bytes=self._disks.get(name),
         )
         backend = pkgutil.resolve_name(KINDS[kind])
         for _, text in backend.obstacles(table, running=False):

@@ -75,7 +75,12 @@ class VmNode(RemoteNode):
             *(str(find(QEMU)), *_LIKE_SHUTDOWN),
             *("-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi,tb-size=128"),
             *("-cpu", "host" if accelerator == "kvm" else "max"),
-            *("-smp", str(min(math.ceil(cpus), os.cpu_count() or 1)), "-m", f"{(memory + KERNEL_MEMORY) // MEBIBYTE}M"),
+            *(
+                "-smp",
+                str(min(math.ceil(cpus), os.cpu_count() or 1)),
+                "-m",
+                f"{(memory + KERNEL_MEMORY + (setup.disk_bytes or 0)) // MEBIBYTE}M",
+            ),
             *("-kernel", str(booted.kernel), "-initrd", str(booted.initial), "-append", _KERNEL),
             *("-drive", f"file={_escaped(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
             *("-device", "virtio-blk-pci,drive=disk"),
