@@ -15,8 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import polars as pl
 import pytest
 
+from cellbed import spans as cellbed_spans
 from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import VmBackend
 from cellbed.testbed import vm_image
@@ -25,6 +27,7 @@ from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
 from cellbed.testbed.host import HostNode
 from cellbed.testbed.prove import Limited, prove_limits
+from cellbed.testbed.spans import VARIABLE, SpanSockets
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
@@ -175,6 +178,19 @@ def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
 
 
 @EACH_IF_SLOW
+def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
+    at = node(bed)
+    sockets = SpanSockets(bed.sockets, {})
+    (there,) = sockets.listen("web", tmp_path / "record").values()
+    at.copy_in(SPANS, "spans.py")
+    report = "import spans\nfor number in range(500): spans.report(f'phone-0/{number}', 'work', 1, 2)"
+    process = at.spawn(["python3", "-c", report], environment={VARIABLE: at.show_socket(there)})
+    assert process.wait() == 0
+    sockets.close()
+    assert len((tmp_path / "record").read_text().splitlines()) == 500
+
+
+@EACH_IF_SLOW
 def test_packets_of_full_size_pass_in_both_directions(bed: Testbed, tmp_path: Path) -> None:
     server = """
 import socket
@@ -305,6 +321,18 @@ SERVER = """
 import http.server, socketserver
 socketserver.TCPServer(("", 8080), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
+SERVICE = """
+import http.server, socketserver, time, spans
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with spans.span(self.headers["Cellbed-Request"], "work"):
+            time.sleep(0.02)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+socketserver.ThreadingTCPServer(("", 8081), Handler).serve_forever()
+"""
+SPANS = Path(cellbed_spans.__file__)
 DOWNLOAD = """
 import time, urllib.request
 for _ in range(2):
@@ -331,9 +359,27 @@ def measured(folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.needs_tun
 def test_run_with_a_machine_over_ssh(ssh_machine: Machine, tmp_path: Path) -> None:
-    (tmp_path / "mixed.toml").write_text(scenario(ssh_machine))
+    further = f"""
+nodes.phone = {{ class = "endpoint", cpus = 0.5, memory = "128 MiB" }}
+apps.web.kind = "http"
+apps.web.client = "phone"
+apps.web.server.on = "pi"
+apps.web.server.command = {json.dumps(["python3", "-c", SERVICE])}
+apps.web.server.ready.port = 8081
+apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
+apps.web.url = "http://{{server.address}}:8081/"
+apps.web.rate = "10 /s"
+apps.web.stop = "2 s"
+"""
+    (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
     done = cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("mixed-*")
+    requests = pl.read_parquet(path / "requests.parquet").filter(status="ok")
+    assert len(requests)
+    assert requests["part_service_work"].min() > 0  # type: ignore[operator]
+    (web,) = (each for each in json.loads((path / "summary.json").read_text())["applications"] if each["name"] == "web")
+    assert web["uncertainty"]["service_work"] > 0
     nodes = measured(tmp_path)
     assert nodes["pi-0"]["facts"]["tunnel"].startswith("VXLAN")
     clock = nodes["pi-0"]["clock"]

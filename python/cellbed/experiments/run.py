@@ -287,11 +287,13 @@ def _drive(
 def _with_spans(
     process: Process | Command, deployment: Deployment, raw: Path, bed: Testbed, sockets: SpanSockets
 ) -> Process | Command:
-    """A program; a service on a node that sees the sockets with one at which it can report spans."""
-    if not isinstance(process, Command) or process.load or bed.nodes[process.node].place is None:
+    """A program; a service with a socket at which it can report spans."""
+    if not isinstance(process, Command) or process.load:
         return process
     record = raw / f"{deployment.name}.{process.node}.service.jsonl"
-    return replace(process, environment={**sockets.listen(deployment.name, record), **process.environment})
+    node = bed.nodes[process.node]
+    found = {name: node.show_socket(path) for name, path in sockets.listen(deployment.name, record).items()}
+    return replace(process, environment={**found, **process.environment})
 
 
 def _memory_kills(bed: Testbed) -> dict[str, int]:

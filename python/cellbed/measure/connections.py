@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
-from cellbed.measure.run_folder import applications_of
+from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import NEVER, cut, next_open
 from cellbed.workloads.kind import SERVICE, Description
@@ -99,7 +99,8 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
-    found = divide_connections(found, run / "raw", applications_of(description))
+    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+    found = divide_connections(found, run / "raw", applications_of(description), ahead)
     services = [name for name in found.columns if name.startswith(f"part_{SERVICE}")]
     return found.select(*SCHEMA, *services).sort("opened_ns", "client", "client_port")
 

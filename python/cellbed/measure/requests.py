@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
-from cellbed.measure.run_folder import MeasureError, applications_of, read_records
+from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services
 from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.workloads.kind import Description, Span
+from cellbed.workloads.kind import SERVICE, Description, Span
 
 STATUSES = ("ok", "late", "timed-out", "lost")
 
@@ -148,16 +148,6 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
     return nanoseconds.cast(pl.Float64) / 1e9
 
 
-def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """By how much the clock of a node is ahead of this machine's, and the uncertainty of that, ns; of nodes that have
-    another clock."""
-    return {
-        str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])
-        for node in description.get("nodes") or []
-        if (clock := node.get("clock"))
-    }
-
-
 def uncertainties(requests: pl.DataFrame, application: Description, description: dict[str, Any]) -> dict[str, float]:
     """By span, how far it may be wrong since its ends are stamped by different clocks, seconds; only where it may.
 
@@ -173,6 +163,8 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
     by_stamp |= {column: ("server", server) for column in application.server_columns}
     found = {}
     for span in application.spans:
+        if span.begin.startswith(SERVICE) and server:  # it is cut to the server's time, by the emulator's clock
+            found[span.name] = server / 1e9
         # What was held in the client is counted from its publishing to the emulator's stamp.
         begin, end = ("sent", "uplink_entered") if span.begin == "held" else (span.begin, span.end or span.begin)
         ends = {by_stamp.get(f"{stamp}_ns", ("emulator", 0)) for stamp in (begin, end)}

@@ -104,6 +104,16 @@ def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ah
     return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
 
 
+def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """By how much the clock of a node is ahead of this machine's, and the uncertainty of that, ns; of nodes that have
+    another clock."""
+    return {
+        str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])
+        for node in description.get("nodes") or []
+        if (clock := node.get("clock"))
+    }
+
+
 def applications_of(description: dict[str, Any]) -> "list[Description]":
     """The applications of a run; description: the content of ``run.json``. Raises MeasureError for malformed ones.
 

@@ -44,17 +44,19 @@ def attach_services(requests: pl.DataFrame, raw: Path, application: Description,
     return rows.join(table, on="row", how="left", maintain_order="left").drop("row")
 
 
-def divide_connections(connections: pl.DataFrame, raw: Path, applications: Sequence[Description]) -> pl.DataFrame:
+def divide_connections(
+    connections: pl.DataFrame, raw: Path, applications: Sequence[Description], ahead: dict[str, int]
+) -> pl.DataFrame:
     """Adds ``part_service_<name>`` for the spans of services that name connections, seconds; ``part_server`` is the
-    rest then. connections: with ``waits``, a list of the times at which each waited for its server."""
+    rest then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
+    the clocks of nodes are ahead, ns."""
     found = connections.with_row_index("number")
     for application in applications:
         if application.spans or not application.services or "waits" not in found.columns:
             continue
         waits = found.filter(app=application.name).select("number", "client", "client_port", "waits")
         waits = waits.explode("waits").unnest("waits").drop_nulls("low").with_row_index("row").sort("low")
-        # The sockets for spans are on nodes with this machine's clock only.
-        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, {}).sort("end_ns")
+        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead).sort("end_ns")
         cut = spans.join_asof(  # the last wait that began before the end of the span
             waits,
             left_on="end_ns",

@@ -233,6 +233,10 @@ class Wire:
                 sink.then()
 
 
+FIRST_FORWARDED = 1 << 31
+"""Number of the first stream that begins at the agent, with a connection to one of its sockets."""
+
+
 class Disk:
     """The space of the file system with a folder. With :meth:`fill`, an unnamed file takes what is free."""
 
@@ -289,6 +293,8 @@ class Agent:
         self._ended: dict[int, int] = {}  # exit status by number
         self._user = _invoking_user()
         self._disk: Disk | None = None
+        self._listening: list[socket.socket] = []
+        self._forwarded = 0
         woken, wake = os.pipe()
         for descriptor in (woken, wake):
             os.set_blocking(descriptor, False)
@@ -321,7 +327,8 @@ class Agent:
             self.wire.flush()
             self.wire.turn(next_sample - time.monotonic())
             for number, status in list(self._ended.items()):
-                if not any(self.wire.unsent(3 * number + stream) for stream in (1, 2)):
+                streams = [3 * number + 1, 3 * number + 2, *self._connections()]
+                if not any(map(self.wire.unsent, streams)):
                     del self._ended[number]
                     self.wire.send(ended=number, status=status)
 
@@ -398,6 +405,26 @@ class Agent:
 
     def _do_network(self, message: dict[str, Any]) -> None:
         configure_network(message)
+
+    def _connections(self) -> range:
+        return range(FIRST_FORWARDED, FIRST_FORWARDED + self._forwarded)
+
+    def _do_listen(self, message: dict[str, Any]) -> str:
+        """Make a socket whose connections are forwarded to the socket at the path in the message."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = str(Path(".cellbed-socket-" + str(len(self._listening))).absolute())
+        listener.bind(path)
+        Path(path).chmod(0o666)
+        listener.listen(128)
+        self._listening.append(listener)
+        self.wire.watched[listener.fileno()] = lambda: self._forward(listener, message["path"])
+        return path
+
+    def _forward(self, listener: socket.socket, path: str) -> None:
+        number = FIRST_FORWARDED + self._forwarded
+        self._forwarded += 1
+        self.wire.send(connected=number, path=path)
+        self.wire.read_from(number, listener.accept()[0].detach())
 
     def _do_disk(self, message: dict[str, Any]) -> None:
         if self._disk is None:

@@ -72,6 +72,7 @@ class Hub:
         self._number = 0
         self._relays: dict[int, socket.socket] = {}
         self._statuses: dict[int, int] = {}  # of ended programs whose output is not written yet
+        self._forwarded = 0
         self._sample: dict[str, Any] | None = None
         self._probes: list[Probe] = []
         self._burst: list[Probe] = []
@@ -88,7 +89,8 @@ class Hub:
                     self._probes_left = BURST
                     self._probe()
             for number, status in list(self._statuses.items()):
-                if not any(self._wire.unwritten(3 * number + stream) for stream in (1, 2)):
+                forwarded = range(agent.FIRST_FORWARDED, agent.FIRST_FORWARDED + self._forwarded)
+                if not any(map(self._wire.unwritten, (3 * number + 1, 3 * number + 2, *forwarded))):
                     del self._statuses[number]
                     self._tell(number, {"status": status})
             self._wire.flush()
@@ -128,6 +130,16 @@ class Hub:
         elif "ended" in message:
             self._statuses[message["ended"]] = message["status"]
             self._wire.drop(3 * message["ended"])
+        elif "connected" in message:
+            self._forwarded += 1
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.connect(message["path"])
+            except OSError:
+                connection.close()
+                self._wire.send(broken=message["connected"])
+            else:
+                self._wire.write_to(message["connected"], connection.detach())
         elif "why" in message:
             self._tell(message["failed"], {"failed": message["why"]})
         elif "answer" in message:

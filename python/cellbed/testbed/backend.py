@@ -143,6 +143,10 @@ class Backend(Protocol):
     def copy_out(self, source: str, target: Path) -> None:
         """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
 
+    def show_socket(self, path: str) -> str:
+        """The path at which programs of the node reach the Unix socket at `path` of this machine, where what they write
+        arrives. path: in the folder for sockets of the testbed. Errors: :class:`CellbedError`."""
+
     def fill_disk(self, full: bool) -> None:
         """Take all free space of the node's file system of limited size, or give it back. Errors: ``OSError``,
         :class:`CellbedError`."""

@@ -328,6 +328,10 @@ class ContainerNode:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(self._inside(source), target)
 
+    def show_socket(self, path: str) -> str:
+        """As of :class:`~cellbed.testbed.backend.Backend`: the same."""
+        return path
+
     def fill_disk(self, full: bool) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         self._disk.fill(full)

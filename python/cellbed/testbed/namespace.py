@@ -114,6 +114,10 @@ class NamespaceNode:
         found = self._in_folder(path)
         return Path(f"/proc/{self._holder.pid}/root{found}") if self._holder is not None else found
 
+    def show_socket(self, path: str) -> str:
+        """As of :class:`~cellbed.testbed.backend.Backend`: the same."""
+        return path
+
     def fill_disk(self, full: bool) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         self._disk.fill(full)

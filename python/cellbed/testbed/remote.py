@@ -219,6 +219,10 @@ class RemoteNode:
             target.unlink(missing_ok=True)
             raise
 
+    def show_socket(self, path: str) -> str:
+        """As of :class:`~cellbed.testbed.backend.Backend`: a socket of the agent."""
+        return str(self.call("listen", path=path))
+
     def fill_disk(self, full: bool) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`. The agent makes the file system with the first call."""
         self.call("disk", bytes=self.setup.disk_bytes, full=full)
