@@ -385,6 +385,37 @@ def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
     assert missing["part_uplink_queue"].null_count() < len(missing)  # what is known of them is kept
 
 
+def test_skipped_requests_are_counted_apart_and_left_out_of_latencies(tmp_path: Path) -> None:
+    for name in ("all", "some"):
+        make_run(tmp_path / name, Shape(duration=12, outages=()))
+    path = tmp_path / "some" / "raw" / "workload.endpoint-0.requests.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[::4]:
+        left_out = {name: None for name in line if name.endswith(("_ns", "_start", "_end")) and name != "intended_ns"}
+        line.update(left_out, status="skipped")
+    for line in lines[1::4]:
+        line["scale"] = 0.5
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    whole, thinned = (only(collect(tmp_path / name)) for name in ("all", "some"))
+    counts = thinned.requests
+    assert (counts.skipped, counts.reduced) == (len(lines[::4]), len(lines[1::4]))
+    assert counts.total == counts.ok == whole.requests.total - counts.skipped
+    assert thinned.endpoints[0].counts == counts
+    assert thinned.reasons == {}
+    assert [at.requests for at in thinned.percentiles] == [counts.total] * 3
+    assert len(requests_of(tmp_path / "some")) == whole.requests.total
+
+    comparison = compare([tmp_path / "all", tmp_path / "some"])
+    (compared,) = comparison.applications
+    (pairs,) = compared.paired
+    assert pairs is not None
+    assert "a policy skipped some" in comparison.notes[-1]
+    assert (pairs.requests, pairs.value, pairs.low, pairs.high) == (counts.total, 0, 0, 0)  # those that both sent
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show_comparison(comparison, console)
+    assert re.search(rf"skipped by policy +0 +{counts.skipped}$", console.export_text().replace("│", ""), re.MULTILINE)
+
+
 def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, Shape(duration=8, outages=(), description={"status": "running", "emulator": None}))

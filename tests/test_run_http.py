@@ -27,6 +27,18 @@ count = 2
 cpus = 0.5
 memory = "256 MiB"
 
+[nodes.crowded]
+class = "endpoint"
+cpus = 0.5
+memory = "256 MiB"
+link = { down = "1 Mbit/s" }
+
+[nodes.polite]
+class = "endpoint"
+cpus = 0.5
+memory = "256 MiB"
+link = { down = "1 Mbit/s" }
+
 [nodes.edge]
 cpus = 1.5
 memory = "1 GiB"
@@ -41,6 +53,7 @@ edge = "2 ms"
 
 [apps.files]
 kind = "http"
+client = "phone"
 version = "2"
 url = "http://{server.address}:8080/page"
 rate = "10 /s"
@@ -49,11 +62,12 @@ arrivals = "poisson"
 [apps.files.server]
 on = "edge"
 command = ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"]
-copy_in = { "nginx.conf" = "nginx.conf", "page" = "page" }
+copy_in = { "nginx.conf" = "nginx.conf", "page" = "page", "small" = "small" }
 ready = { port = 8080 }
 
 [apps.shop]
 kind = "http"
+client = "phone"
 url = "http://{server.address}:8081/"
 method = "POST"
 body_size = "20 KiB"
@@ -64,6 +78,21 @@ on = "edge"
 command = ["%(python)s", "service.py", "8081"]
 copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
 ready = { port = 8081 }
+
+[apps.crowded]
+kind = "http"
+client = "crowded"
+version = "2"
+url = "http://{files.address}:8080/small"
+rate = "10 /s"
+
+[apps.polite]
+kind = "http"
+client = "polite"
+version = "2"
+url = "http://{files.address}:8080/small"
+rate = "10 /s"
+policy = { kind = "halve", above = "200 ms" }
 
 [apps.plain]
 kind = "program"
@@ -116,6 +145,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
     (here / "nginx.conf").write_text(NGINX_CONF)
     (here / "page").write_bytes(bytes(50_000))
+    (here / "small").write_bytes(bytes(20_000))
     (here / "service.py").write_text(SERVICE)
     (here / "spans.py").write_bytes((ROOT / "python" / "cellbed" / "spans.py").read_bytes())
     answer = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits")
@@ -168,8 +198,32 @@ def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Pat
 
 
 def test_error_statuses_are_reasons_and_nothing_is_left(folder: Path) -> None:
-    files, shop, _ = Summary.read(folder).applications
+    files, shop, *_ = Summary.read(folder).applications
     assert shop.reasons == {"HTTP status 503 Service Unavailable": 2}
     assert files.reasons == {}
     description = json.loads((folder / "run.json").read_text())
     assert not any("spans" in warning or "CELLBED_SPANS" in warning for warning in description["warnings"])
+
+
+def test_a_policy_lowers_the_latency_over_a_slow_link_and_what_it_skips_is_counted(folder: Path) -> None:
+    crowded, polite = (each for each in Summary.read(folder).applications if each.name in ("crowded", "polite"))
+    # Both have the same schedule over equal links, whose capacity is below the rate of the schedule.
+    assert crowded.requests.total == polite.requests.total + polite.requests.skipped == 30
+    assert crowded.requests.skipped == 0
+    assert 0 < polite.requests.skipped <= 15
+    requests = _requests(folder, "polite")
+    skipped = requests.filter(status="skipped")
+    assert len(skipped) == polite.requests.skipped
+    assert skipped.select("started_ns", "sent_ns", "latency_s").null_count().row(0) == (len(skipped),) * 3
+    # Never two in a row: half of the rate is the least.
+    numbers = skipped["request"].sort()
+    assert (numbers.diff().drop_nulls() >= 2).all()
+    assert crowded.percentiles[0].value is not None
+    assert polite.percentiles[0].value is not None
+    assert polite.percentiles[0].value < crowded.percentiles[0].value
+
+
+def test_reports_count_what_a_policy_skipped(folder: Path) -> None:
+    (polite,) = (each for each in Summary.read(folder).applications if each.name == "polite")
+    assert f"by policy: {polite.requests.skipped} more skipped, 0 sent reduced" in cellbed("report", folder).stdout
+    assert "Skipped by the policy" in (folder / "report.html").read_text()

@@ -171,6 +171,57 @@ MISTAKES = {
     "unknown arrivals": Mistake('"periodic"', '"Poisson"', 28, "workload.arrivals", ("did you mean 'poisson'",)),
     "open loop without rate": Mistake('rate = "2 /s"\n', "", 24, "workload.rate", ("missing", 'rate = "8 /s"')),
     "closed loop with rate": Mistake('"periodic"', '"closed"', 27, "workload.rate", ("closed loop", "remove")),
+    "arrivals with their own rate": Mistake(
+        '"periodic"',
+        '{ kind = "bursts", size = 5, interval = "2 s" }',
+        27,
+        "workload.rate",
+        ("have their own rate", "remove"),
+    ),
+    "unknown kind of arrivals": Mistake(
+        '"periodic"', '{ kind = "burst" }', 28, "workload.arrivals.kind", ("did you mean 'bursts'",)
+    ),
+    "ramp without requests": Mistake(
+        'rate = "2 /s"\narrivals = "periodic"',
+        'arrivals = { kind = "ramp", from = "0 /s", to = "0 /s" }',
+        27,
+        "workload.arrivals",
+        ("both rates are 0", "'to'"),
+    ),
+    "recorded times in disorder": Mistake(
+        'rate = "2 /s"\narrivals = "periodic"',
+        'arrivals = { kind = "recorded", times = ["2 s", "1 s"] }',
+        27,
+        "workload.arrivals",
+        ("time 2, 1 s, is before", "sort"),
+    ),
+    "recorded times after the load": Mistake(
+        'rate = "2 /s"\narrivals = "periodic"',
+        'arrivals = { kind = "recorded", times = ["60 s"] }',
+        27,
+        "workload.arrivals",
+        ("within the load's 60 s", "earlier"),
+    ),
+    "recorded times without a file": Mistake(
+        'rate = "2 /s"\narrivals = "periodic"',
+        'arrivals = { kind = "recorded", file = "none.csv" }',
+        27,
+        "workload.arrivals.file",
+        ("none.csv", "CSV"),
+    ),
+    "policy of the rate in a closed loop": Mistake(
+        'rate = "2 /s"\narrivals = "periodic"',
+        'arrivals = { kind = "closed" }\npolicy = { kind = "halve" }',
+        28,
+        "workload.policy",
+        ("closed loop", "other arrivals"),
+    ),
+    "unknown policy": Mistake(
+        '"periodic"', '"periodic"\npolicy = { kind = "half" }', 29, "workload.policy.kind", ("did you mean 'halve'",)
+    ),
+    "policy without a unit": Mistake(
+        '"periodic"', '"periodic"\npolicy = { kind = "aimd", above = 500 }', 29, "workload.policy.above", ("'500 ms'",)
+    ),
     "unknown preset": Mistake(
         'edge = "base-edge"',
         'edge = "us-west-1"',

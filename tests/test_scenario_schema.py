@@ -11,7 +11,8 @@ import pytest
 from cellbed.archive import ARCHIVE, resolve
 from cellbed.archive.examples import MODELS
 from cellbed.archive.summary import summarise
-from cellbed.scenario import load
+from cellbed.scenario import Scenario, load, parse
+from cellbed.scenario.applications import ImageClassification
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES
 from cellbed.units import DURATION
@@ -19,6 +20,33 @@ from in_process import cellbed
 from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[1]
+LOADS = [
+    (
+        'arrivals = { kind = "closed", in_flight = 4 }\npolicy = { kind = "reduce-resolution" }',
+        "closed with 4 in flight; policy reduce-resolution above 500 ms",
+        {"kind": "closed", "in_flight": 4},
+    ),
+    (
+        'arrivals = { kind = "bursts", size = 5, interval = "2 s" }\npolicy = { kind = "halve", above = "1 s" }',
+        "bursts of 5 every 2 s; policy halve above 1 s",
+        {"kind": "bursts", "size": 5, "interval_ns": 2_000_000_000},
+    ),
+    (
+        'arrivals = { kind = "ramp", from = "0 /s", to = "20 /s" }',
+        "a ramp from 0 to 20 /s per endpoint",
+        {"kind": "ramp", "begin": 0.0, "end": 20.0},
+    ),
+    (
+        'arrivals = { kind = "recorded", file = "arrivals.csv" }',
+        "recorded: 2 times up to 250 ms",
+        {"kind": "recorded", "times_ns": [0, 250_000_000]},
+    ),
+    (
+        'arrivals = { kind = "recorded", times = ["0 s", "0 s", "1 s"] }',
+        "recorded: 3 times up to 1 s",
+        {"kind": "recorded", "times_ns": [0, 0, 1_000_000_000]},
+    ),
+]
 SHIPPED = sorted((ROOT / "scenarios").glob("*.toml"))
 
 
@@ -55,6 +83,9 @@ def test_shipped_scenarios_are_valid(validator: Any, path: Path) -> None:
         ('on = "edge"\n', ""),
         ('"periodic"', '"closed"'),
         ('rate = "2 /s"\n', ""),
+        ('"periodic"', '{ kind = "bursts", size = 5, interval = "2 s" }'),
+        ('rate = "2 /s"\narrivals = "periodic"', 'arrivals = { kind = "bursts", size = 5 }'),
+        ('"periodic"', '"periodic"\npolicy = { kind = "aimd", least = 0 }'),
         ('"test"', '"../test"'),
         ('name = "test"\n', ""),
     ],
@@ -63,6 +94,23 @@ def test_mistakes_are_refused(validator: Any, was: str, becomes: str) -> None:
     assert validator.is_valid(tomllib.loads(GOOD))
     assert validator.is_valid(tomllib.loads(GOOD.replace('start = "0 s"', 'loss = { uplink = "1 %" }')))
     assert not validator.is_valid(tomllib.loads(GOOD.replace(was, becomes, 1)))
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_loads_are_valid_and_described_in_a_line(
+    validator: Any, tmp_path: Path, load: tuple[str, str, dict[str, Any]]
+) -> None:
+    keys, line, arrivals = load
+    (tmp_path / "arrivals.csv").write_text("time_ms,user\n0,a\n250,b\n")
+    text = GOOD.replace('rate = "2 /s"\narrivals = "periodic"', keys)
+    scenario = parse(text, source="x.toml", folder=tmp_path)
+    application = scenario.applications["workload"]
+    assert isinstance(application, ImageClassification)
+    assert str(application) == f"image-classification on edge, {line}"
+    assert not isinstance(application.arrivals, str)
+    assert application.arrivals.stage() == arrivals
+    assert validator.is_valid(tomllib.loads(text))
+    assert Scenario.model_validate(scenario.resolved(), context={"folder": tmp_path}) == scenario
 
 
 def test_defaults_and_examples_in_the_schema_are_valid_by_it(validator: Any) -> None:

@@ -7,18 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.arrivals import NANOSECONDS, Arrivals, schedule
+from cellbed.workloads.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
 
 rates = st.floats(min_value=0.1, max_value=2000)
 durations = st.integers(min_value=1, max_value=20 * NANOSECONDS)
 seeds = st.integers(min_value=0, max_value=2**63 - 1)
 
 
-@given(arrivals=st.sampled_from(["periodic", "poisson"]), rate=rates, duration=durations, seed=seeds)
+open_loops = st.one_of(
+    st.sampled_from(["periodic", "poisson"]),
+    st.fixed_dictionaries(
+        {"kind": st.just("bursts"), "size": st.integers(1, 20), "interval_ns": st.integers(10**6, 10**10)}
+    ),
+    st.fixed_dictionaries({"kind": st.just("ramp"), "begin": st.floats(0, 500), "end": st.floats(0, 500)}),
+    st.lists(st.integers(0, 30 * NANOSECONDS), min_size=1).map(
+        lambda times: {"kind": "recorded", "times_ns": sorted(times)}
+    ),
+)
+
+
+@given(arrivals=open_loops, rate=rates, duration=durations, seed=seeds, phase=st.floats(0, 0.999))
 def test_open_loop_times_are_sorted_and_within_the_duration(
-    arrivals: Arrivals, rate: float, duration: int, seed: int
+    arrivals: Arrivals, rate: float, duration: int, seed: int, phase: float
 ) -> None:
-    times = schedule(arrivals, rate=rate, duration_ns=duration, seed=seed, endpoint="endpoint-0")
+    times = schedule(arrivals, rate=rate, duration_ns=duration, seed=seed, endpoint="endpoint-0", phase=phase)
     assert times == sorted(times)
     assert all(0 <= time < duration for time in times)
 
@@ -59,6 +71,46 @@ def test_poisson_is_the_same_for_one_seed_and_differs_between_endpoints_and_seed
 
 def test_a_closed_loop_plans_only_its_first_request() -> None:
     assert schedule("closed", rate=None, duration_ns=NANOSECONDS, seed=1, endpoint="endpoint-0") == [0]
+
+
+@given(begin=st.floats(0, 500), end=st.floats(0, 500), duration=durations, phase=st.floats(0, 0.999))
+def test_a_ramp_has_as_many_requests_by_any_time_as_its_rate_allows(
+    begin: float, end: float, duration: int, phase: float
+) -> None:
+    ramp = {"kind": "ramp", "begin": begin, "end": end}
+    times = schedule(ramp, rate=None, duration_ns=duration, seed=1, endpoint="endpoint-0", phase=phase)
+    seconds = duration / NANOSECONDS
+    # Number n is due when n + phase requests have accumulated; the last one leaves no room for another.
+    for number, at in enumerate(time / NANOSECONDS for time in times):
+        accumulated = begin * at + (end - begin) * at**2 / (2 * seconds)
+        assert accumulated == pytest.approx(number + phase, abs=1e-3)
+    assert len(times) + phase >= (begin + end) / 2 * seconds - 1e-3
+
+
+def test_a_ramp_between_equal_rates_is_periodic() -> None:
+    ramp = {"kind": "ramp", "begin": 8.0, "end": 8.0}
+    both = [schedule(each, rate=8, duration_ns=10**10, seed=1, endpoint="e", phase=0.25) for each in (ramp, "periodic")]
+    assert both[0] == both[1]
+    assert len(both[0]) == 80
+
+
+def test_worked_examples() -> None:
+    def times_ms(**arrivals: object) -> list[int]:
+        found = schedule(arrivals, rate=None, duration_ns=4 * NANOSECONDS, seed=1, endpoint="endpoint-0")
+        return [time // 10**6 for time in found]
+
+    assert times_ms(kind="bursts", size=3, interval_ns=2 * NANOSECONDS) == [0, 0, 0, 2000, 2000, 2000]
+    # From 0 to 2 /s in 4 s: t²/4 requests by the time t.
+    assert times_ms(kind="ramp", begin=0.0, end=2.0) == [0, 2000, 2828, 3464]
+    assert times_ms(kind="ramp", begin=2.0, end=0.0) == [0, 535, 1171, 2000]
+    assert times_ms(kind="recorded", times_ns=[0, 0, 3_999_000_000, 4_000_000_000]) == [0, 0, 3999]
+
+
+def test_a_closed_loop_begins_with_what_it_keeps_in_flight() -> None:
+    arrivals = {"kind": "closed", "in_flight": 3}
+    assert schedule(arrivals, rate=None, duration_ns=NANOSECONDS, seed=1, endpoint="endpoint-0") == [0, 0, 0]
+    assert (in_flight(arrivals), in_flight("closed"), in_flight("periodic")) == (3, 1, None)
+    assert in_flight({"kind": "ramp", "begin": 1.0, "end": 2.0}) is None
 
 
 @pytest.mark.parametrize("rate", [None, 0.0, -1.0, math.nan])

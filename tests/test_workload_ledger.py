@@ -55,6 +55,33 @@ def test_at_the_end_what_is_past_its_time_timed_out_and_the_rest_is_lost() -> No
     assert not book.ledger.waiting
 
 
+def test_a_policy_observes_the_last_reply_the_oldest_that_waits_and_time_outs() -> None:
+    book = Bookkeeping()
+    assert book.ledger.latency_ns(0) is None
+    book.publish(0, 0)
+    book.publish(1, 10)
+    assert book.ledger.latency_ns(30) == 30  # waits since 0
+    book.reply(0, 40)
+    assert book.ledger.latency_ns(41) == 40  # the reply took 40, and the other one waits since 31
+    assert book.ledger.latency_ns(60) == 50
+    book.ledger.expire(110)
+    assert book.ledger.latency_ns(500) == TIMEOUT  # and no longer: nothing waits any more
+    book.publish(2, 500)
+    book.reply(2, 507)
+    assert book.ledger.latency_ns(510) == 7
+
+
+def test_skipped_and_reduced_requests_are_counted_and_written() -> None:
+    book = Bookkeeping()
+    book.ledger.skip(Request(0, "endpoint-0", 0))
+    book.ledger.add(Request(1, "endpoint-0", 0, scale=0.5))
+    book.reply(1, 5)
+    assert book.statuses == {0: "skipped", 1: "ok"}
+    assert [record["scale"] for record in book.records] == [1.0, 0.5]
+    assert (book.ledger.issued, book.ledger.skipped, book.ledger.reduced) == (1, 1, 1)
+    assert not book.ledger.waiting
+
+
 def test_a_broken_connection_loses_what_is_open_and_a_reply_after_it_changes_nothing() -> None:
     book = Bookkeeping()
     book.publish(0, 0)

@@ -20,6 +20,7 @@ import pytest
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
+from cellbed.scenario.loads import Closed, ReduceResolution
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
 from cellbed.workloads import image_classification
@@ -112,6 +113,7 @@ def _spec(**changes: Any) -> SimpleNamespace:
         "on": "edge",
         "arrivals": "periodic",
         "rate": 10.0,
+        "policy": None,
         "timeout": 10 * SECOND,
         "model": None,
         "workers": None,
@@ -348,6 +350,40 @@ def test_a_closed_loop_has_one_request_at_a_time(make_bed: Callable[..., Bed]) -
     assert len(requests) > 1
     for earlier, later in itertools.pairwise(requests):
         assert later["intended_ns"] >= earlier["reply_ns"]
+
+
+@needs_mosquitto
+def test_a_closed_loop_keeps_as_many_requests_in_flight_as_wanted(make_bed: Callable[..., Bed]) -> None:
+    bed = make_bed(arrivals=Closed(kind="closed", in_flight=3), rate=None)
+    bed.prepare(duration_ns=SECOND)
+    bed.start(0, 1)
+    done = bed.send(duration_ns=SECOND)
+    requests = bed.requests()
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": len(requests)}
+    begun = sorted(request["intended_ns"] for request in requests)
+    over = sorted(request["reply_ns"] for request in requests)
+    assert begun[0] == begun[1] == begun[2]
+    # Request n + 3 follows the n-th reply.
+    assert len(requests) > 3
+    assert all(later >= earlier for earlier, later in zip(over, begun[3:], strict=False))
+
+
+@needs_mosquitto
+def test_a_policy_reduces_the_resolution_of_photographs(make_bed: Callable[..., Bed]) -> None:
+    sizes = []
+    for policy in (None, ReduceResolution(kind="reduce-resolution", above="0 s", scale=0.5)):
+        bed = make_bed(policy=policy)
+        bed.prepare(duration_ns=SECOND, seed=5)
+        bed.start(0, 1)
+        done = bed.send(duration_ns=SECOND)["app.endpoint-0.endpoint"]
+        requests = sorted(bed.requests(), key=lambda request: request["request"])
+        assert _assert_adds_up(done, requests) == {"ok": len(requests)}
+        reduced = [request["scale"] == 0.5 for request in requests]
+        # Before the first request no latency is known.
+        assert reduced == [False] + [policy is not None] * (len(requests) - 1)
+        assert done["reduced"] == sum(reduced)
+        sizes.append([request["bytes_up"] for request in requests])
+    assert all(small < 0.6 * large for large, small in zip(sizes[0][1:], sizes[1][1:], strict=True))
 
 
 @needs_mosquitto

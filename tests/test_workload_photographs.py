@@ -46,7 +46,12 @@ def test_the_bank_has_the_sizes_that_were_asked_for(cache: Path) -> None:
         assert entry["sha256"] == hashlib.sha256(content).hexdigest()
         with Image.open(io.BytesIO(content)) as image:
             assert image.format == "JPEG"
+            size = image.size
         jpeg.preprocess(content)
+        reduced = jpeg.preprocess(content, 0.5)
+        with Image.open(io.BytesIO(reduced)) as image:
+            assert image.size == (round(size[0] / 2), round(size[1] / 2))
+        assert len(reduced) < 0.6 * len(content)
     said.clear()
     assert data_bank(cache, note=said.append) == bank
     assert said == []

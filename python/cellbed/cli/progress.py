@@ -127,5 +127,5 @@ def _print(text: str = "", end: str = "\n") -> None:
 
 def _words(counts: dict[str, int]) -> str:
     text = f"{counts.get('sent', 0)} requests sent, {counts.get('completed', 0)} answered"
-    timed_out = counts.get("timed_out", 0)
-    return f"{text}, {timed_out} timed out" if timed_out else text
+    others = [(counts.get("timed_out", 0), "timed out"), (counts.get("skipped", 0), "skipped")]
+    return ", ".join([text, *(f"{count} {what}" for count, what in others if count)])

@@ -63,8 +63,9 @@ class Difference:
 class PairedDifference:
     """How much later the requests of a run got their replies than the same requests of the first run, one by one.
 
-    requests: with a reply in one of both; slower: their share that took longer. value: the median of the differences,
-    seconds; value, low, high, distinct: as in :class:`Difference`, ``None`` for fewer requests than a median needs.
+    requests: skipped in neither, and with a reply in one of both; slower: their share that took longer. value: the
+    median of the differences, seconds; value, low, high, distinct: as in :class:`Difference`, ``None`` for fewer
+    requests than a median needs.
     """
 
     run: str
@@ -216,6 +217,7 @@ def compare(runs: list[Path]) -> Comparison:
     ]
     notes = [AUTOCORRELATED, *_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
     for each in applications:
+        skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]
         of_which = f"{each.name} of " if len(applications) > 1 else ""
         if len({in_run[each.name].spans for in_run in in_runs}) > 1:
             notes.append(
@@ -224,11 +226,12 @@ def compare(runs: list[Path]) -> Comparison:
         notes += [
             f"{of_which}{name} is {'paired with' if pairs else 'not paired with'} the first: "
             + (
-                "it has the same seed and the same requests, which are resampled together"
-                if pairs
-                else "its seed or its requests are others"
+                "its seed or its requests are others"
+                if not pairs
+                else "it has the same seed and the same requests, "
+                + ("of which a policy skipped some" if skipped else "which are resampled together")
             )
-            for name, pairs in zip(names[1:], each.paired, strict=True)
+            for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
     return Comparison(names, summaries, applications, notes, [*_repeated(runs), *changed, *disturbed])
 
@@ -255,7 +258,9 @@ def _compare_application(
 
     alike = [are_paired(0, other) for other in range(1, len(tables))]
     differences = []
-    for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True):
+    for run, sample, table, alike_here in zip(names[1:], samples[1:], tables[1:], alike, strict=True):
+        # Where a policy skipped requests, those that were sent are not the same ones.
+        pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
         smaller = min(len(sample), len(samples[0]))
         supported = tuple(q for q in QUANTILES if smaller >= needed(q))
         values = quantile_differences(samples[0], sample, supported, SEED, paired=pairs) if supported else []
@@ -269,8 +274,8 @@ def _compare_application(
         samples,
         differences,
         [
-            _paired(run, samples[0], sample) if pairs else None
-            for run, sample, pairs in zip(names[1:], samples[1:], alike, strict=True)
+            _paired(run, *_latencies_of_both(tables[0], table)) if pairs else None
+            for run, table, pairs in zip(names[1:], tables[1:], alike, strict=True)
         ],
         [block_length(each) for each in samples],
         peers,
@@ -307,6 +312,12 @@ def _settings(
                 SettingDifference(scenario, scenarios[0], q, len(partners), value, low, high, low > 0 or high < 0, None)
             )
     return found
+
+
+def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Samples, Samples]:
+    """Of the requests that were skipped in neither of two runs with the same requests."""
+    in_both = (first["status"] != "skipped") & (second["status"] != "skipped")
+    return latencies(first.filter(in_both)), latencies(second.filter(in_both))
 
 
 def _value(samples: Samples, quantile: float) -> float:

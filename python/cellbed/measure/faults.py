@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from cellbed.measure.requests import due
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -63,16 +65,16 @@ def fault_summaries(
         losses = [
             _loss(app, of, begin, end if end is not None else float("inf"), before or float("-inf"), following)
             for app in apps
-            if len(of := requests.filter(pl.col("app") == app))
+            if len(of := due(requests).filter(pl.col("app") == app))
         ]
         found.append(FaultSummary(str(event["what"]), str(event.get("kind", "")), begin, end, losses))
     return found
 
 
 def _loss(app: str, requests: pl.DataFrame, begin: float, end: float, before: float, following: float) -> Loss:
-    due, replied = pl.col("intended_s"), pl.col("intended_s") + pl.col("latency_s").fill_null(float("inf"))
-    during = requests.filter((due >= before) & (due < end) & (replied > begin))
-    after = requests.filter((due >= end) & (due < max(following, end)))
+    intended, replied = pl.col("intended_s"), pl.col("intended_s") + pl.col("latency_s").fill_null(float("inf"))
+    during = requests.filter((intended >= before) & (intended < end) & (replied > begin))
+    after = requests.filter((intended >= end) & (intended < max(following, end)))
     answered = after.filter(pl.col("status") == "ok").select((replied - end).min()).item()
 
     def count(table: pl.DataFrame, *statuses: str) -> int:

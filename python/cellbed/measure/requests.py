@@ -13,6 +13,7 @@ from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.workloads.kind import SERVICE, Description, Span
 
 STATUSES = ("ok", "late", "timed-out", "lost")
+"""Of requests that a policy did not skip."""
 
 _REQUEST = {
     "request": pl.Int64,
@@ -31,6 +32,7 @@ _REQUEST = {
     "remote_port": pl.Int64,
     "bytes_up": pl.Int64,
     "bytes_down": pl.Int64,
+    "scale": pl.Float64,
     "error": pl.String,
     "tcp": pl.Struct(
         {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
@@ -68,6 +70,11 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         for application, table in recorded
     ]
     return pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
+
+
+def due(requests: pl.DataFrame) -> pl.DataFrame:
+    """The requests without those that a policy skipped: only these can have a latency, or lack one."""
+    return requests.filter(pl.col("status") != "skipped")
 
 
 def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:

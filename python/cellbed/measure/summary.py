@@ -16,7 +16,7 @@ from cellbed.measure.faults import FaultSummary, fault_summaries
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes
 from cellbed.measure.outages import Outage, find_outages
-from cellbed.measure.requests import read_requests, uncertainties
+from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
@@ -31,9 +31,10 @@ QUANTILES = (0.5, 0.9, 0.99)
 class Counts:
     """Requests by outcome.
 
-    ok: a reply within the timeout; late: a reply after it, in the distribution like any other; timed_out: none
-    although the timeout passed; lost: none when the run ended first, or the connection went. Of those with a reply,
-    failed: the reply was an error; without_parts: some part of the latency is unknown.
+    total: without those that were skipped; ok: a reply within the timeout; late: a reply after it, in the distribution
+    like any other; timed_out: none although the timeout passed; lost: none when the run ended first, or the connection
+    went. Of those with a reply, failed: the reply was an error; without_parts: some part of the latency is unknown.
+    skipped: due, but not sent by decision of a policy; reduced: with a payload that a policy made smaller.
     """
 
     total: int
@@ -43,6 +44,8 @@ class Counts:
     lost: int
     failed: int
     without_parts: int
+    skipped: int = 0
+    reduced: int = 0
 
     @property
     def replied(self) -> int:
@@ -269,20 +272,21 @@ def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
 def _application(
     application: Description, requests: pl.DataFrame, description: dict[str, Any], outages: list[Outage]
 ) -> ApplicationSummary:
+    everything, requests = requests, due(requests)
     samples = latencies(requests)
     percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
     return ApplicationSummary(
         name=application.name,
         kind=application.kind,
         title=application.title,
-        requests=_counts(requests),
+        requests=_counts(everything),
         reasons=_reasons(requests),
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
         percentiles=percentiles,
         decompositions=[decompose(requests, application.spans, at, outages) for at in percentiles],
         residual=_residual(requests),
-        endpoints=_endpoints(requests),
+        endpoints=_endpoints(everything),
         measures=_measures(requests, application.measures),
         uncertainty=uncertainties(requests, application, description),
     )
@@ -319,11 +323,12 @@ def _measured(
 
 
 def latencies(requests: pl.DataFrame) -> Samples:
-    """Latency of every request in seconds, in the order of the table; +inf without a reply."""
-    return requests["latency_s"].fill_null(float("inf")).to_numpy()
+    """Latency of every request that was not skipped in seconds, in the order of the table; +inf without a reply."""
+    return due(requests)["latency_s"].fill_null(float("inf")).to_numpy()
 
 
 def _counts(requests: pl.DataFrame) -> Counts:
+    everything, requests = len(requests), due(requests)
     status = requests["status"]
     replied = requests.filter(pl.col("reply_ns").is_not_null())
     return Counts(
@@ -334,6 +339,8 @@ def _counts(requests: pl.DataFrame) -> Counts:
         lost=int((status == "lost").sum()),
         failed=len(replied.drop_nulls("error")),
         without_parts=int(replied["residual_s"].null_count()),
+        skipped=everything - len(requests),
+        reduced=int((requests["scale"] < 1).sum()) if "scale" in requests.columns else 0,
     )
 
 

@@ -97,6 +97,8 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     for count, name in ((counts.late, "late"), (counts.timed_out, "timed out"), (counts.lost, "lost")):
         words.append(f"[red]{count} {name}[/]" if count else f"{count} {name}")
     console.print(" · ".join(words))
+    if counts.skipped or counts.reduced:
+        console.print(f"[yellow]by policy: {counts.skipped} more skipped, {counts.reduced} sent reduced[/]")
     for reason, count in summary.reasons.items():
         console.print(Text(f"  {count} × {reason}", style="red"))
     console.print()
@@ -329,6 +331,9 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
     for name, words in (("late", "late"), ("timed_out", "timed out"), ("lost", "lost")):
         table.add_row(words, *(_alarming(getattr(summary.requests, name)) for summary in summaries))
+    for name in ("skipped", "reduced"):
+        if any(getattr(summary.requests, name) for summary in summaries):
+            table.add_row(f"{name} by policy", *(str(getattr(summary.requests, name)) for summary in summaries))
     for row, at in enumerate(summaries[0].percentiles):
         table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
     console.print(table)

@@ -7,7 +7,7 @@ import polars as pl
 
 from cellbed.measure.links import BIN_NS
 from cellbed.measure.outages import find_outages, last_miles
-from cellbed.measure.requests import STATUSES
+from cellbed.measure.requests import STATUSES, due
 from cellbed.report.origin import played_words
 
 MOST_LINKS = 16
@@ -30,6 +30,7 @@ def timeline(
 
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
+    requests = due(requests)
     mobile = list(last_miles(description).items())
     if len(mobile) > MOST_LINKS:
         slowness = _slowness(requests)

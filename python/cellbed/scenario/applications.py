@@ -10,15 +10,26 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import BODY_FILE, FILE, plainly, quantity, refusal
+from cellbed.scenario.loads import (
+    ARRIVALS_FORM,
+    WITH_RATE,
+    Aimd,
+    AnyPolicy,
+    Arrivals,
+    Closed,
+    Halve,
+    Rate,
+    RatePolicy,
+    Recorded,
+)
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.roles import AnyRole, Role
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, FREQUENCY, SIZE
+from cellbed.units import DURATION, SIZE
 
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 Moment = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
-Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,4000}[!-~])?$")]
 Groups = Mapping[str, NodeGroup]
@@ -119,44 +130,61 @@ def group_misfits(key: Key, name: str, groups: Groups) -> Iterator[tuple[Key, st
         )
 
 
-_RATE_UNLESS_CLOSED: dict[str, Any] = {
-    "if": {"properties": {"arrivals": {"const": "closed"}}, "required": ["arrivals"]},
-    "then": {"properties": {"rate": False}},
-    "else": {"required": ["rate"]},
+_RATE_IF_NEEDED: dict[str, Any] = {
+    "if": {"properties": {"arrivals": {"enum": list(WITH_RATE)}}},
+    "then": {"required": ["rate"]},
+    "else": {"properties": {"rate": False}},
 }
 
 
 class Load(Application):
     """An application with requests: when they are sent, and how long their replies may take."""
 
-    arrivals: Literal["periodic", "poisson", "closed"] = Field(
+    arrivals: Annotated[Arrivals, ARRIVALS_FORM] = Field(
         "periodic",
-        description="Open loop with fixed intervals or as a Poisson process; closed loop: a request follows a reply.",
+        description="Open loop with fixed intervals, as a Poisson process, in bursts, as a ramp or as recorded; closed "
+        "loop: a request follows a reply.",
     )
     rate: Rate | None = Field(None, description="Requests per second of each endpoint.", examples=["8 /s"])
+    policy: RatePolicy | None = Field(
+        None, description="What an endpoint does while replies take long. Default: nothing."
+    )
     timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
     drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
-        if self.arrivals == "closed" and self.rate is not None:
-            yield "rate", "a closed loop has no rate: remove this key"
-        if self.arrivals != "closed" and self.rate is None:
+        if self.arrivals in WITH_RATE and self.rate is None:
             yield "rate", f'missing: {self.arrivals} arrivals need one; write rate = "8 /s"'
+        if self.arrivals not in WITH_RATE and self.rate is not None:
+            what = "a closed loop has no rate" if self.is_closed else "these arrivals have their own rate"
+            yield "rate", f"{what}: remove this key"
+        if self.is_closed and isinstance(self.policy, Halve | Aimd):
+            yield "policy", "a closed loop has no rate to lower: choose other arrivals, or remove this key"
+        if isinstance(self.arrivals, Recorded):
+            length = (self.stop if self.stop is not None else duration) - self.start
+            if self.arrivals.moments[0] >= length:
+                yield "arrivals", f"no time is within the load's {DURATION.format(length)}: write earlier times"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests wait for replies."""
+        return self.arrivals == "closed" or isinstance(self.arrivals, Closed)
 
     def __str__(self) -> str:
         """The application in a line."""
         rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
         where = self.server.on if self.server is not None else "no node"
-        return f"{self.kind} on {where}, {self.arrivals}{rate}"  # type: ignore[attr-defined]
+        policy = f"; {self.policy}" if self.policy is not None else ""
+        return f"{self.kind} on {where}, {self.arrivals}{rate}{policy}"  # type: ignore[attr-defined]
 
 
 class ImageClassification(Load):
     """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
 
     model_config = ConfigDict(
-        json_schema_extra={**_RATE_UNLESS_CLOSED, "anyOf": [{"required": ["server"]}, {"required": ["on"]}]}
+        json_schema_extra={**_RATE_IF_NEEDED, "anyOf": [{"required": ["server"]}, {"required": ["on"]}]}
     )
 
     kind: Literal["image-classification"]
@@ -172,6 +200,9 @@ class ImageClassification(Load):
         examples=[2],
     )
     images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
+    policy: AnyPolicy | None = Field(  # type: ignore[assignment]
+        None, description="What an endpoint does while replies take long. Default: nothing."
+    )
 
     def completed(self, groups: Groups) -> Self:
         """The application with the defaults that depend on the nodes filled in."""
@@ -195,7 +226,7 @@ class ImageClassification(Load):
 class Http(Load):
     """Requests to any HTTP server over HTTP/1.1 or HTTP/2, without TLS."""
 
-    model_config = ConfigDict(json_schema_extra=_RATE_UNLESS_CLOSED)
+    model_config = ConfigDict(json_schema_extra=_RATE_IF_NEEDED)
 
     kind: Literal["http"]
     url: Annotated[str, Field(max_length=4096)] = Field(

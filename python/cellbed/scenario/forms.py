@@ -100,7 +100,7 @@ class PlainOr:
 
     def _show(self, value: object) -> Any:
         if isinstance(value, BaseModel):
-            return value.model_dump(mode="json")
+            return value.model_dump(mode="json", by_alias=True)
         return self.show(value) if self.show is not None else value
 
 

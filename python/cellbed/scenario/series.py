@@ -24,7 +24,7 @@ _LARGEST = 64 << 20
 _DIGITS = 100
 """Maximum digits before the point, or zeros after it: arithmetic on more fails or takes long."""
 _LATEST = 365 * 24 * 3600 * 10**9
-_TIMES: Mapping[str, Decimal] = {
+TIMES: Mapping[str, Decimal] = {
     "time_s": Decimal(10**9),
     "time_ms": Decimal(10**6),
     "time_us": Decimal(10**3),
@@ -79,7 +79,7 @@ RATE = Column(
 )
 DELAY = Column(
     "delay",
-    {name.replace("time", "delay"): size for name, size in _TIMES.items()},
+    {name.replace("time", "delay"): size for name, size in TIMES.items()},
     Decimal(0),
     Decimal(60 * 10**9),
 )
@@ -128,7 +128,7 @@ def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
             if heading is None:
                 heading = cells
                 unit, value_at = _find(heading, column.units, column.name)
-                time_unit, time_at = _find(heading, _TIMES, "time") if timed else (Decimal(1), value_at)
+                time_unit, time_at = _find(heading, TIMES, "time") if timed else (Decimal(1), value_at)
                 continue
             if len(cells) <= max(value_at, time_at):
                 raise ValueError(f"{len(cells)} cells where the first line has {len(heading)}")
@@ -167,7 +167,7 @@ def _find(heading: list[str], units: Mapping[str, Decimal], what: str) -> tuple[
             return units[name], place
     known = " or ".join(units)
     # Only a file of recorded values is quoted: a scenario may name any file.
-    found = f", which has '{', '.join(heading)[:80]}'" if any(name in _TIMES for name in heading) else ""
+    found = f", which has '{', '.join(heading)[:80]}'" if any(name in TIMES for name in heading) else ""
     raise ValueError(f"no column of the {what}: name one {known} in the first line{found}")
 
 

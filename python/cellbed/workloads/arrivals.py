@@ -7,35 +7,71 @@ Harchol-Balter, "Open Versus Closed", NSDI 2006, for why the two kinds of loop d
 
 import math
 import random
-from typing import Literal
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
 
-Arrivals = Literal["periodic", "poisson", "closed"]
+Arrivals = str | Mapping[str, Any]
+"""``"periodic"``, ``"poisson"`` or ``"closed"``, or a table of these with a ``kind``:
+
+closed: ``in_flight`` requests. bursts: ``size`` requests every ``interval_ns``. ramp: from ``begin`` to ``end``
+requests per second. recorded: ``times_ns``, ascending.
+"""
 
 NANOSECONDS = 1_000_000_000
+
+
+def in_flight(arrivals: Arrivals) -> int | None:
+    """Requests that a closed loop keeps in flight; None for an open loop."""
+    if arrivals == "closed":
+        return 1
+    return int(arrivals["in_flight"]) if not isinstance(arrivals, str) and arrivals["kind"] == "closed" else None
 
 
 def schedule(
     arrivals: Arrivals, *, rate: float | None, duration_ns: int, seed: int, endpoint: str, phase: float = 0.0
 ) -> list[int]:
-    """Intended times in nanoseconds from the start of the workload, ascending, all below ``duration_ns``.
+    """Intended times in nanoseconds from the start of the workload, ascending, from 0 to below ``duration_ns``.
 
-    periodic: one request every ``1/rate`` s, the first after ``phase`` (0 to 1) of a period.
-    poisson: exponential gaps of mean ``1/rate`` s, drawn from a generator of this endpoint: the same ``seed`` and
-    ``endpoint`` give the same times. closed: only the first; each further request is due when its predecessor is over.
+    phase: 0 to 1, the position of this endpoint among those that take turns.
 
-    Raises ValueError for an open loop without a positive rate.
+    * periodic: one request every ``1/rate`` s, the first after ``phase`` of a period.
+    * poisson: exponential gaps of mean ``1/rate`` s, drawn from a generator of this endpoint: the same ``seed`` and
+      ``endpoint`` give the same times.
+    * bursts: as periodic, with several requests at once.
+    * ramp: the rate changes linearly over ``duration_ns``. A request is due whenever the integral of the rate reaches a
+      whole number plus ``phase``, so a ramp between equal rates is periodic.
+    * recorded: the given times.
+    * closed: only the first requests; each further one is due when one of these is over.
+
+    Raises ValueError for a periodic or Poisson process without a positive rate.
     """
     if duration_ns <= 0:
         return []
-    if arrivals == "closed":
-        return [0]
+    if (count := in_flight(arrivals)) is not None:
+        return [0] * count
+    table: Mapping[str, Any] = {"kind": arrivals} if isinstance(arrivals, str) else arrivals
+    match table["kind"]:
+        case "periodic":
+            return _periodic(_positive(rate, "periodic"), duration_ns, phase)
+        case "poisson":
+            return _poisson(_positive(rate, "poisson"), duration_ns, random.Random(f"{seed}/{endpoint}/arrivals"))
+        case "bursts":
+            instants = _periodic(NANOSECONDS / table["interval_ns"], duration_ns, phase)
+            return [instant for instant in instants for _ in range(table["size"])]
+        case "ramp":
+            return _ramp(table["begin"], table["end"], duration_ns, phase)
+        case "recorded":
+            times: list[int] = table["times_ns"]
+            return times[: bisect_left(times, duration_ns)]
+        case unknown:
+            raise ValueError(f"unknown arrivals {unknown!r}")
+
+
+def _positive(rate: float | None, kind: str) -> float:
     if rate is None or not rate > 0:
-        raise ValueError(f"{arrivals} arrivals need a rate above 0 /s, not {rate}")
-    if arrivals == "periodic":
-        return _periodic(rate, duration_ns, phase)
-    if arrivals == "poisson":
-        return _poisson(rate, duration_ns, random.Random(f"{seed}/{endpoint}/arrivals"))
-    raise ValueError(f"unknown arrivals {arrivals!r}: periodic, poisson or closed")
+        raise ValueError(f"{kind} arrivals need a rate above 0 /s, not {rate}")
+    return rate
 
 
 def _periodic(rate: float, duration_ns: int, phase: float) -> list[int]:
@@ -51,4 +87,21 @@ def _poisson(rate: float, duration_ns: int, generator: random.Random) -> list[in
     while (time := round(now * NANOSECONDS)) < duration_ns:
         times.append(time)
         now += generator.expovariate(rate)
+    return times
+
+
+def _ramp(begin: float, end: float, duration_ns: int, phase: float) -> list[int]:
+    """Solves begin · t + slope / 2 · t² = n + phase for each whole number n of requests."""
+    duration = duration_ns / NANOSECONDS
+    slope = (end - begin) / duration
+    times = []
+    for number in range(math.ceil((begin + end) / 2 * duration - phase) + 1):
+        due = number + phase
+        root = begin**2 + 2 * slope * due
+        if root < 0:  # a falling ramp ends before
+            break
+        denominator = begin + math.sqrt(root)  # this form of the solution also holds for a slope of 0
+        time = round(2 * due / denominator * NANOSECONDS) if denominator else 0
+        if time < duration_ns:
+            times.append(time)
     return times

@@ -48,8 +48,9 @@ class Inputs(Protocol):
 
     names: Sequence[str]
 
-    def payload(self, name: str) -> bytes:
-        """The input as it is sent, pre-processed. Raises UnusableInputError."""
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
+        """The input as it is sent, pre-processed; `scale`: share of the width and height of one that has them, below 1
+        where a policy reduces it. Raises UnusableInputError."""
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class Endpoint(Generator):
     def issue(self, request: Request) -> None:
         assert isinstance(request, OffloadedRequest)
         try:
-            payload = self._inputs.payload(request.input)
+            payload = self._inputs.payload(request.input, request.scale)
         except UnusableInputError as error:
             self.ledger.refuse(request, f"unusable input: {error}")
             return

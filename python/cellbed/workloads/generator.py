@@ -4,6 +4,7 @@ One thread and one event loop: a delay of the loop is a delay of the application
 with select(2), whose time-outs are in microseconds; those of epoll are whole milliseconds.
 """
 
+import bisect
 import gc
 import select
 import time
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.workloads import lifecycle
-from cellbed.workloads.arrivals import Arrivals, schedule
+from cellbed.workloads.arrivals import Arrivals, in_flight, schedule
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.lifecycle import WorkloadError, announce
+from cellbed.workloads.policies import policy
 
 SECOND = 1_000_000_000
 _PROGRESS_INTERVAL = SECOND // 2
@@ -26,7 +28,8 @@ _PAUSE_AFTER_LOSS = SECOND // 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The configuration of a generator. Times in nanoseconds; ``record``: the file of finished requests."""
+    """The configuration of a generator. Times in nanoseconds; ``record``: the file of finished requests; ``policy``: a
+    table of :func:`cellbed.workloads.policies.policy`."""
 
     endpoint: str
     record: str
@@ -36,6 +39,7 @@ class Settings:
     duration_ns: int
     timeout_ns: int
     seed: int
+    policy: dict[str, Any] | None = None
 
 
 class Generator:
@@ -53,7 +57,8 @@ class Generator:
                 phase=settings.phase,
             )
         )
-        self._closed_loop = settings.arrivals == "closed"
+        self._in_flight = in_flight(settings.arrivals) or 0
+        self._policy = policy(settings.policy) if settings.policy is not None else None
         self._number = 0
         self._lost_before = 0
         self._record = lifecycle.open_record(Path(settings.record))
@@ -139,11 +144,8 @@ class Generator:
             self._due.pop()
         while not self.stopped and now < end_ns + drain_ns:
             if self._due and t0_ns + self._due[0] <= now:
-                request = self._next_request(t0_ns)
-                request.started_ns = time.monotonic_ns()
-                self.issue(request)
-            if self._closed_loop:
-                self._continue_closed_loop(t0_ns, end_ns)
+                self._take_up(self._next_request(t0_ns))
+            self._continue_closed_loop(t0_ns, end_ns)
             self._report(now)
             if now >= end_ns and not self._due and not self.ledger.waiting:
                 break
@@ -164,12 +166,25 @@ class Generator:
         self._number += 1
         return request
 
+    def _take_up(self, request: Request) -> None:
+        now = time.monotonic_ns()
+        if self._policy is not None:
+            decision = self._policy.decide(now, self.ledger.latency_ns(now))
+            request.scale = decision.scale
+            if not decision.send:
+                self.ledger.skip(request)
+                return
+        request.started_ns = now
+        self.issue(request)
+
     def _continue_closed_loop(self, t0_ns: int, end_ns: int) -> None:
-        if not self._due and self._number > 0 and self.ledger.is_over(self._number - 1):
-            due = time.monotonic_ns() + (_PAUSE_AFTER_LOSS if self.ledger.lost > self._lost_before else 0)
-            self._lost_before = self.ledger.lost
-            if due < end_ns:
-                self._due.append(due - t0_ns)
+        while len(self._due) + self.ledger.waiting < self._in_flight:
+            lost = self.ledger.lost > self._lost_before
+            self._lost_before += lost
+            due = time.monotonic_ns() + (_PAUSE_AFTER_LOSS if lost else 0)
+            if due >= end_ns:
+                break
+            bisect.insort(self._due, due - t0_ns)
 
     def _report(self, now: int) -> None:
         if now >= self._next_progress:
@@ -184,4 +199,6 @@ class Generator:
             "completed": ledger.completed,
             "timed_out": ledger.timed_out,
             "lost": ledger.lost,
+            "skipped": ledger.skipped,
+            "reduced": ledger.reduced,
         }

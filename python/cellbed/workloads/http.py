@@ -39,15 +39,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
         headers = {name: fill(value, values) for name, value in table.headers.items()}
         named = {name: value for name, value in headers.items() if name.lower() == "host"}
         settings = {
-            "endpoint": node.name,
-            "record": str(deployment.file(raw, node, "requests.jsonl")),
-            "arrivals": table.arrivals,
-            "rate": table.rate,
-            # Endpoints that send periodically take turns instead of all sending at the same instant.
-            "phase": index / len(clients),
-            "duration_ns": deployment.stop_ns - deployment.start_ns,
-            "timeout_ns": table.timeout,
-            "seed": seed,
+            **deployment.load(raw, index, seed),
             "version": table.version,
             "host": url.hostname,
             "port": url.port or PORT,

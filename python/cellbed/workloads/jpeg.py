@@ -1,6 +1,7 @@
 """The client of image classification: photographs that are checked for exposure and sent without metadata.
 
-The picture itself is not encoded again: the endpoint sends the bytes that the camera wrote, less its notes.
+The picture itself is not encoded again, unless a policy reduces its resolution: the endpoint sends the bytes that the
+camera wrote, less its notes.
 Run as ``python -m cellbed.workloads.jpeg --config FILE.json``; :class:`cellbed.workloads.endpoint.Settings` describes
 the file.
 """
@@ -36,15 +37,31 @@ class Photographs:
         self.names: Sequence[str] = [photograph.name for photograph in bank.photographs]
         self._photographs = dict(zip(self.names, bank.load(), strict=True))
 
-    def payload(self, name: str) -> bytes:
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
         """The photograph of this name as it is sent. Raises UnusableInputError."""
-        return preprocess(self._photographs[name][:])
+        return preprocess(self._photographs[name][:], scale)
 
 
-def preprocess(photograph: bytes) -> bytes:
-    """The photograph as it is sent: checked for exposure, without metadata. Raises UnusableInputError."""
+def preprocess(photograph: bytes, scale: float = 1.0) -> bytes:
+    """The photograph as it is sent: checked for exposure, without metadata, and below a `scale` of 1 with this share of
+    its width and height. Raises UnusableInputError."""
     check_exposure(photograph)
-    return strip_metadata(photograph)
+    return strip_metadata(photograph) if scale == 1 else reduce(photograph, scale)
+
+
+def reduce(photograph: bytes, scale: float) -> bytes:
+    """The photograph with `scale` times its width and height, at least one pixel, encoded with the quantisation of the
+    original and without metadata but the colour profile. Raises UnusableInputError."""
+    buffer = io.BytesIO()
+    try:
+        with Image.open(io.BytesIO(photograph), formats=("JPEG",)) as image:
+            profile, tables = image.info.get("icc_profile"), image.quantization  # type: ignore[attr-defined]
+            size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+            image.draft(image.mode, size)  # decodes at the next power of two, which is faster
+            image.resize(size, Image.Resampling.BOX).save(buffer, "JPEG", qtables=tables, icc_profile=profile)
+    except Exception as error:  # as in `check_exposure`
+        raise UnusableInputError(f"cannot be reduced: {error}") from error
+    return buffer.getvalue()
 
 
 def check_exposure(photograph: bytes) -> float:

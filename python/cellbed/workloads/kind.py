@@ -210,6 +210,23 @@ class Deployment:
         """The path of a file of this application and a node."""
         return (raw / f"{self.name}.{node.name}.{name}").absolute()
 
+    def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
+        """The configuration of the load generator of client `index`, as far as it is that of every kind
+        (:class:`cellbed.workloads.generator.Settings`)."""
+        node, arrivals = self.clients[index], self.table.arrivals
+        return {
+            "endpoint": node.name,
+            "record": str(self.file(raw, node, "requests.jsonl")),
+            "arrivals": arrivals if isinstance(arrivals, str) else arrivals.stage(),
+            "rate": self.table.rate,
+            # Endpoints that send periodically take turns instead of all sending at the same instant.
+            "phase": index / len(self.clients),
+            "duration_ns": self.stop_ns - self.start_ns,
+            "timeout_ns": self.table.timeout,
+            "seed": seed,
+            "policy": self.table.policy and self.table.policy.stage(),
+        }
+
     def values(self, node: Node, client: Node | None, server: Node | None, seed: int) -> dict[str, str]:
         """What the names in a text of the scenario stand for (:mod:`cellbed.scenario.templates`) on `node`, one of the
         pair of client and server."""

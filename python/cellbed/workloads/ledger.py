@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Status = Literal["ok", "late", "timed-out", "lost"]
+Status = Literal["ok", "late", "timed-out", "lost", "skipped"]
 
 MOST_OPEN = 100_000
 """Open requests that are remembered; beyond it the oldest that timed out is given up, so memory has a bound."""
@@ -19,8 +19,8 @@ class Request:
     Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
     TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole message
     with its headers, half-open. ``accepted_ns``: TCP has taken the first byte; ``buffer_full_ns``: for how much of the
-    time from ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. None: it did
-    not come to that.
+    time from ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. ``scale``:
+    share of the payload's width and height that a policy left, 1 for all. None: it did not come to that.
     """
 
     request: int
@@ -39,6 +39,7 @@ class Request:
     downlink_end: int | None = None
     bytes_up: int = 0
     bytes_down: int = 0
+    scale: float = 1.0
     status: Status = "lost"
     error: str | None = None
     tcp: dict[str, int] | None = None
@@ -48,10 +49,12 @@ class Ledger:
     """The requests of one endpoint.
 
     A request is *ok* with a reply within ``timeout_ns`` of its intended time, *late* with one after it, *timed-out*
-    without a reply by then, *lost* when its connection broke or the run ended before. Each is written once, when that
-    is final: a request that timed out stays open until the end, because a late reply may still come.
+    without a reply by then, *lost* when its connection broke or the run ended before, *skipped* if a policy decided not
+    to send it. Each is written once, when that is final: a request that timed out stays open until the end, because a
+    late reply may still come.
 
-    ``write`` takes one line of JSON. issued, completed (ok or late), timed_out (without a reply so far) and lost count.
+    ``write`` takes one line of JSON. issued, completed (ok or late), timed_out (without a reply so far), lost, skipped
+    (not issued) and reduced (issued with a scale below 1) count.
     """
 
     def __init__(self, timeout_ns: int, write: Callable[[str], object], most_open: int = MOST_OPEN) -> None:
@@ -61,12 +64,13 @@ class Ledger:
         self._open: dict[int, Request] = {}
         self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
         self._expired: set[int] = set()
-        self.issued = self.completed = self.timed_out = self.lost = 0
+        self._last_latency_ns: int | None = None
+        self.issued = self.completed = self.timed_out = self.lost = self.skipped = self.reduced = 0
 
     @property
-    def waiting(self) -> bool:
-        """Whether a reply within its time is still possible."""
-        return len(self._open) > len(self._expired)
+    def waiting(self) -> int:
+        """Open requests that have not timed out: a reply within its time is still possible."""
+        return len(self._open) - len(self._expired)
 
     @property
     def next_expiry_ns(self) -> int | None:
@@ -74,13 +78,17 @@ class Ledger:
         self._forget_finished()
         return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
 
-    def is_over(self, number: int) -> bool:
-        """Whether the request has been answered, given up, or has timed out."""
-        return number not in self._open or number in self._expired
+    def latency_ns(self, now: int) -> int | None:
+        """The latency that a policy observes at `now`, from intended times: of the last reply or time-out, or the age
+        of the oldest request that waits if that is greater. None before any."""
+        self._forget_finished()
+        ages = [now - self._unexpired[0].intended_ns] if self._unexpired else []
+        known = [self._last_latency_ns] if self._last_latency_ns is not None else []
+        return max(ages + known, default=None)
 
     def add(self, request: Request) -> None:
         """``request`` is open from now on."""
-        self.issued += 1
+        self._issue(request)
         self._open[request.request] = request
         self._unexpired.append(request)
 
@@ -102,6 +110,7 @@ class Ledger:
             self._expired.remove(number)
             self.timed_out -= 1
         self.completed += 1
+        self._last_latency_ns = now - request.intended_ns
         self._finish(request, "ok" if now - request.intended_ns <= self._timeout_ns else "late")
 
     def lose(self, number: int, error: str) -> None:
@@ -111,10 +120,15 @@ class Ledger:
 
     def refuse(self, request: Request, error: str) -> None:
         """``request`` was due but never sent: lost, for this reason."""
-        self.issued += 1
+        self._issue(request)
         self.lost += 1
         request.error = error
         self._finish(request, "lost")
+
+    def skip(self, request: Request) -> None:
+        """``request`` was due and a policy decided not to send it."""
+        self.skipped += 1
+        self._finish(request, "skipped")
 
     def expire(self, now: int) -> None:
         """Count what has timed out by ``now``."""
@@ -122,6 +136,7 @@ class Ledger:
             request = self._unexpired.popleft()
             self._expired.add(request.request)
             self.timed_out += 1
+            self._last_latency_ns = self._timeout_ns
         while len(self._open) > self._most_open and self._expired:
             self._give_up(min(self._expired), "no reply")
 
@@ -132,6 +147,10 @@ class Ledger:
     def close(self, now: int) -> None:
         """The run is over: write what is still open."""
         self._close(now, "the run ended")
+
+    def _issue(self, request: Request) -> None:
+        self.issued += 1
+        self.reduced += request.scale < 1
 
     def _close(self, now: int, reason: str) -> None:
         self.expire(now)

@@ -63,19 +63,11 @@ def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, p
         started.append(_process(deployment, "service", "cellbed.workloads.service", node, raw, settings))
     for index, node in enumerate(clients):
         settings = {
-            "endpoint": node.name,
+            **deployment.load(raw, index, seed),
             "broker_host": str(servers[index % len(servers)].ipv4),
             "broker_port": port,
             "request_topic": kind.topic,
             "inputs": str(kind.inputs),
-            "record": str(deployment.file(raw, node, "requests.jsonl")),
-            "arrivals": table.arrivals,
-            "rate": table.rate,
-            # Endpoints that send periodically take turns instead of all sending at the same instant.
-            "phase": index / len(clients),
-            "duration_ns": deployment.stop_ns - deployment.start_ns,
-            "timeout_ns": table.timeout,
-            "seed": seed,
             "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
         }
         started.append(_process(deployment, "endpoint", kind.client, node, raw, settings))
