@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import cellbed
 import in_process
 from cellbed.measure.faults import fault_summaries
 from cellbed.measure.packets import read_packets
@@ -41,6 +42,14 @@ while True:
         else:
             clients.remove(ready)
             ready.close()
+"""
+BURNER = """
+import os, time
+if os.fork():
+    os.wait()
+else:
+    while time.process_time() < 0.3:
+        pass
 """
 WRITER = """
 import os, time
@@ -85,6 +94,11 @@ on = "edge"
 command = ["{sys.executable}", "-I", "-S", "WRITER"]
 ready = {{ file = "written" }}
 copy_out = ["written"]
+[apps.burn]
+kind = "program"
+[apps.burn.client]
+on = "endpoint"
+command = ["{sys.executable}", "-I", "-S", "BURNER"]
 [apps.web]
 kind = "http"
 server = {{ on = "edge", command = {COMMAND}, "8081"], ready = {{ port = 8081 }} }}
@@ -124,7 +138,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faults")
     (folder / "server.py").write_text(SERVER)
     (folder / "writer.py").write_text(WRITER)
-    text = SCENARIO.replace("SERVER", str(folder / "server.py")).replace("WRITER", str(folder / "writer.py"))
+    (folder / "burner.py").write_text(BURNER)
+    text = SCENARIO
+    for name in ("server", "writer", "burner"):
+        text = text.replace(name.upper(), str(folder / f"{name}.py"))
     (folder / "x.toml").write_text(text)
     command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
     environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
@@ -204,6 +221,18 @@ def test_the_disk_of_a_node_of_an_ordinary_user_can_be_full(world: World) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{ORDINARY_USER}\n1\n{ORDINARY_USER}\n0\n"
     assert not list(home.glob("cellbed-*"))
+
+
+@pytest.mark.needs_tun
+def test_each_program_is_measured_also_one_that_ends_soon(run: Path) -> None:
+    used = {each["program"]: each for each in json.loads((run / "summary.json").read_text())["programs"]}
+    assert {"files.edge-0.server", "store.edge-0.server", "web.edge-0.server"} <= used.keys()
+    assert 0.28 <= used["burn.endpoint-0.client"]["cpu_s"] < 1
+    assert used["files.edge-0.server"]["memory_peak_bytes"] > 1 << 20
+    table = cellbed.load(run).programs
+    assert table.filter(program="store.edge-0.server")["cpu_s"].is_sorted()
+    for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
+        assert "burn.endpoint-0.client" in text
 
 
 @pytest.mark.needs_tun

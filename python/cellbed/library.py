@@ -189,6 +189,11 @@ class Run:
         return self._table("nodes")
 
     @cached_property
+    def programs(self) -> pl.DataFrame:
+        """A row for each program on this machine and second: CPU and memory."""
+        return self._table("programs")
+
+    @cached_property
     def connections(self) -> pl.DataFrame:
         """A row for each TCP connection and UDP flow of the packet log."""
         return self._table("connections")

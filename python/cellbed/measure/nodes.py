@@ -1,4 +1,4 @@
-"""Node series: processor time, memory and throttling of each node."""
+"""Series of processor time and memory of nodes and programs, and throttling of nodes."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,34 @@ _SAMPLE = {
     "throttled_ns": pl.Int64,
     "oom_kills": pl.Int64,
 }
+
+
+_USE = {
+    "time_ns": pl.Int64,
+    "program": pl.String,
+    "node": pl.String,
+    "cpu_ns": pl.Int64,
+    "memory_bytes": pl.Int64,
+}
+
+
+def read_programs(run: Path, description: dict[str, Any]) -> pl.DataFrame:
+    """One row per program on this machine and sample (every second, and at the end), by program and time.
+
+    Columns: ``time_s`` (since the start of the schedule), ``program`` (``APP.NODE.NAME``), ``node``, ``cpu_s``
+    (processor time since the first sample), ``memory_bytes`` (null while it does not run). description: the content of
+    ``run.json``.
+    """
+    samples = read_lines(run / "raw" / "programs.jsonl", _USE).sort("program", "time_ns")
+    t0 = description.get("t0_ns")
+    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("time_ns").min()
+    return samples.select(
+        "program",
+        "node",
+        "memory_bytes",
+        time_s=(pl.col("time_ns") - origin).cast(pl.Float64) / 1e9,
+        cpu_s=(pl.col("cpu_ns") - pl.col("cpu_ns").first().over("program")).cast(pl.Float64) / 1e9,
+    ).select("time_s", "program", "node", "cpu_s", "memory_bytes")
 
 
 def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
 from cellbed.measure.faults import FaultSummary, fault_summaries
 from cellbed.measure.links import BIN_NS, gaps, read_links
-from cellbed.measure.nodes import read_nodes
+from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
@@ -126,6 +126,18 @@ class NodeSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramSummary:
+    """One program on this machine, with all processes that it started, from the start of the schedule to the end of the
+    drain. cpu_s: processor time; memory_peak_bytes: the highest of a sample each second, ``None`` if there is none."""
+
+    program: str
+    node: str
+    cpu_s: float
+    cpu_cores_mean: float | None
+    memory_peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationSummary:
     """What one application of a run measured. Times in seconds.
 
@@ -170,6 +182,7 @@ class Summary:
     disturbances: list[str]
     warnings: list[str]
     faults: list[FaultSummary] = field(default_factory=list)
+    programs: list[ProgramSummary] = field(default_factory=list)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -196,7 +209,7 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
-    ``connections.parquet``, ``disturbance.parquet`` and ``summary.json``.
+    ``programs.parquet``, ``connections.parquet``, ``disturbance.parquet`` and ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -207,13 +220,16 @@ def collect(run: Path) -> Summary:
     nodes = read_nodes(run, description)
     connections = claimed(read_connections(run, description), requests, description)
     seconds = read_seconds(run, description)
-    tables = {"requests": requests, "links": links, "nodes": nodes, "connections": connections, "disturbance": seconds}
+    programs = read_programs(run, description)
+    tables = {
+        **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
+        "disturbance": seconds,
+    }
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
     by_hand = manual_warning(run, description.get("t0_ns"))
-    summary = summarise(
-        description, requests, links, nodes, connections, seconds, [by_hand] if by_hand else [], read_events(run)
-    )
+    warnings = [by_hand] if by_hand else []
+    summary = summarise(description, requests, links, nodes, programs, connections, seconds, warnings, read_events(run))
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
 
@@ -231,6 +247,7 @@ def summarise(
     requests: pl.DataFrame,
     links: pl.DataFrame,
     nodes: pl.DataFrame,
+    programs: pl.DataFrame,
     connections: pl.DataFrame,
     seconds: pl.DataFrame,
     warnings: list[str],
@@ -261,6 +278,7 @@ def summarise(
         disturbances=judge(seconds, description),
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
+        programs=_programs(programs),
     )
 
 
@@ -426,6 +444,23 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
         )
     order = [node["name"] for node in description.get("nodes") or []]
     return sorted(found, key=lambda each: order.index(each.node) if each.node in order else len(order))
+
+
+def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
+    found = []
+    for (program, node), series in programs.group_by("program", "node", maintain_order=True):
+        cpu_s, span_s = float(series["cpu_s"][-1]), float(series["time_s"][-1] - series["time_s"][0])
+        memory = _number(series["memory_bytes"].max())
+        found.append(
+            ProgramSummary(
+                program=str(program),
+                node=str(node),
+                cpu_s=cpu_s,
+                cpu_cores_mean=cpu_s / span_s if span_s > 0 else None,
+                memory_peak_bytes=None if memory is None else int(memory),
+            )
+        )
+    return found
 
 
 def _warnings(application: ApplicationSummary) -> list[str]:

@@ -87,7 +87,11 @@ def render(run: Path) -> str:
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
             for proof in ranking.proofs(description.get("proof") or [])
         ],
-        order={"directions": ranking.directions(summary.directions), "nodes": ranking.nodes(summary.nodes)},
+        order={
+            "directions": ranking.directions(summary.directions),
+            "nodes": ranking.nodes(summary.nodes),
+            "programs": ranking.programs(summary.programs),
+        },
         shown=ranking.shown,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),

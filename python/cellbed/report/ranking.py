@@ -10,7 +10,7 @@ from cellbed.report import origin
 
 if TYPE_CHECKING:
     from cellbed.measure.statistics import Percentile
-    from cellbed.measure.summary import DirectionSummary, EndpointSummary, NodeSummary
+    from cellbed.measure.summary import DirectionSummary, EndpointSummary, NodeSummary, ProgramSummary
 
 SHOWN = 8
 Row = TypeVar("Row")
@@ -42,6 +42,12 @@ def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
 def nodes(rows: "Sequence[NodeSummary]") -> list[int]:
     """Those that were killed for memory, then throttled longest, then used most CPU first."""
     return _worst(rows, lambda row: (row.oom_kills or 0, row.throttled_s or 0.0, row.cpu_cores_mean or 0.0))
+
+
+def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
+    """Those on a node with several of them, which used most CPU first."""
+    shared = [index for index, row in enumerate(rows) if sum(row.node == each.node for each in rows) > 1]
+    return [shared[index] for index in _worst([rows[index] for index in shared], lambda row: (row.cpu_s,))]
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

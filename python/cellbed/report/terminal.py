@@ -42,7 +42,7 @@ def show(run: Path, console: Console | None = None) -> None:
         if not application.spans:
             _connections(each.name, summary, console)
     _connections(None, summary, console)
-    for table in (_links(summary), _nodes(summary)):
+    for table in (_links(summary), _nodes(summary), _programs(summary)):
         if table is not None:
             console.print()
             console.print(table)
@@ -273,6 +273,17 @@ def _nodes(summary: "Summary") -> Table | None:
             formats.memory(each.memory_peak_bytes),
             _alarming(each.oom_kills),
         )
+    return table
+
+
+def _programs(summary: "Summary") -> Table | None:
+    rows = [summary.programs[row] for row in ranking.programs(summary.programs)]
+    if not rows:
+        return None
+    table = _table("program", "CPU\ntime", "CPU\nmean", "memory\npeak")
+    for each in _first(table, rows, list(range(len(rows)))):
+        cpu = formats.duration(each.cpu_s), formats.number(each.cpu_cores_mean)
+        table.add_row(each.program, *cpu, formats.memory(each.memory_peak_bytes))
     return table
 
 

@@ -1,4 +1,4 @@
-"""How much processor time the machine had for a run, and how its clocks went: read from ``/proc`` once a second."""
+"""How much processor time the machine had for a run, what programs used, and how clocks went: read from ``/proc``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _ATTEMPTS = 5
 """Readings of two clocks of which the closest pair counts."""
 
@@ -74,6 +75,34 @@ class Pressure:
                 seen[task] = cpu, waited
 
 
+class Usage:
+    """Processor time and memory of programs: of their processes, and of all that descend from these."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, dict[int, int]] = {}
+
+    def count(self, program: str, process: int) -> int:
+        """Note what a program has used since its process began. Returns the bytes of its processes in memory; what they
+        share counts for each of them.
+
+        Count a process that has ended before its exit status is taken: then nothing of it is lost, but what children
+        used for which it did not wait (proc(5), ``stat``).
+        """
+        ticks = pages = 0
+        for each in _with_descendants([process]):
+            fields = _words(f"/proc/{each}/stat", after=")")[1:]
+            if len(fields) > 21:
+                ticks += sum(map(int, fields[10:14]))
+                pages += int(fields[20])
+        of = self._used.setdefault(program, {})
+        of[process] = max(of.get(process, 0), ticks * _TICK_NS)
+        return pages * _PAGE
+
+    def cpu_ns(self, program: str) -> int:
+        """The processor time of a program until it was last counted."""
+        return sum(self._used.get(program, {}).values())
+
+
 def _with_descendants(processes: Iterable[int]) -> list[int]:
     """The processes and all that descend from them."""
     found: list[int] = []
@@ -120,8 +149,9 @@ def _entries(folder: str) -> list[int]:
         return []
 
 
-def _words(path: str) -> list[str]:
+def _words(path: str, after: str = "") -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").split()
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        return (text.rpartition(after)[2] if after else text).split()
     except OSError:
         return []

@@ -19,7 +19,7 @@ from cellbed.testbed.backend import Backend
 from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkServer
 from cellbed.testbed.journal import Journal
-from cellbed.testbed.pressure import Pressure
+from cellbed.testbed.pressure import Pressure, Usage
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.spans import SERVE_S, SpanSockets
 from cellbed.testbed.state import RUN_VARIABLE
@@ -98,6 +98,8 @@ class Supervisor:
         self._sample_interval_ns = SAMPLE_INTERVAL_NS
         self._pressure = Pressure([])
         self._host_samples: IO[str] | None = None
+        self._usage = Usage()
+        self._program_samples: IO[str] | None = None
         self._next_host_sample_ns = 0
 
     def start_all(self, processes: Sequence[Process | Command], nodes: Mapping[str, Backend]) -> list[AnyProgram]:
@@ -121,7 +123,13 @@ class Supervisor:
         self._known[process.name] = process, node
         if isinstance(process, Process):
             return self.start_own(process, node)
-        program = UnmodifiedProgram(process, node, self._raw, lambda event, **more: self._note(event, program, **more))
+        program = UnmodifiedProgram(
+            process,
+            node,
+            self._raw,
+            lambda event, **more: self._note(event, program, **more),
+            lambda pid: self._usage.count(process.name, pid),
+        )
         self.programs.append(program)
         program.start()
         return program
@@ -220,7 +228,8 @@ class Supervisor:
         from_ns: int,
         least_interval_ns: int = SAMPLE_INTERVAL_NS,
     ) -> None:
-        """Begin to sample the resource use of nodes into ``nodes.jsonl`` and the machine into ``host.jsonl``.
+        """Begin to sample the resource use of nodes into ``nodes.jsonl``, of programs into ``programs.jsonl``, and the
+        machine into ``host.jsonl``.
 
         own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
         least_interval_ns: between two samples of a node.
@@ -232,6 +241,7 @@ class Supervisor:
         self._next_sample_ns = time.monotonic_ns()
         self._pressure = Pressure(own)
         self._host_samples = (self._raw / "host.jsonl").open("w")
+        self._program_samples = (self._raw / "programs.jsonl").open("w", encoding="utf-8")
         self._next_host_sample_ns = from_ns
 
     def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:
@@ -305,6 +315,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """End all programs, the last started first, and finish the samples."""
+        self._sample_programs()
         for program in reversed(self.programs):
             program.hang_up()
         deadline = time.monotonic() + 1.0
@@ -326,8 +337,9 @@ class Supervisor:
             self._sample(self._next_sample_ns)
             self._samples.close()
             self._samples = None
-        if self._host_samples is not None:
-            self._host_samples.close()
+        for file in (self._host_samples, self._program_samples):
+            if file is not None:
+                file.close()
         self._selector.close()
 
     def _pause_ns(self, now_ns: int) -> int:
@@ -344,11 +356,31 @@ class Supervisor:
         self._host_samples.write(json.dumps(self._pressure.sample(nodes, throttled)) + "\n")
         self._host_samples.flush()
 
+    def _sample_programs(self) -> None:
+        """Those on this machine."""
+        if self._program_samples is None:
+            return
+        for program in self.programs:
+            if self._nodes[program.node].place is None:
+                continue
+            process = program.process
+            memory = self._usage.count(program.name, process.pid) if process is not None else None
+            sample = {
+                "time_ns": time.monotonic_ns(),
+                "program": program.name,
+                "node": program.node,
+                "cpu_ns": self._usage.cpu_ns(program.name),
+                "memory_bytes": memory,
+            }
+            self._program_samples.write(json.dumps(sample) + "\n")
+        self._program_samples.flush()
+
     def _sample(self, now_ns: int) -> None:
         if self._samples is None or now_ns < self._next_sample_ns:
             return
         if now_ns >= self._next_host_sample_ns:
             self._sample_host()
+            self._sample_programs()
             while self._next_host_sample_ns <= now_ns:
                 self._next_host_sample_ns += HOST_INTERVAL_NS
         for name, node in self._nodes.items():

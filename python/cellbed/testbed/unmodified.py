@@ -111,10 +111,16 @@ class UnmodifiedProgram:
     """
 
     def __init__(
-        self, command: Command, node: Backend, raw: Path, note: Callable[..., None] = lambda _, **__: None
+        self,
+        command: Command,
+        node: Backend,
+        raw: Path,
+        note: Callable[..., None] = lambda _, **__: None,
+        count: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """raw: folder for its output. note: called with each change of its state, in words and further facts."""
-        self.command, self._node, self._note = command, node, note
+        """raw: folder for its output. note: called with each change of its state, in words and further facts. count:
+        called with a process before its exit status is taken, or before it is killed."""
+        self.command, self._node, self._note, self._count = command, node, note, count
         self.name, self.node = command.name, command.node
         self.log, self._out = raw / f"{command.name}.err", raw / f"{command.name}.out"
         self.process: Running | None = None
@@ -184,6 +190,8 @@ class UnmodifiedProgram:
                     self._spawn()
             return
         self._bound_output()
+        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            self._count(self.process.pid)
         status = self.process.poll()
         if status is not None:
             self._has_ended(status, now_ns)
@@ -198,6 +206,7 @@ class UnmodifiedProgram:
             end(self._check)
             self._check = None
         if self.process is not None:
+            self._count(self.process.pid)
             kill(self.process)
             self._note("program ended", status=self.process.poll(), by="fault")
             self.process = None
