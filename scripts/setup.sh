@@ -50,6 +50,7 @@ if [ "$purpose" = test ]; then
     need tshark tshark
     need podman podman
     need crun crun
+    need uidmap newuidmap # Podman and mmdebstrap of an ordinary user
     need busybox-static busybox
 fi
 

@@ -168,6 +168,11 @@ def test_what_containers_need_is_named_with_its_package(tmp_path: Path, monkeypa
     assert software.containers(bare).remedy == "make setup"
     monkeypatch.setattr("cellbed.testbed.container.INIT", programs / "crun")
     assert (software.containers(bare).status, software.containers(bare).found) == ("ok", str(programs / "docker"))
+    (programs / "podman").touch(mode=0o755)
+    assert software.containers(bare).remedy == "sudo apt install uidmap"
+    assert software.containers(machine(tmp_path, {}, user=0)).status == "ok"
+    (programs / "newuidmap").touch(mode=0o755)
+    assert software.containers(bare).status == "ok"
 
 
 class TestLimits:

@@ -49,6 +49,10 @@ def containers(machine: Machine) -> Check:
         return Check(name, "warn", f"Podman or Docker: {purpose}", f"sudo apt install podman {RUNTIME}")
     if machine.find(RUNTIME) is None:
         return Check(name, "warn", f"{RUNTIME}: {purpose}", f"sudo apt install {RUNTIME}")
+    if machine.user != 0 and machine.find("podman") is not None and machine.find("newuidmap") is None:
+        return Check(
+            name, "warn", "newuidmap: not installed; needed for Podman of this user", "sudo apt install uidmap"
+        )
     if not INIT.exists():
         return Check(name, "warn", f"{INIT.name} is not built", "make setup")
     if machine.root != Path("/"):

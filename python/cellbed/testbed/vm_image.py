@@ -114,7 +114,10 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
     """
     if platform.machine() != "x86_64":
         raise ImageError(f"images can be built for x86_64 only; this machine is {platform.machine()}")
-    for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("dpkg-deb", "dpkg")):
+    needed = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "dpkg-deb": "dpkg"}
+    if os.geteuid() != 0:
+        needed["newuidmap"] = "uidmap"
+    for program, package in needed.items():
         if find(program) is None:
             raise ImageError(f"{program} is not installed: sudo apt install {package}")
     place = folder()
