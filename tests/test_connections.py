@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from cellbed.measure import connections as module
+from cellbed.measure import packets
 from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.report import connections as report
@@ -240,7 +241,7 @@ def test_groups_of_connections_give_the_same(tmp_path: Path, monkeypatch: pytest
     logs = [fetch(Log(40_000 + index), at=index) for index in range(20)]
     whole = read(tmp_path, *logs)
     monkeypatch.setattr(module, "_GROUP", 40)
-    monkeypatch.setattr(module, "PART", 7)
+    monkeypatch.setattr(packets, "PART", 7)
     assert_frame_equal(read(tmp_path, *logs), whole)
     assert len(whole) == 20
 

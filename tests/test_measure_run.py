@@ -16,7 +16,8 @@ from rich.console import Console
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
-from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.packetlog.log import figures, open_log
+from cellbed.measure.packets import MAGIC, RECORD, read_packets
 from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
@@ -331,6 +332,24 @@ def test_every_reply_finds_its_packets(tmp_path: Path, shape: Shape) -> None:
     assert only(summary).residual.median_share < 0.01
     lowest = requests_of(tmp_path / "run").select(pl.col(part.column).min() for part in describe({}).spans).row(0)
     assert min(lowest) >= 0
+
+
+def test_a_log_without_its_oldest_records_gives_the_same_parts_or_none(tmp_path: Path) -> None:
+    make_run(tmp_path, Shape(duration=8, outages=(), reconnect_at=4.0, same_port=True))
+    collect(tmp_path)
+    whole = requests_of(tmp_path)
+    log = tmp_path / "raw" / "packets.bin"
+    records = np.array(read_packets(log))
+    removed, middle = len(records) // 4, len(records) // 2
+    log.with_name(f"packets.bin.{removed}").write_bytes(MAGIC + records[removed:middle].tobytes())
+    log.write_bytes(MAGIC + records[middle:].tobytes())
+    (warning,) = [each for each in collect(tmp_path).warnings if "latest records" in each]
+    assert f": {removed} older ones were removed" in warning
+    assert sum(row.packets + sum(row.dropped.values()) for row in figures(open_log(tmp_path))) == len(records) - removed
+    kept = requests_of(tmp_path)
+    later = pl.col("intended_s") > 4
+    assert kept.filter(later).equals(whole.filter(later))
+    assert kept.filter(~later)["part_uplink_queue"].null_count() == len(kept.filter(~later)) > 0
 
 
 def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -63,6 +64,14 @@ pytestmark = [
     pytest.mark.needs_tun,
     pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
 ]
+
+
+MANY = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flow:
+    for _ in range(20_000):
+        flow.sendto(bytes(9), ("endpoint-0", 9))
+"""
 
 
 class Place:
@@ -157,12 +166,15 @@ try:
     socket.create_connection(("edge-0", 9), timeout=30)
 except ConnectionRefusedError:
     print(time.monotonic() - begin >= 0.050)
+# A server of IPv4 only must not refuse the first attempt of a client.
+print([found[4][0] for found in socket.getaddrinfo("edge-0", 9, type=socket.SOCK_STREAM)])
 """
 
 
 def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
     done = place.run("exec", "endpoint-1", "--", sys.executable, "-c", CONNECT)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    expected = "True\n['100.64.64.2', 'fd63:656c:6c62:1::2']\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
     # Its exit status is the command's, and so is its standard input.
     assert place.run("exec", "edge-0", "sh", "-c", "exit 7").returncode == 7
     # A name server of this machine could not be reached, and programs would wait for it.
@@ -273,7 +285,7 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     other = place.folder / "other.toml"
     # Nodes and links alone.
     other.write_text(SCENARIO.partition("[workload]")[0].replace('"standing"', '"second"'))
-    hanging_up = place.popen("up", other, "--no-proof", stdout=subprocess.PIPE, start_new_session=True)
+    hanging_up = place.popen("up", other, "--no-proof", "--packet-log", "1 MiB", stdout=subprocess.PIPE, start_new_session=True)
     output, _ = hanging_up.communicate()
     assert hanging_up.returncode == 0
     assert output.startswith("second is up")
@@ -282,7 +294,7 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     assert [each["name"] for each in listed] == ["first", "second"]
     done = place.cellbed("exec", "edge-0", "--", "true")
     assert "several testbeds have a node called 'edge-0': write --testbed with one of first, second" in done.stderr
-    assert place.run("exec", "--testbed", "second", "edge-0", "--", "true").returncode == 0
+    assert place.run("exec", "--testbed", "second", "edge-0", "--", sys.executable, "-c", MANY).returncode == 0
     changed = place.cellbed("link", "set", "second", "mobile-0.uplink", "delay=40 ms")
     assert changed.returncode == 0, changed.stderr
     with place.popen("exec", "--testbed", "second", "edge-0", "--", "sleep", "600") as sleeping:
@@ -294,6 +306,12 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
         assert (down.returncode, down.stdout) == (0, f"second is down; its folder: {folder}\n")
         assert sleeping.wait(30) == -signal.SIGKILL
     nothing_of(identifier, place)
+    written = list((folder / "raw").glob("packets.bin*"))
+    assert sum(path.stat().st_size for path in written) <= 1 << 20
+    shown = place.cellbed("log", "show", folder).stderr
+    (removed,) = re.findall(r"only its latest records: (\d+) older ones were removed", shown)
+    assert int(removed) > 0
+    assert f" {removed} older ones" in place.cellbed("report", folder).stdout
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     (change,) = [event for event in events if event["event"] == "link changed"]

@@ -149,6 +149,9 @@ pub struct Config {
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
     pub packet_log: Option<PathBuf>,
+    /// Keep only the latest records of the packet log, in files of at most so many bytes together.
+    #[serde(default)]
+    pub packet_log_bytes: Option<u64>,
     /// File for the emulator's own lateness, by the second.
     #[serde(default)]
     pub lateness: Option<PathBuf>,

@@ -36,7 +36,12 @@ impl Records {
                 .transpose()
         };
         Ok(Self {
-            packets: create(&config.packet_log, PACKETS_MAGIC)?,
+            packets: match (&config.packet_log, config.packet_log_bytes) {
+                (Some(path), Some(most)) => {
+                    Some(RecordFile::create_latest(path, PACKETS_MAGIC, most)?)
+                }
+                (path, _) => create(path, PACKETS_MAGIC)?,
+            },
             series: create(&config.series, SERIES_MAGIC)?
                 .map(|file| Series::new(file, config.directions.len())),
             lateness: create(&config.lateness, LATENESS_MAGIC)?,

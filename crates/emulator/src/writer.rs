@@ -1,8 +1,9 @@
 //! Files of records, written by a thread of their own so that the packet path never waits for a disk.
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -96,6 +97,35 @@ impl RecordFile {
         })
     }
 
+    /// As [`create`](Self::create), but with the latest records: when the file has half of `most` bytes, it becomes the [`earlier`]
+    /// part, in place of the one before, and another begins.
+    pub fn create_latest(path: &Path, magic: &'static [u8], most: u64) -> Result<Self> {
+        let mut file = Pieces::create(path)?;
+        file.append(magic)
+            .trying(|| format!("write to {}", path.display()))?;
+        let path = path.to_owned();
+        let (mut first, mut oldest) = (0, None::<PathBuf>);
+        Self::create_with(path.display().to_string(), move |block| {
+            let records = (file.length.saturating_sub(magic.len() as u64)) / RECORD_BYTES as u64;
+            if records > 0 && file.length + block.len() as u64 > most / 2 {
+                let old = earlier(&path, first);
+                fs::rename(&path, &old)?;
+                if let Some(oldest) = oldest.replace(old) {
+                    let _ = fs::remove_file(oldest); // removed by another already
+                }
+                first += records;
+                file = Pieces {
+                    file: File::create(&path)?,
+                    length: 0,
+                };
+            }
+            if file.length == 0 {
+                file.append(magic)?;
+            }
+            file.append(block)
+        })
+    }
+
     /// A file called `name` to which `write` appends, in a separate thread. What it cannot write is lost and counted; the
     /// next is tried all the same, since a full disk may have room again.
     pub fn create_with(
@@ -182,6 +212,15 @@ impl RecordFile {
     }
 }
 
+/// Where the earlier part of a file of records lies whose first record has the number `first`.
+///
+/// So the name states how many records before it were removed, also after the emulator was killed.
+fn earlier(path: &Path, first: u64) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{first}"));
+    name.into()
+}
+
 fn new_block() -> Block {
     Vec::with_capacity(BLOCK_RECORDS * RECORD_BYTES)
 }
@@ -234,6 +273,38 @@ mod tests {
             std::fs::metadata(&path).unwrap().len(),
             2 * block as u64 + 5
         );
+    }
+
+    #[test]
+    fn the_latest_records_are_kept_and_names_state_how_many_were_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.bin");
+        let most = 4 * (BLOCK_RECORDS * RECORD_BYTES) as u64;
+        let mut file = RecordFile::create_latest(&path, b"magic", most).unwrap();
+        let count = 9 * BLOCK_RECORDS as u64;
+        for number in 0..count {
+            let mut record = [0; RECORD_BYTES];
+            record[..8].copy_from_slice(&number.to_le_bytes());
+            file.push(record);
+        }
+        assert_eq!(file.finish().unwrap().records, 0);
+        let mut parts: Vec<_> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|it| it.unwrap().path())
+            .collect();
+        parts.sort();
+        let first = 7 * BLOCK_RECORDS as u64;
+        assert_eq!(parts, [path.clone(), earlier(&path, first)]);
+        parts.reverse();
+        let numbers = parts.iter().flat_map(|part| {
+            let bytes = fs::read(part).unwrap();
+            assert!(bytes.starts_with(b"magic") && bytes.len() as u64 <= most / 2);
+            let numbers = bytes[5..]
+                .chunks(RECORD_BYTES)
+                .map(|record| u64::from_le_bytes(record[..8].try_into().unwrap()));
+            numbers.collect::<Vec<_>>()
+        });
+        assert!(numbers.eq(first..count));
     }
 
     #[test]

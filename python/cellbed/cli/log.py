@@ -72,6 +72,8 @@ def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Pr
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return
     _print_table(rows)
+    if opened.warning:
+        print(f"note: {opened.path}: {opened.warning}", file=sys.stderr)
     if opened.rest:
         print(f"note: {opened.path}: truncated record at the end; {opened.rest} bytes skipped", file=sys.stderr)
 

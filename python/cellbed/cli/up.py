@@ -23,6 +23,9 @@ def up(
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
     ] = False,
+    packet_log: Annotated[
+        str, typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed.")
+    ] = "1 GiB",
 ) -> None:
     """Bring up nodes, links and services of a scenario, and leave them standing in the background.
 
@@ -42,17 +45,27 @@ def up(
     if not no_limits:
         enter_delegated_scope()
     from cellbed.cli.progress import listener
+    from cellbed.errors import CellbedError
     from cellbed.experiments.run import Options
     from cellbed.experiments.standing import up as bring_up
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
+    from cellbed.units import SIZE, UnitError
 
+    try:
+        log_bytes = int(SIZE.parse(packet_log))
+    except UnitError as error:
+        raise CellbedError(f"--packet-log: {error}") from None
+    if log_bytes < 1 << 20:
+        raise CellbedError(f"--packet-log: {packet_log} is too small; the least is 1 MiB")
     text = read(scenario)
     loaded = load_text(text, scenario)
     check(loaded, text, str(scenario), running=True)
     name = loaded.name if name is None else name
-    options = Options(out, limits=not no_limits, standing=name, loads=start, proof=not no_proof)
+    options = Options(
+        out, limits=not no_limits, standing=name, loads=start, proof=not no_proof, packet_log_bytes=log_bytes
+    )
     with listener() as reports:
         folder = bring_up(text, loaded, make_plan(loaded), options, reports)
     print(f"{name} is up; its folder: {folder}")

@@ -76,8 +76,8 @@ class Options:
 
     out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report to the listener what the links
     do. standing: name of a testbed that stands until the process is asked to end, independently of its programs. loads:
-    start the loads of the applications. proof: measure limits and links. on_up: called with the run's folder when the
-    schedule has started.
+    start the loads of the applications. proof: measure limits and links. packet_log_bytes: keep only the latest records
+    of the packet log, in so many bytes. on_up: called with the run's folder when the schedule has started.
     """
 
     out: Path
@@ -86,6 +86,7 @@ class Options:
     standing: str | None = None
     loads: bool = True
     proof: bool = True
+    packet_log_bytes: int | None = None
     on_up: Callable[[Path], None] = lambda _: None
 
 
@@ -180,7 +181,7 @@ def _drive(
         stack.callback(kill_marked, record.identifier)
         bed = stack.enter_context(
             Testbed(
-                plan.emulator_config(raw, control, control_path(record)),
+                plan.emulator_config(raw, control, control_path(record), options.packet_log_bytes),
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
                 backends={node.name: node.backend for node in plan.nodes},

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.measure.packets import PART, RECORD, TCP, UDP, Crossings, Integers, crossings, read_packets
+from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, crossings, packet_parts
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import NEVER, cut, next_open
@@ -107,10 +107,8 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
     """The records of all connections with a packet at `since` or later, all of a connection at once."""
-    log = read_packets(path)
     counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
-    for begin in range(0, len(log), PART):
-        part = np.asarray(log[begin : begin + PART])
+    for part in packet_parts(path):
         part = part[_has_ports(part)]
         keys = _key(part)
         counted.append(np.stack(np.unique(keys, return_counts=True), axis=1).astype(np.uint64))
@@ -124,8 +122,7 @@ def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
     for number in np.unique(group):
         keys = living[group == number]
         kept = [np.empty(0, RECORD)]
-        for begin in range(0, len(log), PART):
-            part = np.asarray(log[begin : begin + PART])
+        for part in packet_parts(path):
             part = part[_has_ports(part)]
             kept.append(part[np.isin(_key(part), keys)])
         yield np.concatenate(kept)

@@ -1,7 +1,7 @@
 """The emulator's packet log: reading it, and one row per packet out of one record per packet and direction."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,21 +68,51 @@ def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
 
 
 def read_packets(path: Path) -> NDArray[Any]:
-    """The packet log, an array of `RECORD`."""
+    """A packet log that is one file, an array of `RECORD`."""
     return read_records(path, MAGIC, RECORD)
+
+
+def log_files(path: Path) -> list[tuple[int, Path]]:
+    """The files of a packet log in their order, each with the number of its first record.
+
+    There is one, unless the log keeps only its latest records: then the first number is that of removed records.
+    """
+    older = [(int(it.suffix[1:]), it) for it in path.parent.glob(f"{path.name}.*") if it.suffix[1:].isdecimal()]
+    begin = 0
+    if older:
+        older.sort()
+        begin, last = older[-1]
+        begin += _whole_records(last, MAGIC, RECORD)
+    return [*older, (begin, path)]
+
+
+def removal_warning(path: Path) -> str | None:
+    """The line of reports about a packet log without its oldest records; None if it has all."""
+    removed = log_files(path)[0][0]
+    if not removed:
+        return None
+    return (
+        f"the packet log has only its latest records: {removed} older ones were removed to keep it within its size; "
+        "requests and connections of that time lack packets"
+    )
+
+
+def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
+    """The packet log in its order, at most `PART` records at a time."""
+    for _, each in log_files(path):
+        count = _whole_records(each, MAGIC, RECORD)
+        if count <= 0:
+            continue
+        with each.open("rb") as file:
+            file.seek(len(MAGIC))
+            for begin in range(0, count, PART):
+                yield np.fromfile(file, RECORD, min(PART, count - begin))
 
 
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
     """The records of TCP packets to or from one of `service_ports`: all others are in memory only a part at a time."""
-    count = _whole_records(path, MAGIC, RECORD)
-    kept = [np.empty(0, RECORD)]
-    if count:
-        with path.open("rb") as file:
-            file.seek(len(MAGIC))
-            for begin in range(0, count, PART):
-                records = np.fromfile(file, RECORD, min(PART, count - begin))
-                kept.append(records[_is_of_service(records, service_ports)])
-    return np.concatenate(kept)
+    kept = [part[_is_of_service(part, service_ports)] for part in packet_parts(path)]
+    return np.concatenate([np.empty(0, RECORD), *kept])
 
 
 def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray[np.bool_]:
@@ -149,10 +179,16 @@ def crossings(
     hops = hops[np.argsort(hops["packet"], kind="stable")]
     packet = hops["packet"]
     first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
-    last = np.r_[first[1:], len(hops)][: len(first)] - 1
-
     begins = {int(d["index"]): str(d["from"]) for d in directions}
     ends = {int(d["index"]): str(d["to"]) for d in directions}
+    if nodes:
+        # The log's oldest records may have been removed, and with them the first hops of a packet.
+        at = {name: vertex for vertex, name in enumerate(nodes)}
+        entry_of = np.array([at.get(begins.get(each, ""), -1) for each in range(1 + max(begins, default=0))])
+        entered = np.isin(packet, packet[first][entry_of[hops[first]["direction"]] == hops[first]["source_vertex"]])
+        hops, packet = hops[entered], packet[entered]
+        first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
+    last = np.r_[first[1:], len(hops)][: len(first)] - 1
     head, tail = hops[first], hops[last]
     # Vertices are numbers in the log and names in run.json; a packet's first direction begins at its source.
     pairs = np.unique(head["source_vertex"].astype(np.int64) << 16 | head["direction"])

@@ -59,7 +59,8 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     recorded = [(each, _recorded(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
     ports = sorted({port for _, table in recorded for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
-    streams = Streams(crossings(packets, description.get("directions") or [], ports))
+    nodes = [str(node["name"]) for node in description.get("nodes") or []]
+    streams = Streams(crossings(packets, description.get("directions") or [], ports, nodes))
     t0 = description.get("t0_ns")
     tables = [
         _measured(

@@ -110,8 +110,8 @@ def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
     begin = 0
     while begin < len(rows):
         end = next_open(position, payload, begin)
-        # A connection of which the log missed the SYN has no known byte 0.
-        if payload[begin] == 0:
+        # A connection of which the log lacks the SYN has no known byte 0.
+        if _may_open(position, payload, begin):
             offset = position[begin:end] - position[begin] - 1
             connections.append(_connection(crossings, rows[begin:end], offset, payload[begin:end]))
         begin = end
@@ -128,11 +128,22 @@ def next_open(position: Integers, payload: Integers, begin: int) -> int:
     reach = np.maximum.accumulate((position + payload)[begin:])[:-1]
     odd = (payload[begin + 1 :] == 0) & (np.abs(position[begin + 1 :] - reach) > 1)
     for candidate in np.flatnonzero(odd) + begin + 1:
-        later = (payload[candidate + 1 :] > 0) | (position[candidate + 1 :] != position[candidate])
-        follower = int(np.argmax(later)) + candidate + 1 if later.any() else None
+        follower = _follower(position, payload, candidate)
         if follower is not None and position[follower] == position[candidate] + 1:
             return int(candidate)
     return len(position)
+
+
+def _may_open(position: Integers, payload: Integers, begin: int) -> bool:
+    """Whether the first packet may be a SYN. In a log without its oldest records it may be any packet."""
+    follower = _follower(position, payload, begin)
+    return bool(payload[begin] == 0 and (follower is None or position[follower] == position[begin] + 1))
+
+
+def _follower(position: Integers, payload: Integers, index: int) -> int | None:
+    """Index of the next packet that is not a repetition of the one without payload at `index`."""
+    later = (payload[index + 1 :] > 0) | (position[index + 1 :] != position[index])
+    return int(np.argmax(later)) + index + 1 if later.any() else None
 
 
 def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload: Integers) -> Connection:

@@ -16,6 +16,7 @@ from cellbed.measure.faults import FaultSummary, fault_summaries
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
+from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
@@ -227,8 +228,8 @@ def collect(run: Path) -> Summary:
     }
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
-    by_hand = manual_warning(run, description.get("t0_ns"))
-    warnings = [by_hand] if by_hand else []
+    found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
+    warnings = [warning for warning in found if warning is not None]
     summary = summarise(description, requests, links, nodes, programs, connections, seconds, warnings, read_events(run))
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary

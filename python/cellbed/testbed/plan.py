@@ -231,10 +231,12 @@ class Plan:
         raw: Path | None = None,
         congestion_control: str | None = None,
         control: Path | None = None,
+        packet_log_bytes: int | None = None,
     ) -> dict[str, Any]:
         """The configuration line for the emulator.
 
-        raw: folder for its files, none without. control: where it listens for changes.
+        raw: folder for its files, none without. control: where it listens for changes. packet_log_bytes: only the
+        latest records of the packet log are kept, in files of at most so many bytes.
         """
         sysctls = {"net.ipv4.tcp_congestion_control": congestion_control} if congestion_control else {}
         vertices: list[dict[str, Any]] = [
@@ -255,6 +257,7 @@ class Plan:
             "directions": [direction.config for direction in self.directions],
             **{what: str(raw / name) if raw else None for what, name in EMULATOR_FILES.items()},
             **({"control": str(control)} if control else {}),
+            **({"packet_log_bytes": packet_log_bytes} if packet_log_bytes is not None else {}),
         }
 
     def node(self, name: str) -> Node:

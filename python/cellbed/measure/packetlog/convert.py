@@ -89,6 +89,8 @@ def convert(
     """
     if log.rest:
         note(f"{log.path} ends inside a record, as after a killed run: its last {log.rest} bytes are left out")
+    if log.warning:
+        note(f"{log.path}: {log.warning}")
     chosen = log.direction_index(direction) if direction is not None else None
     if to == "mahimahi" and chosen is None:
         chosen = _only_direction(log)

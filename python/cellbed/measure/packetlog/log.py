@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cellbed.errors import CellbedError
-from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.packets import MAGIC, RECORD, log_files, removal_warning
 from cellbed.measure.run_folder import read_account, read_run
 from cellbed.near_names import did_you_mean
 
@@ -44,7 +44,8 @@ def reason(drop: int) -> str:
 class PacketLog:
     """A packet log on disk.
 
-    path: the file. count: whole records in it. rest: bytes of a last record that is not whole.
+    path: the file; its earlier part, where it keeps only its latest records, is beside it. count: whole records.
+    warning: of records that were removed. rest: bytes of a last record that is not whole.
     run: content of the run's ``run.json``, or of the account that a shell leaves beside its log; folder: the run's, or
     the log's; both `None` for a file on its own.
     """
@@ -54,8 +55,10 @@ class PacketLog:
     rest: int
     run: dict[str, Any] | None = None
     folder: Path | None = None
+    warning: str | None = None
     _names: dict[int, str] = field(default_factory=dict)
     _vertices: tuple[str, ...] = ()
+    _files: tuple[tuple[Path, int], ...] = ()
 
     @property
     def t0_ns(self) -> int | None:
@@ -101,36 +104,39 @@ class PacketLog:
         direction: only those of this index. since_ns: only of packets that arrived then or later.
         Errors: :class:`LogError` for a record that cannot be.
         """
-        with _opened(self.path) as file:
-            file.seek(len(MAGIC))
-            for begin in range(0, self.count, CHUNK):
-                wanted = min(CHUNK, self.count - begin)
-                records = np.fromfile(file, RECORD, wanted)
-                if len(records) < wanted:
-                    raise LogError(f"{self.path}: has become shorter while it was read")
-                self._check(records, begin)
-                keep = np.ones(len(records), np.bool_)
-                if direction is not None:
-                    keep &= records["direction"] == direction
-                if since_ns is not None:
-                    keep &= records["arrived"] >= since_ns
-                yield records if keep.all() else records[keep]
+        for path, count in self._files:
+            with _opened(path) as file:
+                file.seek(len(MAGIC))
+                for begin in range(0, count, CHUNK):
+                    wanted = min(CHUNK, count - begin)
+                    records = np.fromfile(file, RECORD, wanted)
+                    if len(records) < wanted:
+                        raise LogError(f"{path}: has become shorter while it was read")
+                    self._check(records, path, begin)
+                    keep = np.ones(len(records), np.bool_)
+                    if direction is not None:
+                        keep &= records["direction"] == direction
+                    if since_ns is not None:
+                        keep &= records["arrived"] >= since_ns
+                    yield records if keep.all() else records[keep]
 
-    def _check(self, records: Records, begin: int) -> None:
+    def _check(self, records: Records, path: Path, begin: int) -> None:
         backwards = (records["arrived"] > records["released"]) | (records["released"] > records["departed"])
         # A drop is a separate event; only the order of arrival and drop is certain.
         backwards &= (records["drop"] == 0) | (records["arrived"] > records["departed"])
-        self._refuse(backwards, begin, "departed before it arrived")
-        self._refuse(records["payload"] > records["bytes"], begin, "has more payload than bytes")
+        _refuse(backwards, path, begin, "departed before it arrived")
+        _refuse(records["payload"] > records["bytes"], path, begin, "has more payload than bytes")
         if self._names:
             known = np.array(sorted(self._names), np.uint16)
-            self._refuse(~np.isin(records["direction"], known), begin, "is of a direction that run.json does not have")
+            wrong = ~np.isin(records["direction"], known)
+            _refuse(wrong, path, begin, "is of a direction that run.json does not have")
 
-    def _refuse(self, wrong: NDArray[np.bool_], begin: int, what: str) -> None:
-        if wrong.any():
-            number = begin + int(np.argmax(wrong))
-            place = len(MAGIC) + number * RECORD.itemsize
-            raise LogError(f"{self.path}: record {number} (byte {place}) {what}; the file is damaged")
+
+def _refuse(wrong: NDArray[np.bool_], path: Path, begin: int, what: str) -> None:
+    if wrong.any():
+        number = begin + int(np.argmax(wrong))
+        place = len(MAGIC) + number * RECORD.itemsize
+        raise LogError(f"{path}: record {number} (byte {place}) {what}; the file is damaged")
 
 
 def open_log(path: Path) -> PacketLog:
@@ -148,6 +154,18 @@ def open_log(path: Path) -> PacketLog:
         run = read_run(folder)
     elif (account := path.with_name(f"{path.name}.json")).is_file():
         folder, run = path.absolute().parent, read_account(account)
+    files, rest = [], 0
+    for _, each in log_files(path):
+        count, rest = _records(each)
+        files.append((each, count))
+    names = {int(d["index"]): str(d["name"]) for d in (run or {}).get("directions") or []}
+    vertices = tuple(str(node["name"]) for node in (run or {}).get("nodes") or [])
+    count = sum(count for _, count in files)
+    return PacketLog(path, count, rest, run, folder, removal_warning(path), names, vertices, tuple(files))
+
+
+def _records(path: Path) -> tuple[int, int]:
+    """Whole records of a file, and the bytes of one that is not."""
     with _opened(path) as file:
         begin = file.read(len(MAGIC))
         size = path.stat().st_size
@@ -155,10 +173,7 @@ def open_log(path: Path) -> PacketLog:
         if len(begin) < len(MAGIC) and MAGIC.startswith(begin):
             raise LogError(f"{path}: ends after {len(begin)} bytes; a packet log begins with {MAGIC.decode()!r}")
         raise LogError(f"{path}: is not a packet log of this version: it begins with {begin!r}, not with {MAGIC!r}")
-    count, rest = divmod(size - len(MAGIC), RECORD.itemsize)
-    names = {int(d["index"]): str(d["name"]) for d in (run or {}).get("directions") or []}
-    vertices = tuple(str(node["name"]) for node in (run or {}).get("nodes") or [])
-    return PacketLog(path, count, rest, run, folder, names, vertices)
+    return divmod(size - len(MAGIC), RECORD.itemsize)
 
 
 def _opened(path: Path) -> Any:
