@@ -285,7 +285,9 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     other = place.folder / "other.toml"
     # Nodes and links alone.
     other.write_text(SCENARIO.partition("[workload]")[0].replace('"standing"', '"second"'))
-    hanging_up = place.popen("up", other, "--no-proof", "--packet-log", "1 MiB", stdout=subprocess.PIPE, start_new_session=True)
+    hanging_up = place.popen(
+        "up", other, "--no-proof", "--packet-log", "1 MiB", stdout=subprocess.PIPE, start_new_session=True
+    )
     output, _ = hanging_up.communicate()
     assert hanging_up.returncode == 0
     assert output.startswith("second is up")

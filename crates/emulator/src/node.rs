@@ -98,7 +98,7 @@ fn furnish(vertex: &Vertex, offload: bool) -> Result<(Tun, Netlink, u32)> {
     netlink.configure(index, MTU, DEVICE_QUEUE)?;
     netlink.bring_up(index)?;
     for prefix in &vertex.addresses {
-        netlink.add_address(index, *prefix)?;
+        netlink.add_address_ipv4_first(index, *prefix)?;
     }
     for prefix in &vertex.routes {
         netlink.add_route(index, *prefix)?;

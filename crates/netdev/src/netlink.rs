@@ -11,7 +11,7 @@ use netlink_packet_core::{
     NetlinkPayload,
 };
 use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope, CacheInfo,
 };
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage, Stats64,
@@ -138,20 +138,43 @@ impl Netlink {
 
     /// Gives an interface an address, usable at once (no duplicate address detection).
     pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<()> {
-        self.add_address_facing(index, prefix, prefix.address)
+        self.add_address_with(index, prefix, prefix.address, vec![])
+    }
+
+    /// As [`add_address`](Self::add_address); an IPv6 address is deprecated (RFC 4862 §5.5.4): it works, but programs that look up a
+    /// name with both kinds of addresses try IPv4 first (RFC 6724 §6, rule 3).
+    pub fn add_address_ipv4_first(&mut self, index: u32, prefix: Prefix) -> Result<()> {
+        let mut lifetimes = CacheInfo::default();
+        lifetimes.ifa_valid = u32::MAX;
+        let deprecated = vec![AddressAttribute::CacheInfo(lifetimes)];
+        let more = if prefix.address.is_ipv6() {
+            deprecated
+        } else {
+            vec![]
+        };
+        self.add_address_with(index, prefix, prefix.address, more)
     }
 
     /// Gives an interface an address whose prefix is that of `peer`, the address at the other end.
     pub fn add_address_facing(&mut self, index: u32, prefix: Prefix, peer: IpAddr) -> Result<()> {
+        self.add_address_with(index, prefix, peer, vec![])
+    }
+
+    fn add_address_with(
+        &mut self,
+        index: u32,
+        prefix: Prefix,
+        peer: IpAddr,
+        mut attributes: Vec<AddressAttribute>,
+    ) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(prefix.address);
         message.header.prefix_len = prefix.length;
         message.header.index = index;
         message.header.scope = AddressScope::Universe;
-        message.attributes = vec![
-            AddressAttribute::Address(peer),
-            AddressAttribute::Local(prefix.address),
-        ];
+        attributes.push(AddressAttribute::Address(peer));
+        attributes.push(AddressAttribute::Local(prefix.address));
+        message.attributes = attributes;
         if prefix.address.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
             message

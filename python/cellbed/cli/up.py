@@ -24,7 +24,8 @@ def up(
         bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
     ] = False,
     packet_log: Annotated[
-        str, typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed.")
+        str,
+        typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed."),
     ] = "1 GiB",
 ) -> None:
     """Bring up nodes, links and services of a scenario, and leave them standing in the background.

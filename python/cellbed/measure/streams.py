@@ -128,7 +128,7 @@ def next_open(position: Integers, payload: Integers, begin: int) -> int:
     reach = np.maximum.accumulate((position + payload)[begin:])[:-1]
     odd = (payload[begin + 1 :] == 0) & (np.abs(position[begin + 1 :] - reach) > 1)
     for candidate in np.flatnonzero(odd) + begin + 1:
-        follower = _follower(position, payload, candidate)
+        follower = _follower(position, payload, int(candidate))
         if follower is not None and position[follower] == position[candidate] + 1:
             return int(candidate)
     return len(position)

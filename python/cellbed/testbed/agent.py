@@ -609,7 +609,7 @@ def configure_network(wanted: dict[str, Any]) -> None:
         for which in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("0", encoding="utf-8")
         lines += [
-            f"addr add {wanted['ipv6']}/128 dev {DEVICE} nodad",
+            f"addr add {wanted['ipv6']}/128 dev {DEVICE} nodad preferred_lft 0",
             f"-6 route add {six} dev {DEVICE} {_SIZE}",
             f"-6 neigh replace {six} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
             f"-6 route add default via {six} dev {DEVICE} {_SIZE}",
