@@ -323,16 +323,6 @@ def test_a_wrong_fault_is_an_error_of_its_line(text: str, answer: str) -> None:
     assert all(int(line.split(":")[1]) > before.count("\n") for line in lines)
 
 
-def test_a_crash_needs_a_node_whose_programs_run_on_this_machine() -> None:
-    far = '[nodes.far]\nclass = "cloud"\ncpus = 1.0\nmemory = "512 MiB"\ncore = "3 ms"\nbackend = { kind = "vm" }\n'
-    before = SCENARIO.partition("[[faults]]")[0].replace("[links.mobile]", f"{far}[links.mobile]")
-    fault = '[[faults]]\nkind = "crash"\nnode = "far-0"\nat = "1 s"\nfor = "1 s"\n'
-    with pytest.raises(
-        ScenarioError, match=r"faults\[0\]\.node: not for a node of kind vm: write a node whose programs"
-    ):
-        parse(f"{before}{fault}", source="x.toml", folder=Path())
-
-
 def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO)
     done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run")

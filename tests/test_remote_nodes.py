@@ -26,6 +26,7 @@ from cellbed.testbed.agent import WINDOW, Wire
 from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
 from cellbed.testbed.host import HostNode
+from cellbed.testbed.journal import read_events
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.spans import VARIABLE, SpanSockets
 from cellbed.testbed.testbed import Testbed
@@ -191,6 +192,25 @@ def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
 
 
 @EACH_IF_SLOW
+def test_all_programs_stand_still_and_are_killed(bed: Testbed) -> None:
+    at = node(bed)
+    process = at.spawn(["sh", "-c", "setsid sleep 1000 & echo $$ $!; wait"], stdout=PIPE)
+    assert process.stdout is not None
+    programs = process.stdout.readline().decode().split()
+
+    def states() -> list[str]:
+        script = 'for each; do cut -d" " -f3 /proc/$each/stat 2>&1 || echo gone; done'
+        return output(bed, NODE, "sh", "-c", script, "sh", *programs).split("\n")[:-1]
+
+    for number, state in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S")):
+        at.signal(number)
+        assert until(lambda state=state: states() == [state, state])
+    at.signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert until(lambda: "gone" in states()[-1])
+
+
+@EACH_IF_SLOW
 def test_packets_of_full_size_pass_in_both_directions(bed: Testbed, tmp_path: Path) -> None:
     server = """
 import socket
@@ -330,6 +350,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
+socketserver.ThreadingTCPServer.allow_reuse_address = True  # after a crash
 socketserver.ThreadingTCPServer(("", 8081), Handler).serve_forever()
 """
 SPANS = Path(cellbed_spans.__file__)
@@ -369,16 +390,32 @@ apps.web.server.ready.port = 8081
 apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
 apps.web.url = "http://{{server.address}}:8081/"
 apps.web.rate = "10 /s"
-apps.web.stop = "2 s"
+apps.web.stop = "5 s"
+[[faults]]
+kind = "pause"
+at = "3 s"
+for = "500 ms"
+node = "pi-0"
+[[faults]]
+kind = "crash"
+at = "4 s"
+for = "500 ms"
+node = "pi-0"
 """
     (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
     done = cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("mixed-*")
+    starts = [each for each in read_events(path) if each["event"] == "program started"]
+    assert [each["what"] for each in starts].count("web.pi-0.server") == 2
+    summary = json.loads((path / "summary.json").read_text())
+    pause, crash = (each["losses"][0] for each in summary["faults"])
+    assert pause["during"] - pause["during_lost"] > 0
+    assert crash["during_lost"] + crash["during_late"] > 0
     requests = pl.read_parquet(path / "requests.parquet").filter(status="ok")
     assert len(requests)
     assert requests["part_service_work"].min() > 0  # type: ignore[operator]
-    (web,) = (each for each in json.loads((path / "summary.json").read_text())["applications"] if each["name"] == "web")
+    (web,) = (each for each in summary["applications"] if each["name"] == "web")
     assert web["uncertainty"]["service_work"] > 0
     nodes = measured(tmp_path)
     assert nodes["pi-0"]["facts"]["tunnel"].startswith("VXLAN")

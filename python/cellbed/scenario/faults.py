@@ -43,13 +43,9 @@ class NodeFault(_Lasting):
         nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
         if self.node not in nodes:
             yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_listed(nodes)}"
-        elif self.kind == "full-disk":
-            if nodes[self.node].disk is None:
-                group = self.node.rpartition("-")[0]
-                yield "node", f'{self.node} has no disk of limited size: write disk = "64 MiB" in [nodes.{group}]'
-        elif (backend := nodes[self.node].backend).routed:
-            text = "write a node whose programs are processes of this machine, such as one of kind namespace"
-            yield "node", f"not for a node of kind {backend.kind}: {text}"
+        elif self.kind == "full-disk" and nodes[self.node].disk is None:
+            group = self.node.rpartition("-")[0]
+            yield "node", f'{self.node} has no disk of limited size: write disk = "64 MiB" in [nodes.{group}]'
 
     def __str__(self) -> str:
         """The fault in a line."""

@@ -406,6 +406,11 @@ class Agent:
     def _do_network(self, message: dict[str, Any]) -> None:
         configure_network(message)
 
+    def _do_signal_all(self, message: dict[str, Any]) -> None:
+        # To all but process 1, which this is on both kinds of node.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, message["number"])
+
     def _connections(self) -> range:
         return range(FIRST_FORWARDED, FIRST_FORWARDED + self._forwarded)
 

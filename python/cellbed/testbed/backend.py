@@ -143,6 +143,9 @@ class Backend(Protocol):
     def copy_out(self, source: str, target: Path) -> None:
         """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
 
+    def signal(self, number: int) -> None:
+        """Send a signal to all programs of the node, and what they have started. Errors: :class:`CellbedError`."""
+
     def show_socket(self, path: str) -> str:
         """The path at which programs of the node reach the Unix socket at `path` of this machine, where what they write
         arrives. path: in the folder for sockets of the testbed. Errors: :class:`CellbedError`."""

@@ -29,7 +29,7 @@ from cellbed.testbed.agent import Disk
 from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.namespace import copy
-from cellbed.testbed.process import Place, find, kill, last_line, spawn
+from cellbed.testbed.process import Place, find, kill, last_line, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
 
 if TYPE_CHECKING:
@@ -327,6 +327,11 @@ class ContainerNode:
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(self._inside(source), target)
+
+    def signal(self, number: int) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        assert self._holder is not None
+        signal_inhabitants(self.place.network_namespace, number, [self._holder.pid, self._pid])
 
     def show_socket(self, path: str) -> str:
         """As of :class:`~cellbed.testbed.backend.Backend`: the same."""

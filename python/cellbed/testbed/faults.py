@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
-from cellbed.testbed.backend import Backend
 from cellbed.testbed.journal import Journal
-from cellbed.testbed.process import inhabitants
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import FOREVER_NS
 
 BEGAN, ENDED = "fault began", "fault ended"
 """Names of events. Both have ``fault``, the number of the fault in the scenario, and ``kind``."""
-_PASSES = 100
-"""How often processes are looked for that have begun meanwhile."""
 
 
 @dataclass(order=True)
@@ -41,8 +34,6 @@ class Faults:
         self._faults, self._supervisor, self._journal = faults, supervisor, journal
         self._due: list[_Due] = []
         self._nodes = bed.nodes
-        targets = {fault.node for fault in faults if isinstance(fault, NodeFault) and fault.kind != "full-disk"}
-        self._inhabited = {name: _Inhabited(bed.nodes[name]) for name in targets}
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
@@ -78,10 +69,10 @@ class Faults:
                 case "full-disk":
                     self._nodes[fault.node].fill_disk(True)
                 case "pause":
-                    self._inhabited[fault.node].signal(signal.SIGSTOP)
+                    self._nodes[fault.node].signal(signal.SIGSTOP)
                 case "crash":
                     self._supervisor.take_out(self._supervisor.names_on(fault.node))
-                    self._inhabited[fault.node].signal(signal.SIGKILL)
+                    self._nodes[fault.node].signal(signal.SIGKILL)
 
     def _end(self, number: int, fault: Fault) -> None:
         if isinstance(fault, NodeFault):
@@ -89,31 +80,10 @@ class Faults:
                 case "full-disk":
                     self._nodes[fault.node].fill_disk(False)
                 case "pause":
-                    self._inhabited[fault.node].signal(signal.SIGCONT)
+                    self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
                     self._supervisor.put_back(self._supervisor.names_on(fault.node))
         self._note(ENDED, number, fault)
 
     def _note(self, event: str, number: int, fault: Fault) -> None:
         self._journal.note(event, str(fault), fault=number, kind=fault.kind)
-
-
-class _Inhabited:
-    """The programs of a node: all processes in its network namespace, but for those of the node itself."""
-
-    def __init__(self, node: Backend) -> None:
-        assert node.place is not None  # by the check of the scenario
-        self._namespace = Path(node.place.network_namespace).stat().st_ino
-        self._own = set(inhabitants(self._namespace))
-
-    def signal(self, number: int) -> None:
-        """Send a signal to each of them, and to those that they start meanwhile."""
-        reached: set[int] = set()
-        for _ in range(_PASSES):
-            new = set(inhabitants(self._namespace)) - self._own - reached
-            if not new:
-                return
-            for process in new:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(process, number)
-            reached |= new

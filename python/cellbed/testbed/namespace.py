@@ -13,7 +13,7 @@ from typing import Any
 from cellbed.testbed.agent import Disk
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
-from cellbed.testbed.process import Running, kill, spawn
+from cellbed.testbed.process import Running, kill, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 
@@ -113,6 +113,10 @@ class NamespaceNode:
         """The same, as this process reaches it."""
         found = self._in_folder(path)
         return Path(f"/proc/{self._holder.pid}/root{found}") if self._holder is not None else found
+
+    def signal(self, number: int) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        signal_inhabitants(self.place.network_namespace, number, [self._holder.pid] if self._holder is not None else [])
 
     def show_socket(self, path: str) -> str:
         """As of :class:`~cellbed.testbed.backend.Backend`: the same."""

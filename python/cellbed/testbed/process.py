@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from cellbed.errors import CellbedError
+
+_PASSES = 100
+"""How often processes are looked for that have begun meanwhile."""
 
 
 class ProgramError(CellbedError):
@@ -204,6 +207,21 @@ def inhabitants(namespace: int) -> list[int]:
                 if (entry / "ns" / "net").stat().st_ino == namespace:
                     found.append(int(entry.name))
     return found
+
+
+def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> None:
+    """Send a signal to all processes in the network namespace at a path but those `spared`, and to those that start
+    meanwhile."""
+    inode = Path(namespace).stat().st_ino
+    reached = set(spared)
+    for _ in range(_PASSES):
+        new = set(inhabitants(inode)) - reached
+        if not new:
+            return
+        for process in new:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, number)
+        reached |= new
 
 
 def last_line(output: bytes) -> str | None:

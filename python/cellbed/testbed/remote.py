@@ -219,6 +219,10 @@ class RemoteNode:
             target.unlink(missing_ok=True)
             raise
 
+    def signal(self, number: int) -> None:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        self.call("signal_all", number=number)
+
     def show_socket(self, path: str) -> str:
         """As of :class:`~cellbed.testbed.backend.Backend`: a socket of the agent."""
         return str(self.call("listen", path=path))
