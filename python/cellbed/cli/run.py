@@ -46,9 +46,6 @@ def run(
 
     if not (no_limits or dry_run):
         enter_delegated_scope()
-    from cellbed.cli.progress import listener
-    from cellbed.experiments.run import Options, exit_code, finish
-    from cellbed.experiments.run import run as execute
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
@@ -69,6 +66,10 @@ def run(
             for caution in told_before:
                 print(f"note: {caution}")
         return
+    from cellbed.cli.progress import listener
+    from cellbed.experiments.run import Options, exit_code, finish
+    from cellbed.experiments.run import run as execute
+
     with listener() as told:
         outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
         reported = finish(outcome, told)

@@ -22,14 +22,12 @@ from cellbed.doctor.machine import Machine
 from cellbed.errors import CellbedError
 from cellbed.testbed import privilege
 from cellbed.testbed.cgroups import ASIDE, divide
-from cellbed.testbed.privilege import NETWORK_HELPER, NETWORK_USERS
+from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"
 UDEV_FILE = "/etc/udev/rules.d/60-cellbed.rules"
 DELEGATE_FILE = "/etc/systemd/system/user@.service.d/60-cellbed.conf"
-COMPILED_HELPER = Path(privilege.__file__).with_name("cellbed-net")
-"""The network helper as `make setup` compiles it, or as it comes with a wheel."""
 NETWORK_CAPABILITIES = struct.pack(
     "<IIIII", 0x0200_0001, 1 << privilege.CAP_NET_ADMIN | 1 << privilege.CAP_SYS_ADMIN, 0, 0, 0
 )

@@ -11,7 +11,10 @@ Path = tuple[str | int, ...]
 class Table(BaseModel):
     """A table of the file: no keys but the known ones, no conversions between types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+    # Most tables are only parts of others, whose validators contain theirs: validators are built when they are used.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, defer_build=True
+    )
 
     def stage(self) -> dict[str, Any]:
         """The table as the path model reads it: quantities are whole numbers, with the unit in the key.

@@ -9,7 +9,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.errors import CellbedError
 from cellbed.testbed import cgroups, folder
 from cellbed.testbed.container import remove_export, remove_tree
-from cellbed.testbed.privilege import NETWORK_HELPER, is_granted
+from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
 
 _STARTING_S = 60
@@ -94,13 +93,15 @@ def _remove_groups(record: Record) -> list[str]:
 def _clean_network() -> list[str]:
     """Have the network helper remove what killed ones left in this network namespace, where this user may."""
     if os.geteuid() == 0:
-        program = "import sys; from cellbed._core import network_helper; sys.exit(not network_helper(['clean']))"
-        command = [sys.executable, "-P", "-c", program]
+        command = [str(COMPILED_HELPER), "clean"]
     elif is_granted(os.geteuid()):
         command = [str(NETWORK_HELPER), "clean"]
     else:
         return []
-    outcome = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    try:
+        outcome = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except FileNotFoundError:
+        return [f"cannot remove networks of killed shells: {command[0]} is missing; make it with: make setup"]
     # A machine without nft(8) has nothing of ours.
     return outcome.stdout.splitlines() if outcome.returncode == 0 else []
 

@@ -10,6 +10,8 @@ CAP_NET_ADMIN = 12
 CAP_SYS_ADMIN = 21
 NETWORK_HELPER = Path("/usr/local/libexec/cellbed/cellbed-net")
 """Where `cellbed grant USER --network` installs the network helper (``crates/nethelper``)."""
+COMPILED_HELPER = Path(__file__).with_name("cellbed-net")
+"""The same program without capabilities, as `make setup` compiles it, or as it comes with a wheel."""
 NETWORK_USERS = Path("/etc/cellbed/network-users")
 """The user ids that may use it, one a line."""
 _NS_GET_USERNS = 0xB701
