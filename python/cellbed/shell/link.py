@@ -37,9 +37,8 @@ class ShellDirection:
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
         """The direction as the emulator takes it."""
-        # A gate, so that the link can be down; not by `gate_stage`, whose module takes 0.3 s to load.
-        open_gate = {"kind": "gate", "outages_ns": [], "down": False}
-        gate = [] if any(stage["kind"] == "gate" for stage in self.stages) else [open_gate]
+        # A gate, so that the link can be down.
+        gate = [] if any(stage["kind"] == "gate" for stage in self.stages) else [{"kind": "gate"}]
         config = {"name": name, "from": source, "to": target, "stages": [*gate, *self.stages]}
         return config if self.mahimahi_log is None else {**config, "mahimahi_log": dict(self.mahimahi_log)}
 

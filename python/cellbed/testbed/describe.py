@@ -88,10 +88,12 @@ def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, sile
 
 
 def _describe_gate(stage: Stage, *, silent: bool) -> str:
-    outages = [f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage["outages_ns"]]
+    outages = [
+        f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage.get("outages_ns", ())
+    ]
     more = f" and {len(outages) - _LISTED} more" if len(outages) > _LISTED else ""
     listed = f"outage{'s' * (len(outages) > 1)} {', '.join(outages[:_LISTED])}{more}" if outages else ""
-    state = "" if silent and not stage["down"] else _state(stage)
+    state = "" if silent and not stage.get("down") else _state(stage)
     return ", ".join(filter(None, [state, listed]))
 
 

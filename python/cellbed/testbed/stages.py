@@ -90,7 +90,7 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "gate": gate_stage(parameters.outages),
+        "gate": {"kind": "gate", "outages_ns": _pairs(parameters.outages)},
         "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
@@ -123,11 +123,6 @@ def bottleneck_stage(
         case capacity:
             queue = queue_config(parameters.queue, seed("queue"))
             return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": queue}
-
-
-def gate_stage(outages: Points = (), *, down: bool = False) -> Stage:
-    """A stage that closes the bottleneck during outages, and as long as it is down."""
-    return {"kind": "gate", "outages_ns": _pairs(outages), "down": down}
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
