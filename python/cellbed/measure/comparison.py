@@ -4,10 +4,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -38,21 +38,32 @@ AUTOCORRELATED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A percentile of `run` minus that of the first run, seconds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A difference with its 95 % interval, seconds.
 
-    value, low, high: ``None`` where it is not finite or refused; distinct: whether the 95 % interval leaves out zero,
-    ``None`` without an interval; note: why something is missing.
+    value, low, high: ``None`` where it is not finite or refused; distinct: whether the interval leaves out zero,
+    ``None`` without one; note: why something is missing.
     """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    distinct: bool | None = None
+    note: str | None = None
+
+    def between(self, value: float, low: float, high: float) -> Self:
+        """The same difference with its value and bounds, each of which may be infinite."""
+        distinct = (low > 0 or high < 0) if math.isfinite(low) or math.isfinite(high) else None
+        return replace(self, value=_finite(value), low=_finite(low), high=_finite(high), distinct=distinct)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference(Interval):
+    """A percentile of `run` minus that of the first run."""
 
     run: str
     quantile: float
-    value: float | None
-    low: float | None
-    high: float | None
-    distinct: bool | None
-    note: str | None
 
     @property
     def label(self) -> str:
@@ -60,40 +71,27 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class PairedDifference:
+class PairedDifference(Interval):
     """How much later the requests of a run got their replies than the same requests of the first run, one by one.
 
     requests: skipped in neither, and with a reply in one of both; slower: their share that took longer. value: the
-    median of the differences, seconds; value, low, high, distinct: as in :class:`Difference`, ``None`` for fewer
-    requests than a median needs.
+    median of the differences, ``None`` for fewer requests than a median needs.
     """
 
     run: str
     requests: int
     slower: float
-    value: float | None
-    low: float | None
-    high: float | None
-    distinct: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class SettingDifference:
-    """A percentile of the runs of a scenario minus that of the first run's scenario, `against`, over pairs of runs of
-    equal seed.
-
-    value: the mean of the pairs' differences, seconds; value, low, high, distinct, note: as in :class:`Difference`.
-    """
+class SettingDifference(Interval):
+    """A percentile of the runs of a scenario minus that of the first run's scenario, `against`: the mean of the
+    differences over pairs of runs of equal seed."""
 
     scenario: str
     against: str
     quantile: float
     pairs: int
-    value: float | None
-    low: float | None
-    high: float | None
-    distinct: bool | None
-    note: str | None
 
     @property
     def label(self) -> str:
@@ -296,21 +294,17 @@ def _settings(
                 partners[partner] = other
         if len(partners) < 2:
             continue
+        smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
         for q in QUANTILES:
-            smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
-            if smallest < needed(q):
-                note = f"refused: {label(q)} needs at least {needed(q)} requests, the smallest run has {smallest}"
-                found.append(SettingDifference(scenario, scenarios[0], q, len(partners), None, None, None, None, note))
-                continue
+            difference = SettingDifference(scenario, scenarios[0], q, len(partners))
             pairs = [(_value(samples[one], q), _value(samples[other], q)) for one, other in partners.items()]
-            if not np.isfinite(pairs).all():
-                note = "not finite: a run's percentile falls among requests without a reply"
-                found.append(SettingDifference(scenario, scenarios[0], q, len(partners), None, None, None, None, note))
-                continue
-            value, low, high = mean_difference(np.diff(pairs).ravel())
-            found.append(
-                SettingDifference(scenario, scenarios[0], q, len(partners), value, low, high, low > 0 or high < 0, None)
-            )
+            if smallest < needed(q):
+                difference = replace(difference, note=_refused(q, f"the smallest run has {smallest}"))
+            elif not np.isfinite(pairs).all():
+                difference = replace(difference, note=_NOT_FINITE)
+            else:
+                difference = difference.between(*mean_difference(np.diff(pairs).ravel()))
+            found.append(difference)
     return found
 
 
@@ -334,19 +328,8 @@ def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:
 def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:
     answered = np.isfinite(first) | np.isfinite(second)
     count, slower = int(answered.sum()), int((second > first)[answered].sum())
-    if count < needed(0.5):
-        return PairedDifference(run, count, slower / max(1, count), None, None, None, None)
-    value, low, high = paired_median(first, second, SEED)
-    bounded = math.isfinite(low) or math.isfinite(high)
-    return PairedDifference(
-        run,
-        count,
-        slower / count,
-        _finite(value),
-        _finite(low),
-        _finite(high),
-        (low > 0 or high < 0) if bounded else None,
-    )
+    difference = PairedDifference(run, count, slower / max(1, count))
+    return difference if count < needed(0.5) else difference.between(*paired_median(first, second, SEED))
 
 
 def _finite(value: float) -> float | None:
@@ -374,25 +357,22 @@ def _summary(run: Path) -> Summary:
 
 
 def _difference(run: str, quantile: float, found: tuple[float, float, float] | None, n: int) -> Difference:
+    difference = Difference(run, quantile)
     if found is None:
-        refusal = f"refused: {label(quantile)} needs at least {needed(quantile)} requests, the smaller run has {n}"
-        return Difference(run, quantile, None, None, None, None, refusal)
-    value, low, high = found
-    bounded = math.isfinite(low) or math.isfinite(high)
-    note: str | None = None
-    if not math.isfinite(value):
-        note = "not finite: a run's percentile falls among requests without a reply"
-    elif not bounded:
-        note = "no bound: requests without a reply reach into the percentile"
-    return Difference(
-        run,
-        quantile,
-        _finite(value),
-        _finite(low),
-        _finite(high),
-        (low > 0 or high < 0) if bounded else None,
-        note,
-    )
+        return replace(difference, note=_refused(quantile, f"the smaller run has {n}"))
+    difference = difference.between(*found)
+    if difference.value is None:
+        return replace(difference, note=_NOT_FINITE)
+    if difference.distinct is None:
+        return replace(difference, note="no bound: requests without a reply reach into the percentile")
+    return difference
+
+
+_NOT_FINITE = "not finite: a run's percentile falls among requests without a reply"
+
+
+def _refused(quantile: float, but: str) -> str:
+    return f"refused: {label(quantile)} needs at least {needed(quantile)} requests, {but}"
 
 
 def _names(runs: list[Path]) -> list[str]:
