@@ -72,8 +72,8 @@ class Machine:
     time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
     steal_cpus: those that the hypervisor took, included in it. pressure: share of the time in which some
     task of the machine waited for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
-    pressure_peak: of the second with most. waiting: of the node that waited most for other programs, per
-    processor time that it got.
+    pressure_peak: of the second with most. waiting: time for which the tasks of the node that waited most waited for
+    other programs, in each second of the run.
     """
 
     lateness_s: float | None
@@ -171,7 +171,7 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     """The whole run in figures."""
     during = _during(seconds, duration_s)
     packets, cpus = _sum(during["packets"]), _number(during["cpus"].max())
-    shares = [share for node in nodes_of(seconds) if (share := _waiting(during, node)) is not None]
+    waited = [_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
     return Machine(
         lateness_s=_number(during["lateness_s"].max()),
         late_share=_sum(during["late"]) / packets if packets else None,
@@ -181,7 +181,7 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
         steal_cpus=_number(during["steal_cpus"].mean()),
         pressure=_number(during["pressure"].mean()),
         pressure_peak=_number(during["pressure"].max()),
-        waiting=max(shares, default=None),
+        waiting=max((each for each in waited if each is not None), default=None),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cellbed.measure.comparison import Difference, PairedDifference, SettingDifference
+    from cellbed.measure.comparison import Interval, SettingDifference
     from cellbed.measure.summary import ApplicationSummary
 
 NOTHING = "–"
@@ -31,9 +31,7 @@ def difference(seconds: float) -> str:
     return f"{sign}{duration(abs(seconds))}"
 
 
-def compared(
-    each: "Difference | PairedDifference | SettingDifference", note: str | None = None
-) -> tuple[str, str, str]:
+def compared(each: "Interval", note: str | None = None) -> tuple[str, str, str]:
     """Value, interval and verdict of a difference between runs."""
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
@@ -97,7 +95,7 @@ def machine(figures: Mapping[str, Any]) -> str:
     elif figures["cpus"] is not None:
         words.append("the kernel does not report CPU pressure (there is no /proc/pressure/cpu)")
     if (waiting := figures["waiting"]) is not None:
-        words.append(f"nodes waited for other programs at most {duration(waiting)} per second of processor time")
+        words.append(f"no node waited more than {duration(waiting)} per second for other programs")
     return ", ".join(words)
 
 
