@@ -1,7 +1,7 @@
 """cellbed: a software testbed for applications on cellular networks.
 
-:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`. :class:`Link` is the model of a link as a
-library: packets in virtual time, over arrays.
+:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` makes a :class:`Sweep` of them.
+:class:`Link` is the model of a link as a library: packets in virtual time, over arrays.
 """
 
 # What typing.TYPE_CHECKING is at run time: the module costs 8 ms, which every start of the emulator would pay.
@@ -11,6 +11,8 @@ __version__: str
 
 if TYPE_CHECKING:
     from cellbed.errors import CellbedError as CellbedError
+    from cellbed.experiments.sweep.library import Sweep as Sweep
+    from cellbed.experiments.sweep.library import sweep as sweep
     from cellbed.library import Run as Run
     from cellbed.library import RunError as RunError
     from cellbed.library import Scenario as Scenario
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 else:
     _HOMES = {"CellbedError": "errors", "Fate": "outcomes", "Link": "link", "Outcomes": "outcomes"}
     _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load", "run"), "library")
+    _HOMES |= dict.fromkeys(("Sweep", "sweep"), "experiments.sweep.library")
     __all__ = (*sorted(_HOMES), "__version__")
 
     def __dir__():

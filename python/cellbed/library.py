@@ -23,6 +23,7 @@ from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import congestion, parse, read
 from cellbed.scenario.problems import ScenarioError
+from cellbed.scenario.reader import with_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,18 +85,10 @@ class Scenario:
 
     def changed(self, changes: Mapping[str, Any]) -> Scenario:
         """A scenario with other values by their dotted keys, such as ``"links.mobile.up"``; None removes a key."""
-        tables = copy.deepcopy(self._tables)
-        for key, value in changes.items():
-            *above, last = key.split(".")
-            here = tables
-            for step in above:
-                here = here.setdefault(step, {})
-                if not isinstance(here, dict):
-                    raise ScenarioError(f"scenario: {key}: '{step}' is not a table")
-            if value is None:
-                here.pop(last, None)
-            else:
-                here[last] = value
+        try:
+            tables = with_values(self._tables, changes)
+        except ScenarioError as error:
+            raise ScenarioError(f"scenario: {error}") from None
         return Scenario(tables, folder=self.folder)
 
     def __getitem__(self, key: str) -> Any:
@@ -307,58 +300,85 @@ def _in_child(
     asked: dict[str, str], limits: bool, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
     """The outcome of a run in a child process, and whether it was interrupted from here."""
-    command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *([] if limits else ["--no-limits"])]
     interrupted = False
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write(json.dumps(asked).encode())
-        given.seek(0)
-        # In a process group of its own: Ctrl-C reaches it once, from here, in a terminal and in a notebook.
-        child = subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, process_group=0)
-        assert child.stdout is not None
-        reader = _Lines(child.stdout.fileno())
-        try:
-            while not reader.ended:
-                try:
-                    for text in reader.read():
-                        if report is not None:
-                            report(text)
-                except KeyboardInterrupt:
-                    interrupted = True
-                    child.send_signal(signal.SIGINT)
-        finally:
-            if not reader.ended:
-                child.send_signal(signal.SIGINT)
-            child.stdout.close()
-            child.wait()
-        if not reader.outcome:
-            errors.seek(0)
-            words = errors.read()[-2000:].decode(errors="replace").strip()
-            raise RunError(f"the process of the run ended with status {child.returncode}: {words}")
-    return reader.outcome, interrupted
+    child = ChildRun(asked, limits)
+    try:
+        while not child.ended:
+            try:
+                # At most 0.2 s: a library that handles signals itself may have waits go on after one.
+                for text in child.read(0.2):
+                    if report is not None:
+                        report(text)
+            except KeyboardInterrupt:
+                interrupted = True
+                child.interrupt()
+    finally:
+        if not child.ended:
+            child.interrupt()
+        outcome = child.close()
+    return outcome, interrupted
 
 
-class _Lines:
-    """The lines of a child: its progress, and its outcome when it has ended."""
+class ChildRun:
+    """A run in a process of its own (:mod:`cellbed.experiments.child`), which starts at once.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder. held: an
+    open file that the process keeps open. It ends in order if this process, or the thread that started it, ends.
+    """
+
+    def __init__(self, asked: dict[str, str], limits: bool = True, held: int | None = None) -> None:
+        command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *([] if limits else ["--no-limits"])]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
+        with tempfile.TemporaryFile() as given:
+            given.write(json.dumps(asked).encode())
+            given.seek(0)
+            # In a process group of its own: Ctrl-C reaches it once, from here, in a terminal and in a notebook.
+            self._child = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                process_group=0,
+                pass_fds=[] if held is None else [held],
+            )
         self._rest = b""
+        self._outcome: dict[str, Any] = {}
         self.ended = False
-        self.outcome: dict[str, Any] = {}
 
-    def read(self) -> list[str]:
-        """The progress within the next 0.2 s: a library that handles signals itself may have waits go on after one."""
-        if not select.select([self._descriptor], [], [], 0.2)[0]:
+    def fileno(self) -> int:
+        """What becomes readable when there is progress."""
+        assert self._child.stdout is not None
+        return self._child.stdout.fileno()
+
+    def read(self, timeout_s: float) -> list[str]:
+        """The progress within the next seconds: phases and notes."""
+        if not select.select([self], [], [], timeout_s)[0]:
             return []
-        received = os.read(self._descriptor, 1 << 16)
+        received = os.read(self.fileno(), 1 << 16)
         self.ended = not received
         *lines, self._rest = (self._rest + received).split(b"\n")
         found = []
         for line in map(json.loads, lines):
             if "status" in line:
-                self.outcome = line
+                self._outcome = line
             found += [line[key] for key in ("phase", "note") if key in line]
         return found
+
+    def interrupt(self) -> None:
+        """Ask the run to end in order."""
+        self._child.send_signal(signal.SIGINT)
+
+    def close(self) -> dict[str, Any]:
+        """Wait for the process, and return the outcome. Errors: :class:`RunError` if it ended without one."""
+        assert self._child.stdout is not None
+        self._child.stdout.close()
+        self._child.wait()
+        with self._errors as errors:
+            errors.seek(0)
+            words = errors.read()[-2000:].decode(errors="replace").strip()
+        if not self._outcome:
+            raise RunError(f"the process of the run ended with status {self._child.returncode}: {words}")
+        return self._outcome
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``cellbed schema``: the JSON Schemas of scenario files and of recordings."""
+"""``cellbed schema``: the JSON Schemas of scenario files, of sweep files and of recordings."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ class What(StrEnum):
     """What a schema describes."""
 
     scenario = "scenario"
+    sweep = "sweep"
     recording = "recording"
 
 
 def schema(
     what: Annotated[
-        What, typer.Argument(help="Schema of scenario files, or of the recording.json of recordings.")
+        What, typer.Argument(help="Schema of scenario files, of sweep files, or of recording.json.")
     ] = What.scenario,
 ) -> None:
-    """Print the JSON Schema of scenario files or recordings, for editors and other programs.
+    """Print the JSON Schema of scenario files, sweep files or recordings, for editors and other programs.
 
     \b
     Examples:
       cellbed schema > scenario.schema.json
+      cellbed schema sweep > sweep.schema.json
       cellbed schema recording
     """
     import json
 
     if what is What.recording:
         from cellbed.recordings.description import json_schema
+    elif what is What.sweep:
+        from cellbed.experiments.sweep.file import json_schema
     else:
         from cellbed.scenario.json_schema import json_schema
 

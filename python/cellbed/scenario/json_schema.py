@@ -3,14 +3,19 @@
 from typing import Any
 
 from cellbed.scenario.model import Scenario
+from cellbed.scenario.table import Table
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
     """The schema of a scenario as it is written: quantities are text with a unit, unknown keys are refused."""
-    schema = _as_written(Scenario.model_json_schema())
-    return {"$schema": DRAFT, **schema, "title": "cellbed scenario"}
+    return schema_of(Scenario, "cellbed scenario")
+
+
+def schema_of(model: type[Table], title: str) -> dict[str, Any]:
+    """The schema of a kind of file as it is written."""
+    return {"$schema": DRAFT, **_as_written(model.model_json_schema()), "title": title}
 
 
 def _as_written(node: Any, *, names: bool = False) -> Any:

@@ -279,13 +279,16 @@ def _example(path: Path, keys: _Keys) -> str:
         values = [choice for choice in get_args(field.annotation) if isinstance(choice, str | int)]
     if not values and not field.is_required():
         values = [field.default]
-    return f"write {name} = {_as_toml(values[0])}"
+    return f"write {name} = {as_toml(values[0])}"
 
 
-def _as_toml(value: Any) -> str:
+def as_toml(value: Any) -> str:
+    """A value as a scenario file has it, on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_as_toml(inner)}" for key, inner in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False)
+        return "{ " + ", ".join(f"{key} = {as_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False, default=str)  # dates
 
 
 def _annotated_examples(metadata: Sequence[Any]) -> list[Any]:

@@ -1,12 +1,13 @@
 """Read a scenario file as a `Scenario`, or raise one error that lists all problems of the file."""
 
+import copy
 import difflib
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -18,13 +19,20 @@ from cellbed.scenario.model import Scenario
 from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
+from cellbed.scenario.table import Table
 from cellbed.units import DURATION
+
+T = TypeVar("T", bound=Table)
 
 _LARGEST = 1 << 20
 """Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
-_OWN_TABLE = re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps|faults)\b", re.MULTILINE)
+_OWN_TABLES = {
+    "scenario": (re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps|faults)\b", re.M), "[links.mobile]"),
+    "sweep": (re.compile(r"^[ \t]*(\[+[ \t]*factors\b|scenario\s*=)", re.M), "[factors.NAME]"),
+}
+"""By the kind of file what only such a file contains, and an example."""
 
 
 def load(path: Path | str) -> Scenario:
@@ -40,19 +48,30 @@ def load_text(text: str, path: Path) -> Scenario:
     return parse(text, source=str(path), folder=path.parent, congestion_controls=congestion.available())
 
 
-def read(path: Path | str) -> str:
-    """The text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError."""
+def read(path: Path | str, kind: str = "scenario") -> str:
+    """The text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError.
+
+    kind: of the file, a key of `_OWN_TABLES`.
+    """
     path = Path(path)
     try:
-        return _content(path).decode("utf-8-sig")
+        return _content(path, kind).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ScenarioError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
     except FileNotFoundError as error:
-        raise ScenarioError(f"{path}: no such file: give the path of a scenario file{_neighbour(path)}") from error
+        raise ScenarioError(f"{path}: no such file: give the path of a {kind} file{_neighbour(path)}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(f"{path}: cannot read this file: {reason}") from error
+
+
+class TablesError(Exception):
+    """Tables that a file of their kind cannot have. problems: in their order; more: how many are not listed."""
+
+    def __init__(self, problems: list[Problem], more: int = 0) -> None:
+        super().__init__()
+        self.problems, self.more = problems, more
 
 
 def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
@@ -60,49 +79,94 @@ def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence
 
     congestion_controls: those of the kernel; None to allow any. Raises ScenarioError with every problem found.
     """
+    data = tables(text, source)
+    try:
+        return checked(data, folder, congestion_controls)
+    except TablesError as error:
+        raise ScenarioError(report(source, text, error)) from None
+
+
+def refuse(text: str, source: str, found: list[Problem]) -> None:
+    """Raise ScenarioError with the line of each problem that was found in ``text``, unless there is none."""
+    if found:
+        raise ScenarioError(report(source, text, TablesError(found)))
+
+
+def tables(text: str, source: str, kind: str = "scenario") -> dict[str, Any]:
+    """The tables of a file's ``text``, not yet checked. Raises ScenarioError."""
     from cellbed._core import toml_longest_key
 
     parts, line = toml_longest_key(text)
     if parts > _DEEPEST:
-        raise ScenarioError(f"{source}:{line}: key of more than {_DEEPEST} parts: no key of a scenario has so many")
+        raise ScenarioError(f"{source}:{line}: key of more than {_DEEPEST} parts: no key of a {kind} has so many")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(_malformed(source, text, error)) from error
+        raise ScenarioError(_malformed(source, text, error, kind)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
-        raise ScenarioError(f"{source}:1: value too long or too deeply nested for a scenario: remove it") from error
+        raise ScenarioError(f"{source}:1: value too long or too deeply nested for a {kind}: remove it") from error
     if _is_deeper(data, _DEEPEST):
-        raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a scenario")
-    try:
-        scenario = Scenario.model_validate(data, context={"folder": folder, "congestion_controls": congestion_controls})
-    except ValidationError as error:
-        errors = [each for each in error.errors(include_url=False) if not _is_inherited(each["loc"], data)]
-        report = _report(source, text, problems(errors, data, Scenario))
-        more = f"\n{source}: and {len(errors) - MOST} more problems" if len(errors) > MOST else ""
-        raise ScenarioError(report + more) from error
-    refuse(
-        text, source, [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
-    )
+        raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a {kind}")
+    return data
+
+
+def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with other values by their dotted keys, such as ``"links.mobile.up"`` or ``"faults.0.at"``; None removes a
+    key. Raises ScenarioError, ``KEY: reason``."""
+    found = copy.deepcopy(dict(data))
+    for key, value in changes.items():
+        here: Any = found
+        *above, last = key.split(".")
+        for index, step in enumerate([*above, last]):
+            if isinstance(here, list) and not (step.isdecimal() and int(step) < len(here)):
+                raise ScenarioError(f"{key}: there is no entry '{step}': entries are 0 to {len(here) - 1}")
+            if not isinstance(here, list | dict):
+                raise ScenarioError(f"{key}: '{above[index - 1]}' is not a table")
+            at: Any = int(step) if isinstance(here, list) else step
+            if index < len(above):
+                here = here[at] if isinstance(here, list) else here.setdefault(at, {})
+            elif value is None:
+                here.pop(at, None) if isinstance(here, dict) else here.pop(at)
+            else:
+                here[at] = copy.deepcopy(value)
+    return found
+
+
+def checked(data: dict[str, Any], folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
+    """The scenario of a file's tables. Raises TablesError."""
+    context = {"folder": folder, "congestion_controls": congestion_controls}
+    scenario = validated(Scenario, data, context, lambda place: not _is_inherited(place, data))
+    found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
+    if found:
+        raise TablesError(found)
     return scenario.completed()
 
 
-def refuse(text: str, source: str, found: Sequence[Problem]) -> None:
-    """Raise ScenarioError with the line of each problem that was found in ``text``, unless there is none."""
-    if found:
-        raise ScenarioError(_report(source, text, found))
+def validated(
+    model: type[T],
+    data: dict[str, Any],
+    context: dict[str, Any],
+    concerns: Callable[[Sequence[str | int]], bool] = lambda place: True,
+) -> T:
+    """The tables as a ``model``. Raises TablesError with the errors at places that ``concerns`` accepts."""
+    try:
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        errors = [each for each in error.errors(include_url=False) if concerns(each["loc"])]
+        raise TablesError(problems(errors, data, model), max(0, len(errors) - MOST)) from error
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, kind: str) -> bytes:
     """The bytes of a regular file or a pipe of bearable size."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         inside = sorted(path.glob("*.toml")) if stat.S_ISDIR(mode) else []
-        hint = f": give a file in it, such as {inside[0]}" if inside else ": give the path of a scenario file"
-        raise ScenarioError(f"{path}: a {kind_of(mode)}, not a scenario file{hint}")
+        hint = f": give a file in it, such as {inside[0]}" if inside else f": give the path of a {kind} file"
+        raise ScenarioError(f"{path}: a {kind_of(mode)}, not a {kind} file{hint}")
     with path.open("rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise ScenarioError(f"{path}: larger than 1 MiB: not a scenario file")
+        raise ScenarioError(f"{path}: larger than 1 MiB: not a {kind} file")
     return content
 
 
@@ -160,7 +224,16 @@ def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:
             yield Problem((*path, key), str(error))
 
 
-def _report(source: str, text: str, found: Iterable[Problem]) -> str:
+def report(source: str, text: str, rejected: TablesError) -> str:
+    """A line per problem, in the order of the file's ``text``."""
+    found = place(text, [problem.path for problem in rejected.problems])
+    lines = sorted(zip(found, rejected.problems, strict=True), key=lambda entry: entry[0])
+    more = f"\n{source}: and {rejected.more} more problems" if rejected.more else ""
+    return "\n".join(f"{source}:{line}: {problem.key}: {problem.text}" for line, problem in lines) + more
+
+
+def place(text: str, paths: Iterable[KeyPath]) -> list[int]:
+    """The lines of keys in a file's ``text``."""
     from cellbed._core import toml_positions
 
     first = 1
@@ -170,10 +243,7 @@ def _report(source: str, text: str, found: Iterable[Problem]) -> str:
         # tomllib accepts what the standard does not, such as integers of more than 64 bits: "LINE:COLUMN: reason".
         place = re.match(r"\d+", str(error))
         first, positions = int(place[0]) if place else 1, {}
-    lines = [(_line(problem.path, positions) or first, problem) for problem in found]
-    return "\n".join(
-        f"{source}:{line}: {problem.key}: {problem.text}" for line, problem in sorted(lines, key=lambda entry: entry[0])
-    )
+    return [_line(path, positions) or first for path in paths]
 
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
@@ -188,14 +258,15 @@ def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -
     return positions[keys[known]][0] if known else None
 
 
-def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError) -> str:
+def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: str) -> str:
     """tomllib's message with its position in front, and the remedy for the commonest mistakes."""
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
-    if _OWN_TABLE.search(text) is None:
+    own, example = _OWN_TABLES[kind]
+    if own.search(text) is None:
         # Any file may be given as a scenario, and its contents must not be shown in the error.
-        return f"{source}:{line}: not TOML, and not a scenario: no table such as [links.mobile]: give a scenario file"
+        return f"{source}:{line}: not TOML, and not a {kind}: no table such as {example}: give a {kind} file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
     written = (text.split("\n")[line - 1 : line] or [""])[0].strip()
     if len(written) > 80 or not written.isprintable():

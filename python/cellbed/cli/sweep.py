@@ -1,0 +1,176 @@
+"""``cellbed sweep``: run a scenario at many points, several times each, into one dataset."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from cellbed.experiments.sweep.runner import Progress
+    from cellbed.experiments.sweep.store import Result
+    from cellbed.experiments.sweep.trials import Plan, Trial
+
+
+class _OfFile(TyperGroup):
+    """`cellbed sweep FILE` is `cellbed sweep run FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing or args:
+            args = args if args and args[0] in self.commands else ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        return [
+            *super().shell_complete(ctx, incomplete),
+            *self.commands["run"].params[0].shell_complete(ctx, incomplete),
+        ]
+
+
+app = typer.Typer(
+    cls=_OfFile, add_completion=False, rich_markup_mode=None, help="Run a scenario at many points, several times each."
+)
+
+
+@app.callback()
+def sweep() -> None:
+    """Run a scenario at many points, several times each, into one dataset."""
+
+
+@app.command("run")
+def run_sweep(
+    file: Annotated[Path, typer.Argument(help="The sweep file (TOML).", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the sweep's folder is created.")] = Path(
+        "sweeps"
+    ),
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=1024,
+            help="Trials at once at most. Default: as many as the processors can run. Fewer where trials disturb each "
+            "other.",
+            show_default=False,
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
+    ] = 2,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print points, trials and time, then exit.")] = False,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed a trial each time.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the result as JSON.")] = False,
+) -> None:
+    """Run a scenario at many points, several times each, into one dataset.
+
+    The same command continues after any stop: trials that have been run are not run again, failed ones are. `cellbed
+    sweep report DIR` makes the report. Exit status: 0 every trial has been run, 1 some failed, 2 bad input, 4 disturbed
+    (with --strict), 130 interrupted.
+
+    \b
+    Examples:
+      cellbed sweep load-and-place.toml --dry-run
+      cellbed sweep load-and-place.toml
+      cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
+    """
+    from cellbed.experiments.run import DISTURBED
+    from cellbed.experiments.sweep import runner, trials
+    from cellbed.experiments.sweep.store import Store, results_in
+
+    plan = trials.plan(file)
+    folder = out / plan.sweep.name
+    most = jobs or runner.processors_for(plan)
+    if dry_run:
+        _show_plan(plan, runner.forecast(plan, results_in(folder), most, repeats), as_json)
+        return
+    with _Terminal() as terminal, Store(folder, terminal.note) as store:
+        for note in plan.notes:
+            terminal.note(f"note: {note}")
+        store.begin(plan)
+        pool = runner.LocalPool(most, limits=not no_limits, held=store.lock)
+        running = runner.Runner(plan, store, pool, terminal, repeats)
+        interrupted = False
+        try:
+            running.run()
+        except KeyboardInterrupt:
+            interrupted = True
+    account = running.account()
+    if as_json:
+        print(json.dumps(runner.summary(plan, folder, account), indent=1))
+    else:
+        states = ", ".join(f"{count} {state}" for state, count in account.states().items())
+        print(f"{states} of {len(plan.distinct)} trials: {folder / 'trials.parquet'}")
+    if interrupted:
+        print("interrupted: run the same command to continue", file=sys.stderr)
+        raise typer.Exit(130)
+    if account.failed:
+        print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
+        raise typer.Exit(1)
+    raise typer.Exit(DISTURBED if strict and account.disturbed else 0)
+
+
+def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
+    from cellbed.experiments.sweep.runner import words
+
+    if as_json:
+        trials = [
+            {"point": it.point.number, "repetition": it.repetition, "key": it.key, "seed": it.seed}
+            for it in plan.trials
+        ]
+        points = [{"point": point.number, **point.labels} for point in plan.points]
+        print(json.dumps({**forecast, "points": points, "trials": trials, "notes": plan.notes}, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{plan.sweep.name}: {len(plan.points)} points × {plan.sweep.repetitions} repetitions")
+    table.add_column("point", justify="right")
+    for name in plan.sweep.factors:
+        table.add_column(name)
+    for point in plan.points:
+        table.add_row(str(point.number), *point.labels.values())
+    Console(soft_wrap=True).print(table)
+    print(
+        f"{len(plan.distinct)} trials, {forecast['missing']} to run, {forecast['at_once']} at once: "
+        f"{words(forecast['seconds'])}"
+    )
+    for note in plan.notes:
+        print(f"note: {note}")
+
+
+class _Terminal:
+    """A line per attempt on standard error; on a terminal also what happens now."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._shown = ""
+
+    def __enter__(self) -> _Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.state("")
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self.state("")
+        print(text, file=sys.stderr, flush=True)
+
+    def state(self, text: str) -> None:
+        """Show what happens now, in place."""
+        if self._live and text != self._shown:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            self._shown = text
+
+    def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
+        """Print an attempt."""
+        from cellbed.experiments.sweep.runner import sentence
+
+        self.note(sentence(trial, result, progress))

@@ -1,0 +1,258 @@
+"""The sweep file: factors, their levels, the design and the repetitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+
+from cellbed.experiments.sweep.rows import is_taken
+from cellbed.scenario.fields import plainly, refusal
+from cellbed.scenario.json_schema import schema_of
+from cellbed.scenario.problems import Problem, ScenarioError, as_toml
+from cellbed.scenario.reader import TablesError, read, report, tables, validated
+from cellbed.scenario.table import Table, written
+from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
+
+NAME = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
+_KEY = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
+_MOST = 10_000
+"""Points of a design."""
+
+
+class Factorial(Table):
+    """Every combination of levels."""
+
+    kind: Literal["factorial"]
+
+
+class OneAtATime(Table):
+    """The first level of each factor together, then every other level by itself."""
+
+    kind: Literal["one-at-a-time"]
+
+
+class LatinHypercube(Table):
+    """Points that divide each factor's range evenly, in random combinations (McKay, Beckman & Conover, 1979)."""
+
+    kind: Literal["latin-hypercube"]
+    points: int = Field(ge=1, le=_MOST, description="Number of points.", examples=[20])
+
+
+Design = Annotated[
+    Annotated[Factorial | OneAtATime | LatinHypercube, Field(discriminator="kind")],
+    BeforeValidator(
+        lambda value: {"kind": value} if isinstance(value, str) else value,
+        json_schema_input_type=Literal["factorial", "one-at-a-time"] | Factorial | OneAtATime | LatinHypercube,
+    ),
+]
+Key = Annotated[str, Field(pattern=_KEY)]
+
+
+def _is_end(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class Factor(Table):
+    """What differs between points: a key of the scenario, or several, and its levels."""
+
+    key: Key | None = Field(
+        None, description="Dotted key of the scenario. Default: the factor's name.", examples=["workload.rate"]
+    )
+    keys: list[Key] | None = Field(
+        None,
+        min_length=1,
+        description="Several keys instead: a level is a list with a value for each.",
+        examples=[["workload.server", "links.core.edge"]],
+    )
+    levels: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "array", "minItems": 1}, {"type": "object"}]})] = Field(
+        None,
+        description="Values of the key: a list, or a table of values by their labels.",
+        examples=[["2 /s", "5 /s", "10 /s"]],
+    )
+    range: Annotated[Any, WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2})] = Field(
+        None,
+        description="Lowest and highest value instead of levels, for a Latin hypercube.",
+        examples=[["1 ms", "80 ms"]],
+    )
+    scale: Literal["linear", "logarithmic"] = Field("linear", description="How the values of a range are distributed.")
+
+    @field_validator("levels")
+    @classmethod
+    def _has_levels(cls, levels: Any) -> Any:
+        if levels is None:
+            return None
+        if not isinstance(levels, list | dict) or not levels:
+            raise refusal(
+                f'{plainly(levels)} is not a list of values: write levels = ["2 /s", "5 /s"], or a table of labels'
+            )
+        labels = [label(level) for level in levels] if isinstance(levels, list) else []
+        if double := next((each for each in labels if labels.count(each) > 1), None):
+            raise refusal(f"the level {plainly(double)} occurs twice: remove one of the two")
+        return levels
+
+    @field_validator("range")
+    @classmethod
+    def _has_two_ends(cls, ends: Any) -> Any:
+        if ends is None:
+            return None
+        if not isinstance(ends, list) or len(ends) != 2:
+            raise refusal('not two values: write range = ["1 ms", "80 ms"]')
+        Range.of(ends)
+        return ends
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if self.key is not None and self.keys is not None:
+            raise refusal("both 'key' and 'keys': remove one of the two")
+        if (self.levels is None) == (self.range is None):
+            raise refusal("write either 'levels' or, for a Latin hypercube, 'range'")
+        if self.scale == "logarithmic" and self.range is None:
+            raise refusal("'scale' is for a range: remove this key")
+        if self.scale == "logarithmic" and Range.of(self.range).low <= 0:
+            raise refusal("a logarithmic range begins above 0: write another lowest value")
+        return self
+
+    def named(self) -> dict[str, Any]:
+        """The levels by their labels."""
+        if isinstance(self.levels, dict):
+            return self.levels
+        return {label(level): level for level in self.levels or ()}
+
+    def changes(self, name: str, level: Any) -> dict[str, Any]:
+        """Values by key of the scenario at a level. name: of the factor."""
+        if self.keys is None:
+            return {self.key or name: level}
+        return dict(zip(self.keys, level if len(self.keys) > 1 else [level], strict=True))
+
+
+def label(level: Any) -> str:
+    """A level in the dataset: text as it is, else as in the file."""
+    return level if isinstance(level, str) else as_toml(level)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of values. quantity: with units; else they are numbers, whole ones if `whole`."""
+
+    low: float
+    high: float
+    quantity: Quantity | None
+    whole: bool
+
+    @classmethod
+    def of(cls, ends: list[Any]) -> Range:
+        """The range between two values of a sweep file. Raises a `refusal`."""
+        if all(map(_is_end, ends)):
+            found = cls(ends[0], ends[1], None, all(isinstance(each, int) for each in ends))
+        elif all(isinstance(each, str) for each in ends):
+            quantity = _quantity(ends)
+            found = cls(quantity.parse(ends[0]), quantity.parse(ends[1]), quantity, quantity.whole)
+        else:
+            raise refusal('write two numbers, or two quantities with units: range = ["1 ms", "80 ms"]')
+        if not found.low < found.high:
+            raise refusal("the first value must be the lower one")
+        return found
+
+
+def _quantity(ends: list[str]) -> Quantity:
+    for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY):
+        try:
+            _ = [quantity.parse(each) for each in ends]
+        except UnitError:
+            continue
+        return quantity
+    raise refusal(f"'{ends[0]}' and '{ends[1]}' are not quantities of one kind: write for example ['1 ms', '80 ms']")
+
+
+class SweepFile(Table):
+    """A sweep: a scenario at the points of a design, each several times."""
+
+    name: str = Field(
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Name of the sweep, also of its folder.",
+        examples=["load-and-place"],
+    )
+    scenario: str = Field(
+        min_length=1,
+        description="Scenario file, relative to this file. Factors change keys of it.",
+        examples=["offload-lte.toml"],
+    )
+    repetitions: int = Field(
+        5, ge=1, le=_MOST, description="Trials of each point, each with another seed and another offset of the traces."
+    )
+    seed: int = Field(1, ge=0, lt=2**63, description="Seed of repetitions, order and Latin hypercube.")
+    design: Design = Field(
+        written({"kind": "factorial"}),
+        description="Which combinations of levels: all, each factor by itself, or a Latin hypercube.",
+        examples=["factorial", "one-at-a-time", {"kind": "latin-hypercube", "points": 20}],
+    )
+    vary_start: Literal[False] | Key | list[Key] | None = Field(
+        None,
+        description="Key of the mobile link whose start gets another offset in each repetition, or a list of them; "
+        "false: none. Default: every mobile link with a trace or recording.",
+        examples=["links.mobile.start"],
+    )
+    factors: dict[Annotated[str, Field(pattern=NAME)], Factor] = Field({}, description="Factors by name.")
+
+    @property
+    def varied(self) -> list[str] | None:
+        """The keys of `vary_start`; None for the default."""
+        if self.vary_start is None:
+            return None
+        return [self.vary_start] if isinstance(self.vary_start, str) else list(self.vary_start or [])
+
+    def misfits(self) -> list[Problem]:
+        """Conflicts between keys."""
+        found = []
+        set_by: dict[str, str] = {}
+        hypercube = isinstance(self.design, LatinHypercube)
+        combinations = 1
+        for name, factor in self.factors.items():
+            path = ("factors", name)
+            if is_taken(name):
+                found.append(Problem(path, "the dataset has a column of this name: choose another one"))
+            if factor.range is not None and not hypercube:
+                text = 'a range needs design = { kind = "latin-hypercube", points = 20 }: or write levels'
+                found.append(Problem((*path, "range"), text))
+            for key in factor.keys or [factor.key or name]:
+                if key == "seed":
+                    found.append(Problem(path, "the repetitions set the key 'seed': remove this factor"))
+                for other, by in set_by.items():
+                    if f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
+                        found.append(Problem(path, f"sets {key}, as the factor '{by}' does: remove one of the two"))
+                set_by[key] = name
+            for index, (shown, level) in enumerate(factor.named().items()):
+                if len(factor.keys or ()) > 1 and (not isinstance(level, list) or len(level) != len(factor.keys or ())):
+                    place = shown if isinstance(factor.levels, dict) else index
+                    text = f"not a list of {len(factor.keys or ())} values, one for each of 'keys'"
+                    found.append(Problem((*path, "levels", place), text))
+            combinations *= max(1, len(factor.named()))
+        if self.design.kind == "factorial" and combinations > _MOST:
+            found.append(Problem(("factors",), f"{combinations} combinations of levels: at most {_MOST}"))
+        return found
+
+
+def read_sweep(path: Path) -> tuple[SweepFile, str]:
+    """The sweep file at a path, and its text. Raises ScenarioError with every problem and its line."""
+    text = read(path, "sweep")
+    return parse_sweep(text, str(path)), text
+
+
+def parse_sweep(text: str, source: str) -> SweepFile:
+    """The sweep file with this text; `source` names it in errors."""
+    data = tables(text, source, "sweep")
+    try:
+        sweep = validated(SweepFile, data, {})
+        if found := sweep.misfits():
+            raise TablesError(found)
+    except TablesError as error:
+        raise ScenarioError(report(source, text, error)) from None
+    return sweep
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of sweep files."""
+    return schema_of(SweepFile, "cellbed sweep")

@@ -1,0 +1,115 @@
+"""Rows of the dataset: the measures of a run, one row per application."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cellbed.workloads.kind import PLACES, Description
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.measure.statistics import Samples
+
+TRIAL_COLUMNS = {
+    "point": "Int64",
+    "repetition": "Int64",
+    "key": "String",
+    "folder": "String",
+    "status": "String",
+    "attempts": "Int64",
+    "seed": "Int64",
+    "start_s": "Float64",
+    "pressure_cpu": "Float64",
+    "late_p99_s": "Float64",
+}
+"""Columns of a trial, with their Polars types."""
+APPLICATION_COLUMNS = {"app": "String", "kind": "String"}
+_QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+MEASURES = (
+    *("requests", "answered", "lost_share", "skipped", "throughput_per_s", "latency_mean_s"),
+    *(f"latency_{name}_s" for name in _QUANTILES),
+    *(f"{place}_{name}_s" for place in PLACES for name in ("p01", "p50", "p99", "mean")),
+    *("network_p50_s", "network_p99_s"),
+)
+"""Columns of measures that every dataset has."""
+PART = "part_"
+
+
+def is_taken(name: str) -> bool:
+    """Whether a factor cannot have this name: the dataset has such a column."""
+    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *MEASURES} or name.startswith(PART)
+
+
+def measured(run: Path) -> list[dict[str, Any]]:
+    """The measures of each application of a run, with what the machine did to the run.
+
+    A request without a reply counts as longer than every reply, so a percentile among such requests is infinite.
+    Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
+    """
+    import polars as pl
+
+    from cellbed.measure import Summary
+    from cellbed.measure.run_folder import applications_of, read_run
+    from cellbed.measure.summary import of
+
+    description, summary = read_run(run), Summary.read(run)
+    requests = pl.read_parquet(run / "requests.parquet")
+    lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
+    machine = {
+        "pressure_cpu": summary.machine.pressure,
+        "late_p99_s": None if lateness is None else lateness / 1e9,
+    }
+    return [
+        {"app": each.name, "kind": each.kind, **machine, **measures(of(requests, each.name), each, summary.measured_s)}
+        for each in applications_of(description)
+    ]
+
+
+def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:
+    """The measures of an application. requests: its rows of ``requests.parquet``. measured_s: of the schedule. Pure."""
+    import polars as pl
+
+    skipped = int((requests["status"] == "skipped").sum())
+    requests = requests.filter(pl.col("status") != "skipped")
+    total, latency = len(requests), requests["latency_s"].fill_null(math.inf).to_numpy()
+    answered = int(np.isfinite(latency).sum())
+    stop_s = measured_s if application.stop_ns is None else min(measured_s, application.stop_ns / 1e9)
+    load_s = stop_s - application.start_ns / 1e9
+    found: dict[str, float | None] = {
+        "requests": float(total),
+        "answered": float(answered),
+        "lost_share": (total - answered) / total if total else None,
+        "skipped": float(skipped),
+        "throughput_per_s": answered / load_s if load_s > 0 and application.spans else None,
+        "latency_mean_s": float(latency[np.isfinite(latency)].mean()) if answered else None,
+    }
+    found |= {f"latency_{name}_s": _quantile(latency, at) for name, at in _QUANTILES.items()}
+    spans = [span for span in application.spans if span.column in requests.columns]
+    whole = requests.drop_nulls("residual_s") if "residual_s" in requests.columns else requests.clear()
+    columns = {span.name: whole[span.column].fill_null(0.0).to_numpy() for span in spans}
+
+    def sum_of(places: Sequence[str]) -> Samples:
+        chosen = [columns[span.name] for span in spans if span.place in places]
+        return np.sum(chosen, axis=0) if chosen else np.empty(0)
+
+    for place in PLACES:
+        times = sum_of([place])
+        found |= {f"{place}_{name}_s": _quantile(times, _QUANTILES[name]) for name in ("p01", "p50", "p99")}
+        found[f"{place}_mean_s"] = float(times.mean()) if len(times) else None
+    for name in ("p50", "p99"):
+        found[f"network_{name}_s"] = _quantile(sum_of(["uplink", "downlink"]), _QUANTILES[name])
+        found |= {f"{PART}{part}_{name}_s": _quantile(times, _QUANTILES[name]) for part, times in columns.items()}
+    return found
+
+
+def _quantile(samples: Samples, at: float) -> float | None:
+    """The order statistic of rank ceil(n · at), as in :mod:`cellbed.measure.statistics`; None of no samples."""
+    if not len(samples):
+        return None
+    return float(np.sort(samples)[math.ceil(len(samples) * at - 1e-9) - 1])

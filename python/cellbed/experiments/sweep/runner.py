@@ -1,0 +1,370 @@
+"""Running the trials of a sweep that are missing: which, how many at once, and how often."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import shutil
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cellbed.errors import CellbedError, OperatingSystemError
+from cellbed.experiments.run import FULL_BYTES
+from cellbed.experiments.sweep.rows import measured
+from cellbed.experiments.sweep.store import Result, Store
+from cellbed.experiments.sweep.trials import Plan, Trial
+from cellbed.library import ChildRun, RunError
+from cellbed.testbed.prove import ProofError
+
+REPEATS = 2
+"""How often a disturbed trial is repeated."""
+_AROUND_S = 5.0
+"""What a run takes beyond its schedule and drain, about: bring-up, proof, report."""
+_SPARE = 0.25
+"""Processors that emulator and programs of a run use beside its nodes, about."""
+_CALM = 10
+"""Undisturbed trials, for each at once, after which one more is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run that has ended. folder: of the run, on this machine, if there is one. status: complete, interrupted or
+    failed. exit_code: of the command that it would have been. took_s: with bring-up and report."""
+
+    trial: Trial
+    folder: Path | None
+    status: str
+    disturbed: bool
+    error: str | None
+    exit_code: int
+    took_s: float
+
+
+class Executor(Protocol):
+    """Runs trials somewhere, several at once, and brings their folders to this machine.
+
+    A trial is its scenario (`text`), and its inputs, whose content `Input.sha256` identifies.
+    """
+
+    @property
+    def running(self) -> int:
+        """Trials that have begun and not ended."""
+
+    @property
+    def at_once(self) -> int:
+        """How many may run at once now."""
+
+    def start(self, trial: Trial, place: Path) -> None:
+        """Begin a trial; the folder of its run is made below `place`."""
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """The trials that end within the next seconds, as soon as there is one."""
+
+    def interrupt(self) -> None:
+        """Ask the running trials to end in order."""
+
+
+class Listener(Protocol):
+    """Reports of the progress of a sweep."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def state(self, text: str) -> None:
+        """What happens now; often called."""
+
+    def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
+        """An attempt of a trial has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """done: trials with a result. total: of the sweep, equal ones counted once. left_s: until the end, about."""
+
+    done: int
+    total: int
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a call did. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep."""
+
+    ran: int
+    complete: int
+    disturbed: int
+    failed: int
+
+    def states(self) -> dict[str, int]:
+        """Trials by status, without what there is none of."""
+        found = {"complete": self.complete, "disturbed": self.disturbed, "failed": self.failed}
+        return {name: count for name, count in found.items() if count} or {"complete": 0}
+
+
+class Width:
+    """How many trials run at once. Pure.
+
+    It starts at `most` and falls by one when a trial is disturbed that ran beside others, at most once for those that
+    ran at the same time; it rises by one after a while without disturbance.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.now = self._most = most
+        self._fell = 0
+        self._calm = 0
+        # By trial: how often the width had fallen when it began, and whether it has run beside others.
+        self._running: dict[str, tuple[int, bool]] = {}
+
+    def started(self, key: str) -> None:
+        """A trial begins."""
+        beside = bool(self._running)
+        if len(self._running) == 1:
+            self._running = {other: (fell, True) for other, (fell, _) in self._running.items()}
+        self._running[key] = (self._fell, beside)
+
+    def ended(self, key: str, *, disturbed: bool) -> None:
+        """A trial has ended."""
+        fell, beside = self._running.pop(key)
+        if not disturbed:
+            self._calm += 1
+            if self.now < self._most and self._calm >= _CALM * self.now:
+                self.now, self._calm = self.now + 1, 0
+        elif beside:
+            self._calm = 0
+            if fell == self._fell and self.now > 1:
+                self.now, self._fell = self.now - 1, self._fell + 1
+
+
+def processors_for(plan: Plan) -> int:
+    """How many trials of a sweep this machine's processors can run at once: at least one."""
+    most = max((trial.cpus for trial in plan.trials), default=1.0)
+    return max(1, math.floor((os.cpu_count() or 1) / (most + _SPARE)))
+
+
+class LocalPool:
+    """Trials as child processes of this one. An :class:`Executor`."""
+
+    def __init__(self, most: int, *, limits: bool = True, held: int | None = None) -> None:
+        self._width = Width(most)
+        self._limits, self._held = limits, held
+        self._children: dict[ChildRun, tuple[Trial, float]] = {}
+
+    @property
+    def running(self) -> int:
+        return len(self._children)
+
+    @property
+    def at_once(self) -> int:
+        return self._width.now
+
+    def start(self, trial: Trial, place: Path) -> None:
+        asked = {"text": trial.text, "folder": str(trial.folder.absolute()), "out": str(place.absolute())}
+        child = ChildRun(asked, self._limits, self._held)
+        self._children[child] = (trial, time.monotonic())
+        self._width.started(trial.key)
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        if not self._children:
+            return []
+        found = []
+        for child in select.select(list(self._children), [], [], timeout_s)[0]:
+            child.read(0)
+            if child.ended:
+                found.append(self._outcome(child))
+        return found
+
+    def _outcome(self, child: ChildRun) -> Outcome:
+        trial, began = self._children.pop(child)
+        try:
+            outcome = child.close()
+        except RunError as error:
+            outcome = {"folder": None, "status": "failed", "disturbed": False, "error": str(error), "exit_code": 1}
+        folder = Path(outcome["folder"]) if outcome["folder"] else None
+        made = Outcome(
+            trial=trial,
+            folder=folder if folder is not None and folder.is_dir() else None,
+            status=outcome["status"],
+            disturbed=outcome["disturbed"],
+            error=outcome["error"],
+            exit_code=outcome["exit_code"],
+            took_s=time.monotonic() - began,
+        )
+        self._width.ended(trial.key, disturbed=is_disturbed(made))
+        return made
+
+    def interrupt(self) -> None:
+        for child in self._children:
+            child.interrupt()
+
+
+def is_disturbed(outcome: Outcome) -> bool:
+    """Whether a run is worth repeating: the machine disturbed it, or links and limits were not as asked, as where the
+    machine is too busy for them."""
+    return outcome.disturbed or outcome.exit_code == ProofError.exit_code
+
+
+def missing(plan: Plan, results: dict[str, Result], repeats: int) -> list[Trial]:
+    """The trials to run, in their order: those without a result, failed ones, and disturbed ones that may be repeated
+    more often than they were."""
+
+    def is_done(trial: Trial) -> bool:
+        result = results.get(trial.key)
+        if result is None or result.status == "failed":
+            return False
+        return result.status == "complete" or result.disturbances > repeats
+
+    return [trial for trial in plan.distinct.values() if not is_done(trial)]
+
+
+def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
+    """What runs of a sweep took beyond schedule and drain, seconds."""
+    return [
+        result.took_s - trial.planned_s
+        for key, trial in plan.distinct.items()
+        if (result := results.get(key)) is not None and result.status != "failed"
+    ]
+
+
+def forecast(plan: Plan, results: dict[str, Result], at_once: int, repeats: int) -> dict[str, Any]:
+    """What a sweep will do: trials to run, how many at once, and seconds, about."""
+    ahead, known = missing(plan, results, repeats), around_s(plan, results) or [_AROUND_S]
+    seconds = sum(trial.planned_s + sum(known) / len(known) for trial in ahead) / at_once
+    return {"name": plan.sweep.name, "missing": len(ahead), "at_once": at_once, "seconds": seconds}
+
+
+class Runner:
+    """Runs what is missing of a sweep."""
+
+    def __init__(
+        self, plan: Plan, store: Store, executor: Executor, listener: Listener, repeats: int = REPEATS
+    ) -> None:
+        self._plan, self._store, self._executor, self._listener = plan, store, executor, listener
+        self._repeats = repeats
+        self._waiting = deque(missing(plan, store.results, repeats))
+        self._running: dict[str, tuple[Trial, float]] = {}
+        self._around_s = around_s(plan, store.results)
+        self._ran = 0
+
+    def run(self) -> None:
+        """Run every missing trial. A failed one is reported and left for the next call.
+
+        Errors: :class:`CellbedError`, ``OSError`` for a folder that cannot be written to; ``KeyboardInterrupt`` after
+        the running trials have ended.
+        """
+        try:
+            while self._waiting or self._running:
+                while self._waiting and self._executor.running < self._executor.at_once:
+                    self._start(self._waiting.popleft())
+                self._listener.state(self._words())
+                for outcome in self._executor.wait(0.5):
+                    self._end(outcome)
+        except BaseException as error:
+            self._abandon(keep=isinstance(error, KeyboardInterrupt))
+            raise
+
+    def account(self) -> Account:
+        """What has been done so far."""
+        states = [result.status for key in self._plan.distinct if (result := self._store.results.get(key)) is not None]
+        return Account(self._ran, *(states.count(each) for each in ("complete", "disturbed", "failed")))
+
+    def left_s(self) -> float:
+        """How long the trials that are missing take, about."""
+        around = sum(self._around_s) / len(self._around_s) if self._around_s else _AROUND_S
+        ahead = sum(trial.planned_s + around for trial in self._waiting)
+        now = time.monotonic()
+        under_way = sum(max(0.0, trial.planned_s + around - (now - began)) for trial, began in self._running.values())
+        return (ahead + under_way) / max(1, self._executor.at_once)
+
+    def _start(self, trial: Trial) -> None:
+        self._running[trial.key] = (trial, time.monotonic())
+        self._executor.start(trial, self._store.place(trial))
+
+    def _end(self, outcome: Outcome) -> None:
+        trial = outcome.trial
+        del self._running[trial.key]
+        result = self._result(outcome)
+        again = is_disturbed(outcome) and result.disturbances <= self._repeats
+        self._store.keep(trial, result, outcome.folder, final=result.status != "failed" and not again)
+        if again:
+            self._waiting.append(trial)
+        else:
+            self._ran += 1
+        self._store.write_dataset(self._plan)
+        if result.status != "failed":
+            self._around_s.append(result.took_s - trial.planned_s)
+        done = len(self._plan.distinct) - len(self._waiting) - len(self._running)
+        self._listener.ended(trial, result, Progress(done, len(self._plan.distinct), self.left_s()))
+        if result.status == "failed" and shutil.disk_usage(self._store.folder).free < FULL_BYTES:
+            raise CellbedError(
+                f"the disk with {self._store.folder} is full: free some space, then run the command again"
+            )
+
+    def _result(self, outcome: Outcome) -> Result:
+        before = self._store.results.get(outcome.trial.key)
+        attempts, disturbances = (before.attempts, before.disturbances) if before is not None else (0, 0)
+        error = outcome.error or f"the run was {outcome.status}"
+        disturbances += is_disturbed(outcome)
+        failed = Result("failed", attempts + 1, disturbances, outcome.took_s, error)
+        if outcome.status != "complete" or outcome.error is not None or outcome.folder is None:
+            return failed
+        try:
+            rows = measured(outcome.folder)
+        except CellbedError as error:
+            return replace(failed, error=str(error))
+        except OSError as error:
+            return replace(failed, error=str(OperatingSystemError(error, outcome.folder)))
+        return replace(failed, status="disturbed" if outcome.disturbed else "complete", error=None, rows=rows)
+
+    def _abandon(self, *, keep: bool) -> None:
+        """End the running trials; the next call runs them again. keep: those that are complete all the same."""
+        self._listener.state("ending the running trials")
+        self._executor.interrupt()
+        while self._executor.running:
+            try:
+                for outcome in self._executor.wait(1.0):
+                    if keep and outcome.status == "complete":
+                        self._end(outcome)
+                    else:
+                        self._store.discard(outcome.trial)
+            except KeyboardInterrupt:
+                continue
+
+    def _words(self) -> str:
+        count = self._executor.running
+        return f"{count} trial{'s' * (count != 1)} running, {words(self.left_s())} left"
+
+
+def words(seconds: float) -> str:
+    """An estimate of a time."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {minutes} min" if minutes < 60 else f"about {minutes // 60} h {minutes % 60:02} min"
+
+
+def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
+    """What `cellbed sweep --json` prints."""
+    return {
+        "name": plan.sweep.name,
+        "folder": str(folder.absolute()),
+        "dataset": str((folder / "trials.parquet").absolute()),
+        "points": len(plan.points),
+        "trials": len(plan.distinct),
+        "ran": account.ran,
+        "complete": account.complete,
+        "disturbed": account.disturbed,
+        "failed": account.failed,
+        "notes": plan.notes,
+    }
+
+
+def sentence(trial: Trial, result: Result, progress: Progress) -> str:
+    """A finished attempt as a line."""
+    what = result.status if result.status != "failed" else f"failed: {result.error}"
+    tried = f", attempt {result.attempts}" if result.attempts > 1 else ""
+    left = f"; {words(progress.left_s)} left" if progress.done < progress.total else ""
+    return f"{progress.done} of {progress.total}: {trial}: {what} ({result.took_s:.1f} s{tried}){left}"

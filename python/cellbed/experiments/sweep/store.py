@@ -1,0 +1,213 @@
+"""The folder of a sweep: a run for each trial, its result beside it, and the dataset.
+
+A run is made below ``running``, described in ``trial.json``, and moved to ``trials`` or ``attempts`` by one rename; the
+dataset is computed from these files. So a sweep can be killed at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError
+from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, MEASURES, PART, TRIAL_COLUMNS
+from cellbed.testbed.folder import write_json
+from cellbed.testbed.state import process_start
+from cellbed.whole_files import write_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.experiments.sweep.trials import Plan, Trial
+
+FORMAT = 1
+DATASET = "trials.parquet"
+SWEEP_FILE = "sweep.toml"
+_RESULT = "trial.json"
+_OWN = {SWEEP_FILE, "lock", "trials", "attempts"}
+_PATIENCE_S = 60.0
+"""How long the runs of a killed sweep may take to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a trial.
+
+    status: complete, disturbed or failed. attempts: how often it was run; disturbances: how often the machine disturbed
+    it. took_s: the last time.
+    error: why it failed. rows: measures by application. folder: relative to the sweep's, in ``trials`` or ``attempts``.
+    """
+
+    status: str
+    attempts: int
+    disturbances: int
+    took_s: float
+    error: str | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    folder: str = ""
+
+
+class Store:
+    """The folder of a sweep, for one process at a time: a context that holds its lock.
+
+    results: of all trials in it, by key; those in ``trials`` before those in ``attempts``. Errors: ``OSError``, and
+    :class:`CellbedError` for a folder that another sweep uses, or of another kind.
+    """
+
+    def __init__(self, folder: Path, note: Callable[[str], object] = lambda text: None) -> None:
+        self.folder = folder
+        self._note = note
+        self.results: dict[str, Result] = {}
+
+    def __enter__(self) -> Store:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CellbedError(f"{self.folder} is not a folder: choose another place with --out")
+        found = {each.name for each in self.folder.iterdir()} if self.folder.is_dir() else set()
+        if found and not found & _OWN:
+            raise CellbedError(
+                f"{self.folder}: not the folder of a sweep, and not empty: choose another place with --out"
+            )
+        for each in ("trials", "attempts"):
+            (self.folder / each).mkdir(parents=True, exist_ok=True)
+        self.lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._take_lock()
+            self._running = self.folder / "running"
+            shutil.rmtree(self._running, ignore_errors=True)
+            self._running.mkdir(exist_ok=True)
+            for path in (*self.folder.glob("trials/.*"), *self.folder.glob("attempts/.*")):
+                shutil.rmtree(path, ignore_errors=True)
+            self.results = results_in(self.folder, self._note)
+        except BaseException:
+            os.close(self.lock)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._running, ignore_errors=True)
+            os.ftruncate(self.lock, 0)
+        os.close(self.lock)
+
+    def _take_lock(self) -> None:
+        """The runs of a killed sweep share its lock until they have ended in order."""
+        deadline = None
+        while True:
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                owner = os.pread(self.lock, 64, 0).decode(errors="replace").split()
+            if len(owner) == 2 and owner[0].isdecimal() and str(process_start(int(owner[0]))) == owner[1]:
+                raise CellbedError(
+                    f"{self.folder}: another sweep (process {owner[0]}) uses this folder: wait for its end, or stop it"
+                ) from None
+            if deadline is None:
+                deadline = time.monotonic() + _PATIENCE_S
+                self._note("waiting for the runs of a killed sweep to end")
+            elif time.monotonic() > deadline:
+                raise CellbedError(
+                    f"{self.folder}: runs of a killed sweep have not ended after {_PATIENCE_S:g} s: see `cellbed "
+                    "status`"
+                ) from None
+            time.sleep(0.1)
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, f"{os.getpid()} {process_start(os.getpid())}\n".encode(), 0)
+
+    def begin(self, plan: Plan) -> None:
+        """Write the sweep file, and the dataset of what is there."""
+        write_whole(self.folder / SWEEP_FILE, lambda path: path.write_text(plan.text, encoding="utf-8"))
+        self.write_dataset(plan)
+
+    def place(self, trial: Trial) -> Path:
+        """An empty folder in which a run of a trial is made."""
+        path = self._running / trial.key
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        return path
+
+    def keep(self, trial: Trial, result: Result, run: Path | None, *, final: bool) -> None:
+        """Keep the run of a trial, if there is one: as the trial, or as its latest attempt."""
+        where = "trials" if final else "attempts"
+        if run is None:
+            run = self._running / f"{trial.key}-{secrets.token_hex(4)}"
+            run.mkdir(parents=True)
+        content = {"format": FORMAT, "key": trial.key, **asdict(result)}
+        del content["folder"]
+        write_json(run / _RESULT, content)
+        self._move(run, self.folder / where / trial.key)
+        self.results[trial.key] = replace(result, folder=f"{where}/{trial.key}")
+        self.discard(trial)
+
+    def _move(self, run: Path, place: Path) -> None:
+        old = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(old)
+        run.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def discard(self, trial: Trial) -> None:
+        """Remove the run of a trial that was interrupted."""
+        shutil.rmtree(self._running / trial.key, ignore_errors=True)
+
+    def write_dataset(self, plan: Plan) -> None:
+        """Write the dataset of the trials of a plan that have a result, atomically."""
+        content = io.BytesIO()
+        dataset(plan, self.results).write_parquet(content)
+        write_whole(self.folder / DATASET, lambda path: path.write_bytes(content.getvalue()))
+
+
+def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
+    """The results in the folder of a sweep, by key. note: takes what is damaged, and so missing."""
+    found = {}
+    for path in (*sorted(folder.glob(f"attempts/[!.]*/{_RESULT}")), *sorted(folder.glob(f"trials/[!.]*/{_RESULT}"))):
+        try:
+            content = json.loads(path.read_bytes())
+            where = f"{path.parent.parent.name}/{path.parent.name}"
+            if content.pop("format") == FORMAT:
+                key = content.pop("key")
+                found[key] = Result(**content, folder=where)
+        except (ValueError, TypeError, KeyError):
+            note(f"{path}: damaged: the trial is run again")
+    return found
+
+
+def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
+    """One row per trial with a result and application, by point and repetition. Pure."""
+    import polars as pl
+
+    factors = list(plan.sweep.factors)
+    found: list[dict[str, Any]] = []
+    for trial in sorted(plan.trials, key=lambda each: (each.point.number, each.repetition)):
+        if (result := results.get(trial.key)) is None:
+            continue
+        about = {
+            "point": trial.point.number,
+            "repetition": trial.repetition,
+            "key": trial.key,
+            "folder": result.folder,
+            "status": result.status,
+            "attempts": result.attempts,
+            "seed": trial.seed,
+            "start_s": None if trial.offset_ns is None else trial.offset_ns / 1e9,
+            **trial.point.labels,
+        }
+        # Names and kinds of applications are known even of a trial that failed.
+        rows = result.rows or [{"app": name, "kind": kind} for name, kind in trial.applications.items()]
+        found += [{**row, **about} for row in rows]
+    parts = list(dict.fromkeys(name for row in found for name in row if name.startswith(PART)))
+    schema: dict[str, Any] = {name: getattr(pl, kind) for name, kind in TRIAL_COLUMNS.items()}
+    schema |= dict.fromkeys(factors, pl.String)
+    schema |= {name: getattr(pl, kind) for name, kind in APPLICATION_COLUMNS.items()}
+    schema |= dict.fromkeys((*MEASURES, *parts), pl.Float64)
+    return pl.DataFrame([[row.get(name) for name in schema] for row in found], schema=schema, orient="row")
