@@ -189,7 +189,6 @@ class Generator:
     def _report(self, now: int) -> None:
         if now >= self._next_progress:
             self._next_progress = now + _PROGRESS_INTERVAL
-            self._record.flush()
             announce("progress", **self._counts())
 
     def _counts(self) -> dict[str, int]:

@@ -64,9 +64,10 @@ def announce(event: str, **fields: Any) -> None:
 
 
 def open_record(path: Path) -> TextIOWrapper:
-    """A file for JSON lines; what is already there stays. Raises WorkloadError."""
+    """A file for JSON lines; what is already there stays. Each line is in the file at once, since the node may crash:
+    with the service's lines, the parts of answered requests would be missing. Raises WorkloadError."""
     try:
-        return path.open("a", encoding="utf-8", buffering=1 << 16)
+        return path.open("a", encoding="utf-8", buffering=1)
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -29,7 +29,6 @@ from cellbed.workloads.lifecycle import WorkloadError, announce
 from cellbed.workloads.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
 from cellbed.workloads.task import Task
 
-_FLUSH_INTERVAL = SECOND // 2
 _LAST_PATIENCE_S = 0.5
 """Who ends the programs of a run gives them a second."""
 _MOST_DEATHS = 3
@@ -91,7 +90,6 @@ class Service:
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
         self._deaths = 0
-        self._next_flush = 0
         self._ready = False
         self._counts = {"received": 0, "answered": 0, "errors": 0}
         self._connection = Connection(
@@ -119,9 +117,8 @@ class Service:
 
     def _turn(self) -> None:
         connection = self._connection
-        now = time.monotonic_ns()
-        wake = [time_ns for time_ns in (connection.wake_ns, self._next_flush or None) if time_ns is not None]
-        patience = max(0, min(wake) - now) / SECOND if wake else None
+        wake = connection.wake_ns
+        patience = max(0, wake - time.monotonic_ns()) / SECOND if wake is not None else None
         readers: list[Any] = [self._commands, *self._workers, *connection.readers]
         readable, writable, _ = select.select(readers, connection.writers, [], patience)
         connection.drive(readable, writable)
@@ -131,9 +128,6 @@ class Service:
         if self._commands in readable:
             self._commands.read()
         self._dispatch()
-        if self._next_flush and time.monotonic_ns() >= self._next_flush:
-            self._record.flush()
-            self._next_flush = 0
         if not self._ready and connection.ready and all(each.ready for each in self._workers):
             self._ready = True
             announce("ready")
@@ -240,7 +234,6 @@ class Service:
             **fields,
         }
         self._record.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._next_flush = self._next_flush or time.monotonic_ns() + _FLUSH_INTERVAL
 
 
 def _become_worker(channel: socket.socket, number: int, settings: Settings, load: Callable[[], Task]) -> None:
