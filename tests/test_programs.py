@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cellbed.testbed import unmodified
+from cellbed.testbed.agent import use_of
 from cellbed.testbed.backend import Clock
 from cellbed.testbed.namespace import copy
 from cellbed.testbed.process import ProgramError, Running
@@ -30,6 +31,8 @@ class ThisMachine:
     """A node without namespaces and limits; what a check needs is started through `spawn`, as on a distant machine."""
 
     place = group = None
+
+    use = staticmethod(use_of)
 
     def __init__(self, folder: Path) -> None:
         self.name, self.folder, self.clock = "edge-0", folder, Clock()

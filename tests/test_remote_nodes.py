@@ -33,6 +33,7 @@ from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
 from test_container import NEEDED, import_image
+from test_faults import BURNER
 
 PIPE = subprocess.PIPE
 
@@ -189,6 +190,13 @@ def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
     assert process.wait() == 0
     sockets.close()
     assert len((tmp_path / "record").read_text().splitlines()) == 500
+
+
+@EACH_IF_SLOW
+def test_use_of_a_program_is_known_after_its_end(bed: Testbed) -> None:
+    process = node(bed).spawn(["python3", "-c", BURNER])
+    assert process.wait() == 0
+    assert 0.28e9 <= node(bed).use(process.pid)[0] < 60e9
 
 
 @EACH_IF_SLOW
@@ -409,6 +417,9 @@ node = "pi-0"
     starts = [each for each in read_events(path) if each["event"] == "program started"]
     assert [each["what"] for each in starts].count("web.pi-0.server") == 2
     summary = json.loads((path / "summary.json").read_text())
+    used = {each["program"]: each for each in summary["programs"]}
+    assert used["web.pi-0.server"]["cpu_s"] > 0
+    assert used["web.pi-0.server"]["memory_peak_bytes"] > 1 << 20
     pause, crash = (each["losses"][0] for each in summary["faults"])
     assert pause["during"] - pause["during_lost"] > 0
     assert crash["during_lost"] + crash["during_late"] > 0

@@ -183,7 +183,7 @@ class Run:
 
     @cached_property
     def programs(self) -> pl.DataFrame:
-        """A row for each program on this machine and second: CPU and memory."""
+        """A row for each program and second: CPU and memory."""
         return self._table("programs")
 
     @cached_property

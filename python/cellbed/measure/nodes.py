@@ -29,7 +29,7 @@ _USE = {
 
 
 def read_programs(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per program on this machine and sample (every second, and at the end), by program and time.
+    """One row per program and sample (every second, and at the end), by program and time.
 
     Columns: ``time_s`` (since the start of the schedule), ``program`` (``APP.NODE.NAME``), ``node``, ``cpu_s``
     (processor time since the first sample), ``memory_bytes`` (null while it does not run). description: the content of

@@ -128,7 +128,7 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSummary:
-    """One program on this machine, with all processes that it started, from the start of the schedule to the end of the
+    """One program, with all processes that it started, from the start of the schedule to the end of the
     drain. cpu_s: processor time; memory_peak_bytes: the highest of a sample each second, ``None`` if there is none."""
 
     program: str

@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -73,6 +74,8 @@ class Hub:
         self._relays: dict[int, socket.socket] = {}
         self._statuses: dict[int, int] = {}  # of ended programs whose output is not written yet
         self._forwarded = 0
+        self._processes: dict[int, int] = {}  # of the relays, by number
+        self._use: dict[int, list[int]] = {}  # of programs, by the process of their relay
         self._sample: dict[str, Any] | None = None
         self._probes: list[Probe] = []
         self._burst: list[Probe] = []
@@ -130,6 +133,8 @@ class Hub:
         elif "ended" in message:
             self._statuses[message["ended"]] = message["status"]
             self._wire.drop(3 * message["ended"])
+        elif "use" in message:
+            self._use[self._processes[message["number"]]] = message["use"]
         elif "connected" in message:
             self._forwarded += 1
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -164,6 +169,8 @@ class Hub:
                 self._answer(message["call"], value=self._hello)
             else:
                 self._waiting.append(message["call"])
+        elif action == "use":
+            self._answer(message["call"], value=self._use.get(message["process"], [0, 0]))
         elif action == "state":
             self._answer(message["call"], value={"sample": self._sample, "clock": estimate(self._probes)})
         else:
@@ -172,6 +179,8 @@ class Hub:
     def _add_relay(self, relay: socket.socket) -> None:
         self._number += 1
         number = self._number
+        credentials = relay.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        self._processes[number] = struct.unpack("3i", credentials)[0]
         self._relays[number] = relay
         self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
 

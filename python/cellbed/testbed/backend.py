@@ -133,6 +133,12 @@ class Backend(Protocol):
     def sample(self) -> Sample | None:
         """The node's usage since its start; ``None`` if not counted. Called ten times a second: it must not wait."""
 
+    def use(self, process: int) -> tuple[int, int]:
+        """Processor time, ns, and bytes in memory of a program of the node and all that it has started
+        (:func:`~cellbed.testbed.agent.use_of`). process: id of its :class:`Running`. Called once a second: it must not
+        wait.
+        """
+
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         """Command for :meth:`spawn` that prints ``ready``, waits for a line, and then occupies `amount` processors or
         touches `amount` bytes of memory, to prove the limits."""

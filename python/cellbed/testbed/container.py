@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.errors import CellbedError
-from cellbed.testbed.agent import Disk
+from cellbed.testbed.agent import Disk, use_of
 from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.namespace import copy
@@ -201,6 +201,7 @@ class ContainerNode:
     """As of :class:`~cellbed.testbed.backend.Backend`. cellbed's own programs run beside the container."""
 
     own_files = True
+    use = staticmethod(use_of)
 
     def __init__(self, setup: Setup, table: ContainerBackend) -> None:
         self.name, self.place, self.group = setup.name, setup.place, setup.group

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.agent import Disk
+from cellbed.testbed.agent import Disk, use_of
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import Running, kill, signal_inhabitants, spawn
@@ -32,6 +32,7 @@ class NamespaceNode:
 
     own_files = False
     proof_command = staticmethod(shell_strain)
+    use = staticmethod(use_of)
 
     @staticmethod
     def obstacles(_table: object, *, running: bool) -> tuple[()]:

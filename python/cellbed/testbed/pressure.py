@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cellbed.testbed.agent import descendants
+
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _ATTEMPTS = 5
 """Readings of two clocks of which the closest pair counts."""
 
@@ -40,7 +42,7 @@ class Pressure:
         seen: dict[int, tuple[int, int]] = {}
         self._count(None, self._own, seen)
         for node, processes in nodes.items():
-            self._count(node, _with_descendants(processes), seen)
+            self._count(node, chain.from_iterable(map(descendants, processes)), seen)
         self._tasks = seen
         idle, steal = _processors()
         return {
@@ -76,43 +78,19 @@ class Pressure:
 
 
 class Usage:
-    """Processor time and memory of programs: of their processes, and of all that descend from these."""
+    """Processor time of programs, each of which may have had several processes."""
 
     def __init__(self) -> None:
         self._used: dict[str, dict[int, int]] = {}
 
-    def count(self, program: str, process: int) -> int:
-        """Note what a program has used since its process began. Returns the bytes of its processes in memory; what they
-        share counts for each of them.
-
-        Count a process that has ended before its exit status is taken: then nothing of it is lost, but what children
-        used for which it did not wait (proc(5), ``stat``).
-        """
-        ticks = pages = 0
-        for each in _with_descendants([process]):
-            fields = _words(f"/proc/{each}/stat", after=")")[1:]
-            if len(fields) > 21:
-                ticks += sum(map(int, fields[10:14]))
-                pages += int(fields[20])
+    def count(self, program: str, process: int, cpu_ns: int) -> None:
+        """Note what a process of a program has used since it began."""
         of = self._used.setdefault(program, {})
-        of[process] = max(of.get(process, 0), ticks * _TICK_NS)
-        return pages * _PAGE
+        of[process] = max(of.get(process, 0), cpu_ns)
 
     def cpu_ns(self, program: str) -> int:
         """The processor time of a program until it was last counted."""
         return sum(self._used.get(program, {}).values())
-
-
-def _with_descendants(processes: Iterable[int]) -> list[int]:
-    """The processes and all that descend from them."""
-    found: list[int] = []
-    waiting = list(processes)
-    while waiting:
-        process = waiting.pop()
-        found.append(process)
-        for task in _entries(f"/proc/{process}/task"):
-            waiting += map(int, _words(f"/proc/{process}/task/{task}/children"))
-    return found
 
 
 def _processors() -> tuple[int, int]:
@@ -149,9 +127,8 @@ def _entries(folder: str) -> list[int]:
         return []
 
 
-def _words(path: str, after: str = "") -> list[str]:
+def _words(path: str) -> list[str]:
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-        return (text.rpartition(after)[2] if after else text).split()
+        return Path(path).read_text(encoding="utf-8").split()
     except OSError:
         return []

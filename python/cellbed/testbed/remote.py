@@ -189,6 +189,14 @@ class RemoteNode:
         self.clock = Clock(*state["clock"])
         return Sample(**state["sample"]) if state["sample"] else NOTHING
 
+    def use(self, process: int) -> tuple[int, int]:
+        """As of :class:`~cellbed.testbed.backend.Backend`. process: of the relay."""
+        try:
+            cpu_ns, memory_bytes = self.call("use", process=process)
+        except NodeError:  # as for `sample`
+            return 0, 0
+        return cpu_ns, memory_bytes
+
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         if source.is_dir():

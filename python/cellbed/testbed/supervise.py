@@ -128,7 +128,7 @@ class Supervisor:
             node,
             self._raw,
             lambda event, **more: self._note(event, program, **more),
-            lambda pid: self._usage.count(process.name, pid),
+            lambda pid: self._usage.count(process.name, pid, node.use(pid)[0]),
         )
         self.programs.append(program)
         program.start()
@@ -357,14 +357,13 @@ class Supervisor:
         self._host_samples.flush()
 
     def _sample_programs(self) -> None:
-        """Those on this machine."""
         if self._program_samples is None:
             return
         for program in self.programs:
-            if self._nodes[program.node].place is None:
-                continue
-            process = program.process
-            memory = self._usage.count(program.name, process.pid) if process is not None else None
+            memory = None
+            if program.process is not None:
+                cpu_ns, memory = self._nodes[program.node].use(program.process.pid)
+                self._usage.count(program.name, program.process.pid, cpu_ns)
             sample = {
                 "time_ns": time.monotonic_ns(),
                 "program": program.name,
