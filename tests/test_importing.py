@@ -109,7 +109,10 @@ spec:
           resources: {requests: {cpu: 100m}, limits: {cpu: 500m, memory: 128Mi}}
           readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 5}
           volumeMounts: [{name: settings, mountPath: /etc/app}, {name: scratch, mountPath: /tmp/x}]
-        - {name: sidecar, image: example/logs, ports: [{containerPort: 9000}]}
+        - name: sidecar
+          image: example/logs
+          ports: [{containerPort: 9000, name: logs}]
+          args: ["http://localhost:80/x", "127.0.0.1:9000", "localhost:8080"]
 ---
 apiVersion: v1
 kind: List
@@ -270,18 +273,26 @@ def test_manifests_become_node_groups_and_applications(tmp_path: Path) -> None:
     (mount,) = node["backend"]["mounts"]
     assert mount["target"] == "/etc/app/conf.ini"
     assert (tmp_path / mount["source"]).read_text() == "[a]"
-    assert made["nodes"]["guestbook-sidecar"]["backend"]["image"] == "example/logs"
+    sidecar = made["nodes"]["guestbook-sidecar"]["backend"]
+    assert (sidecar["image"], sidecar["command"]) == (
+        "example/logs",
+        ["http://guestbook:80/x", "127.0.0.1:9000", "localhost:8080"],
+    )
+    assert "in guestbook-sidecar 'localhost:80' becomes 'guestbook:80'" in "".join(notes(found, "differs").values())
     assert made["apps"]["load"]["client"] == {"on": "load"}
     lost = notes(found, "not mapped")
     assert "Ingress/public" in lost
-    assert {key.rpartition(".")[2] for key in lost} == {"nodeSelector", "containers", "Ingress/public", "name"}
+    assert {key.rpartition(".")[2] for key in lost} == {"nodeSelector", "Ingress/public", "name"}
     assert {"serviceAccountName", "requests", "type"} <= {key.rpartition(".")[2] for key in notes(found, "not needed")}
 
 
 def test_ports_of_services_become_those_of_containers(tmp_path: Path) -> None:
     urls = "[frontend:80, 'http://frontend/x', 'http://frontend.default:80', my-frontend:80, frontend:8000]"
     text = GUESTBOOK.replace("targetPort: web", "targetPort: 8080").replace("image: example/load", f"&, args: {urls}")
-    (tmp_path / "a.yaml").write_text(text.replace("&", "image: example/load"))
+    text = text.replace("[a]", "proxy_pass http://frontend;").replace("&", "image: example/load")
+    (tmp_path / "a.yaml").write_text(text)
+    services = {each.name: each for each in read_manifests([tmp_path / "a.yaml"]).services}
+    assert services["guestbook"].files == {"/etc/app/conf.ini": b"proxy_pass http://frontend:8080;"}
     found = write(read_manifests([tmp_path / "a.yaml"]), Choices(), "test")
     assert (
         "'frontend:80' becomes 'frontend:8080'" in notes(found, "differs")["Service/frontend.spec.ports[0].targetPort"]
@@ -290,6 +301,13 @@ def test_ports_of_services_become_those_of_containers(tmp_path: Path) -> None:
         "frontend:8080", "http://frontend:8080/x", "http://frontend.default:8080", "my-frontend:80", "frontend:8000",
     ]  # fmt: skip
     assert "write the scenario with --out" in notes(found, "not mapped")["files"]
+    # The Service's name belongs to the container behind its port.
+    one, two = "ports: [{port: 80, targetPort: web}]", "ports: [{port: 9000}, {port: 80, targetPort: web}]"
+    (tmp_path / "a.yaml").write_text(GUESTBOOK.replace(one, two))
+    imported = read_manifests([tmp_path / "a.yaml"])
+    assert [each.name for each in imported.services if "frontend" in each.aliases] == ["guestbook-sidecar"]
+    (note,) = (each for each in imported.notes if each.key == "Service/frontend.spec.ports[1].port")
+    assert note.text == "'frontend' is the node of guestbook-sidecar; write guestbook for this"
 
 
 def additions(value: Any, key: str, closed: tuple[str, ...]) -> list[tuple[Any, str]]:

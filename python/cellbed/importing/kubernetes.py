@@ -6,6 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ _WORKLOADS = ("Pod", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationCont
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _FIELDS = {"metadata.name": "{node.name}", "status.podIP": "{node.address}", "status.hostIP": "{node.address}",
            "spec.nodeName": "{node.name}"}  # fmt: skip
+_LOCALHOST = r"(?<![\w.-])(localhost|127\.0\.0\.1|\[::1\])"
 _NO_API = "there is no API server"
 _UNNEEDED_KINDS = (
     {"Namespace": "names are unique in a scenario", "PodDisruptionBudget": "nothing evicts a Pod during a run"}
@@ -118,8 +120,8 @@ class _Cluster:
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.objects: list[_Object] = []
-        self.moved: list[tuple[str, int, int]] = []
-        """Names of Services with a port, and the port of the container behind it."""
+        self.moved: list[tuple[str, str]] = []
+        """Patterns of names of Services with a port, and the same with the port of the container behind it."""
 
     def add(self, document: Any, place: Place) -> None:
         if document is None:
@@ -171,7 +173,7 @@ class _Cluster:
         if not found.services:
             raise place.error(f"no {', '.join(_WORKLOADS[:-1])} or {_WORKLOADS[-1]}: give manifests with one")
         for service in found.services:
-            self._move_ports(service)
+            _replace(service, self.moved)
         selected = any(service.offers for service in found.services)
         for service in found.services:
             service.uses = selected and not service.offers
@@ -229,7 +231,12 @@ class _Cluster:
             _Container(self, container, service, pod, volumes, kept).read()
         if len(containers) > 1:
             text = f"containers of a Pod share an address; here each of the {len(containers)} has a node"
-            spec.note("not mapped", "containers", text)
+            for service in pod.services:
+                there = {port: each.name for each in pod.services for port in each.ports if port not in service.ports}
+                _replace(service, [(rf"{_LOCALHOST}:{port}(?!\d)", f"{name}:{port}") for port, name in there.items()])
+                for port, name in there.items():
+                    text += f"; in {service.name} 'localhost:{port}' becomes '{name}:{port}'"
+            spec.note("differs", "containers", f"{text}; a server that listens on localhost only is not reached")
         for volume in volumes.values():
             volume.close(dict.fromkeys(volume.value, "no container mounts the volume, or its type is not supported"))
         spec.close(_OF_POD)
@@ -262,49 +269,46 @@ class _Cluster:
         if len(chosen) > 1:
             text = f"of {', '.join(pod.name for pod in chosen)} the first has the name '{each.name}'"
             self.notes.append(Note("differs", keys.place, keys.path, text))
-        first = chosen[0].services[0]
         domains = ("", f".{each.namespace}", f".{each.namespace}.svc", f".{each.namespace}.svc.cluster.local")
         names = [each.name + domain for domain in domains]
-        first.aliases += names
         for pod in chosen:
             pod.services[0].offers = True
-        for port in ports:
-            self._port(port, chosen[0], names)
+        behind = [self._port(port, chosen[0], names) for port in ports]
+        first = next((service for service in behind if service is not None), chosen[0].services[0])
+        first.aliases += names
+        first.offers = True
+        for port, service in zip(ports, behind, strict=True):
+            if service not in (first, None):
+                port.note(
+                    "not mapped", "port", f"'{each.name}' is the node of {first.name}; write {service.name} for this"
+                )
 
-    def _move_ports(self, service: Service) -> None:
-        """Replace ports of Services in the texts of a container, ``frontend:80`` or ``http://frontend/``."""
-
-        def moved(text: str) -> str:
-            for name, port, actual in self.moved:
-                host = rf"(?<![\w.-]){re.escape(name)}"
-                text = re.sub(rf"{host}:{port}(?!\d)", f"{name}:{actual}", text)
-                if port == 80:
-                    text = re.sub(rf"(?<=http://){re.escape(name)}(?![\w.:-])", f"{name}:{actual}", text)
-            return text
-
-        service.entrypoint = service.entrypoint and list(map(moved, service.entrypoint))
-        service.command = service.command and list(map(moved, service.command))
-        for values in (service.environment, service.templates):
-            values.update({name: moved(value) for name, value in values.items()})
-
-    def _port(self, port: Keys, pod: _Pod, names: list[str]) -> None:
+    def _port(self, port: Keys, pod: _Pod, names: list[str]) -> Service | None:
+        """The container that listens on a port of a Service; None where no container is known to."""
         wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
         port.close({}, ["name", "appProtocol"])
-        service, actual = pod.services[0], wanted
+        actual = wanted
         if target and not target.isdecimal() and target not in pod.named_ports:
             port.note("not mapped", "targetPort", f"no container port is called '{target}'")
         elif target:
             actual = _port_number(port, "targetPort", pod.named_ports)
         if actual != wanted:
-            self.moved += [(name, wanted, actual) for name in names]
-            change = f"'{names[0]}:{wanted}' becomes '{names[0]}:{actual}' in commands and variables"
+            for name in names:
+                host = rf"(?<![\w.-]){re.escape(name)}"
+                self.moved.append((rf"{host}:{wanted}(?!\d)", f"{name}:{actual}"))
+                if wanted == 80:
+                    self.moved.append((rf"(?<=http://){re.escape(name)}(?![\w.:-])", f"{name}:{actual}"))
+            change = f"'{names[0]}:{wanted}' becomes '{names[0]}:{actual}' in commands, variables and files"
             text = f"nodes have no port mapping: {change}"
             port.note("differs", "targetPort", text)
+        found = next((service for service in pod.services if actual in service.ports), None)
+        service = found or pod.services[0]
         if protocol == "TCP" and not service.ports:
             service.ports.append(actual)
             service.ready = service.ready or {"port": actual, "timeout": "120 s"}
+        return found
 
     def values(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
         """The data of a ConfigMap or Secret; None if it is not among the manifests."""
@@ -571,6 +575,23 @@ class _Container:
             command.close()
             return {"command": words} if words else None
         return None
+
+
+def _replace(service: Service, changes: Sequence[tuple[str, str]]) -> None:
+    """Replace patterns in commands, variables and files of a container."""
+
+    def changed(text: str) -> str:
+        for pattern, new in changes:
+            text = re.sub(pattern, new.replace("\\", r"\\"), text)
+        return text
+
+    service.entrypoint = service.entrypoint and list(map(changed, service.entrypoint))
+    service.command = service.command and list(map(changed, service.command))
+    for values in (service.environment, service.templates):
+        values.update({name: changed(value) for name, value in values.items()})
+    for path, content in service.files.items():
+        with suppress(UnicodeDecodeError):
+            service.files[path] = changed(content.decode()).encode()
 
 
 def _port_number(keys: Keys, key: str, named: Mapping[str, int]) -> int:
