@@ -14,12 +14,12 @@ import polars as pl
 
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
+from cellbed.measure.repetitions import student_bounds
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
     Samples,
     block_length,
     label,
-    mean_difference,
     needed,
     paired_median,
     percentile,
@@ -303,7 +303,9 @@ def _settings(
             elif not np.isfinite(pairs).all():
                 difference = replace(difference, note=_NOT_FINITE)
             else:
-                difference = difference.between(*mean_difference(np.diff(pairs).ravel()))
+                differences = np.diff(pairs).ravel()
+                low, high = student_bounds(differences)
+                difference = difference.between(float(differences.mean()), float(low), float(high))
             found.append(difference)
     return found
 

@@ -156,6 +156,15 @@ def quantile_differences(
     return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
 
 
+def block_quantiles(samples: Samples, quantiles: tuple[float, ...], seed: int) -> list[tuple[float, float, float]]:
+    """Per quantile of one run the value and its 95 % interval (value, low, high), by the circular block bootstrap over
+    the time of its trace. samples: as of :func:`quantile_differences`."""
+    resamples = int(np.clip(BUDGET // len(samples), FEWEST_RESAMPLES, MOST_RESAMPLES))
+    drawn = _resampled_quantiles(samples, quantiles, resamples, block_length(samples), np.random.default_rng(seed))
+    observed = _quantiles(samples, quantiles)
+    return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
+
+
 def paired_median(first: Samples, second: Samples, seed: int) -> tuple[float, float, float]:
     """The median over requests of second − first and its 95 % interval (value, low, high), by the circular block
     bootstrap of these differences.
@@ -169,17 +178,6 @@ def paired_median(first: Samples, second: Samples, seed: int) -> tuple[float, fl
     random, length = np.random.default_rng(seed), block_length(differences)
     drawn = _resampled_quantiles(differences, (0.5,), resamples, length, random)[:, 0]
     return (float(_quantiles(differences, (0.5,))[0]), *_bounds(drawn))
-
-
-def mean_difference(differences: Samples) -> tuple[float, float, float]:
-    """The mean of the differences of pairs, at least two, and its 95 % interval (value, low, high) by Student's t (Box,
-    Hunter & Hunter, Statistics for Experimenters, 2005, §3.2, paired comparison). It takes the pairs as independent and
-    their differences as roughly normal."""
-    from scipy.special import stdtrit
-
-    mean, n = float(differences.mean()), len(differences)
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / math.sqrt(n))
-    return mean, mean - half, mean + half
 
 
 def _bounds(drawn: Samples) -> tuple[float, float]:

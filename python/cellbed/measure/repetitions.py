@@ -1,0 +1,282 @@
+"""Repetitions of an experiment: intervals, effect sizes, paired comparisons, how many more are needed. Pure.
+
+The unit is the repetition, with one value each, such as the P99 of its latency. The requests of a run share its trace
+offset and seed, so they are one draw of everything that is random between runs. For intervals within a run see
+:mod:`cellbed.measure.statistics`. SciPy is imported where it is used: it takes long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cellbed.measure.statistics import CONFIDENCE, label, needed
+
+Values = NDArray[np.float64]
+
+_LEAST_CONFIDENCE = 0.93
+"""Of the whole range as an interval with equal tails of a quantile, where none has the confidence wanted: that of five
+values holds the median with 93.75 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value over repetitions with its interval, in the unit of the values.
+
+    value, low, high: ``None`` where the repetitions do not support them, and `note` has the reason. repetitions: their
+    number. confidence: of the interval.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    repetitions: int
+    confidence: float = CONFIDENCE
+    note: str | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval's width."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def mean_interval(values: ArrayLike) -> Interval:
+    """The mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least two values, all finite."""
+    sample, n = _sample(values)
+    if (wrong := _unusable(sample)) is not None:
+        return Interval(None, None, None, n, note=wrong)
+    mean = float(sample.mean())
+    if n < 2:
+        return Interval(mean, None, None, n, note="refused: an interval needs at least 2 repetitions; there is 1")
+    low, high = mean_bounds(sample)
+    return Interval(mean, float(low), float(high), n)
+
+
+def mean_bounds(samples: Values) -> tuple[Values, Values]:
+    """Ends of the 95 % interval of the mean for samples along the last axis, at least two values in each.
+
+    Student's interval covers too little for skewed values, Hall's transformation of t ("On the Removal of Skewness by
+    Transformation", Journal of the Royal Statistical Society B 54, 1992) too little for heavy symmetric tails. An end
+    is Hall's where that is farther out than Student's, else the mean of both: the coverage is 93 to 97 % from 5
+    repetitions on for normal, moderately log-normal and heavy-tailed values (``benches/coverage.py``).
+    """
+    n = samples.shape[-1]
+    mean, error = samples.mean(-1), samples.std(-1, ddof=1) / math.sqrt(n)
+    student = _t(n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviation = samples - mean[..., None]
+        skewness = (deviation**3).mean(-1) / (deviation**2).mean(-1) ** 1.5
+        # Solves t + a·t² + a²·t³/3 + a/2 = ±t_n with a = skewness / (3 √n), the transformed statistic, for t.
+        a = skewness / (3 * math.sqrt(n))
+        upper, lower = ((np.cbrt(1 + 3 * a * (sign * student - a / 2)) - 1) / a for sign in (1, -1))
+    symmetric = ~(np.abs(a) > 1e-6)  # also where all values are equal: the limit is Student's
+    upper, lower = np.where(symmetric, student, upper), np.where(symmetric, -student, lower)
+    outer = [np.maximum(hall, (hall + student) / 2) for hall in (upper, -lower)]
+    return mean - outer[0] * error, mean + outer[1] * error
+
+
+def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
+    """The quantile over repetitions with a 95 % interval that assumes no distribution (:func:`quantile_bounds`).
+
+    The value is the order statistic of rank ⌈n q⌉, or the mean of it and the next where n q is whole. Values may be
+    +inf (no finite percentile in a repetition). With fewer values than the interval needs the result is the whole range
+    if it has at least 93 % confidence, as for the median of five values, else refused.
+    """
+    sample, n = _sample(values)
+    if (wrong := _unusable(sample, infinite=True)) is not None:
+        return Interval(None, None, None, n, note=wrong)
+    rank, ordered = n * quantile, np.sort(sample)
+    first = math.ceil(rank - 1e-9) - 1
+    value = _finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
+    outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile is above, or below, all values
+    confidence = CONFIDENCE if n >= needed(quantile) else 1 - sum(outside)
+    if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
+        note = f"refused: an interval of the {label(quantile)} needs at least {needed(quantile)} repetitions; there "
+        return Interval(value, None, None, n, note=f"{note}{'is' if n == 1 else 'are'} {n}")
+    low, high = quantile_bounds(sample, quantile)
+    return Interval(value, _finite(float(low)), _finite(float(high)), n, confidence)
+
+
+def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
+    """Ends of the 95 % interval of a quantile for samples along the last axis, by interpolated order statistics; the
+    whole range where they are too few.
+
+    Nyblom, "Note on interpolated order statistics", Statistics & Probability Letters 14, 1992; for the median the same
+    as Hettmansperger & Sheather, 1986. Order statistics alone are conservative: 97.9 % for the median of ten values.
+    """
+    ordered = np.sort(samples, -1)
+    if ordered.shape[-1] < needed(quantile):
+        return ordered[..., 0], ordered[..., -1]
+    return _lower_end(ordered, quantile), -_lower_end(-ordered[..., ::-1], 1 - quantile)
+
+
+def _lower_end(ordered: Values, quantile: float) -> Values:
+    from scipy.special import bdtr
+
+    n, tail = ordered.shape[-1], (1 - CONFIDENCE) / 2
+    above = bdtr(np.arange(n), n, quantile)  # at index r − 1: the probability that order statistic r is above
+    rank = int(np.searchsorted(above, tail, side="right"))
+    under, over = tail - above[rank - 1], above[rank] - tail
+    share = 1 / (1 + rank * (1 - quantile) * over / ((n - rank) * quantile * under)) if under > 0 else 0.0
+    lower, upper = ordered[..., rank - 1], ordered[..., rank]
+    with np.errstate(invalid="ignore"):
+        # Ends may be infinite.
+        return np.where((lower == upper) | (share == 0), lower, (1 - share) * lower + share * upper)
+
+
+def cliffs_delta(first: ArrayLike, second: ArrayLike) -> float:
+    """How often values of `second` are above those of `first`, less how often below: −1 to 1, 0 for no difference.
+
+    Cliff, "Dominance statistics", Psychological Bulletin 114, 1993. Values may be infinite. Raises ValueError for none.
+    """
+    one, other = _values(first), _values(second)
+    if not len(one) or not len(other):
+        raise ValueError("an effect size needs values on both sides")
+    return float((other[:, None] > one).mean() - (other[:, None] < one).mean())
+
+
+def standardised_difference(differences: ArrayLike) -> float | None:
+    """The mean of paired differences over their standard deviation, with Hedges' correction for few pairs.
+
+    Hedges & Olkin, Statistical Methods for Meta-Analysis, 1985, §5. None for fewer than three pairs, differences that
+    are not finite, or equal differences.
+    """
+    sample, n = _sample(differences)
+    if n < 3 or not np.isfinite(sample).all() or (deviation := float(sample.std(ddof=1))) == 0:
+        return None
+    from scipy.special import gammaln
+
+    half = (n - 1) / 2
+    correction = math.exp(gammaln(half) - gammaln(half - 0.5)) / math.sqrt(half)
+    return correction * float(sample.mean()) / deviation
+
+
+def paired_difference(differences: ArrayLike) -> Interval:
+    """The mean of paired differences with its 95 % interval by Student's t (Box, Hunter & Hunter, Statistics for
+    Experimenters, 2005, §3.2). Where a factor has no effect, both sides of a pair are exchangeable and the differences
+    symmetric, so skewness needs no correction. At least two pairs, all finite."""
+    sample, n = _sample(differences)
+    if (wrong := _unusable(sample)) is not None:
+        return Interval(None, None, None, n, note=wrong)
+    mean = float(sample.mean())
+    if n < 2:
+        return Interval(mean, None, None, n, note="refused: an interval needs at least 2 pairs; there is 1")
+    low, high = student_bounds(sample)
+    return Interval(mean, float(low), float(high), n)
+
+
+def student_bounds(samples: Values) -> tuple[Values, Values]:
+    """Ends of Student's 95 % interval of the mean for samples along the last axis, at least two values in each."""
+    n = samples.shape[-1]
+    mean, half = samples.mean(-1), _t(n) * samples.std(-1, ddof=1) / math.sqrt(n)
+    return mean - half, mean + half
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A level of a factor compared with the first one, over repetitions that both have.
+
+    difference: mean of level − first. effect: :func:`standardised_difference`. delta: :func:`cliffs_delta`. p: of
+    Student's t for a mean difference of zero; p_adjusted: by Holm's correction for all comparisons made together.
+    distinct: whether p_adjusted is below 5 %. p, p_adjusted and distinct are ``None`` where the difference has no
+    interval.
+    """
+
+    name: str
+    difference: Interval
+    effect: float | None
+    delta: float
+    p: float | None
+    p_adjusted: float | None
+    distinct: bool | None
+
+
+def compare_paired(first: ArrayLike, others: Mapping[str, ArrayLike]) -> list[Comparison]:
+    """Each of `others` compared with `first`, repetition by repetition. The values of all are in the same order of
+    repetitions; the correction is for these comparisons. Raises ValueError for sequences of different lengths."""
+    base = _values(first)
+    found = []
+    for name, values in others.items():
+        sample = _values(values)
+        if len(sample) != len(base):
+            raise ValueError(f"{name}: {len(sample)} repetitions, where the first has {len(base)}")
+        with np.errstate(invalid="ignore"):
+            differences = sample - base
+        found.append((name, sample, differences, paired_difference(differences)))
+    ps = [_p(differences) if difference.low is not None else None for *_, differences, difference in found]
+    adjusted = iter(holm([p for p in ps if p is not None]))
+    comparisons = []
+    for (name, sample, differences, difference), p in zip(found, ps, strict=True):
+        p_adjusted = None if p is None else next(adjusted)
+        effect, delta = standardised_difference(differences), cliffs_delta(base, sample)
+        distinct = None if p_adjusted is None else p_adjusted < 1 - CONFIDENCE
+        comparisons.append(Comparison(name, difference, effect, delta, p, p_adjusted, distinct))
+    return comparisons
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """p-values of comparisons that were made together, adjusted so that the chance of any false one stays below the
+    level (Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979).
+    """
+    order = np.argsort(ps, kind="stable")
+    factors = np.arange(len(ps), 0, -1)
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(np.asarray(ps, np.float64)[order] * factors))
+    return [float(p) for p in adjusted]
+
+
+def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
+    """How many repetitions beyond those of `pilot` a 95 % interval of the mean of this half-width needs, at least 0.
+
+    Stein's two-stage procedure ("A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance",
+    Annals of Mathematical Statistics 16, 1945): (t·s / half_width)² in all, with t and s of the pilot, so a small pilot
+    is careful. None for a pilot with fewer than two values or some that are not finite. Raises ValueError unless
+    half_width is above 0.
+    """
+    if not half_width > 0:
+        raise ValueError(f"a half-width must be above 0, not {half_width}")
+    sample, n = _sample(pilot)
+    if n < 2 or not np.isfinite(sample).all():
+        return None
+    wanted = (_t(n) * float(sample.std(ddof=1)) / half_width) ** 2
+    return max(0, math.ceil(wanted - 1e-9) - n)
+
+
+def _p(differences: Values) -> float:
+    from scipy.special import stdtr
+
+    n, deviation, mean = len(differences), float(differences.std(ddof=1)), float(differences.mean())
+    if deviation == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stdtr(n - 1, -abs(mean) / (deviation / math.sqrt(n))))
+
+
+def _t(n: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+
+
+def _values(values: ArrayLike) -> Values:
+    return np.asarray(values, np.float64).ravel()
+
+
+def _sample(values: ArrayLike) -> tuple[Values, int]:
+    sample = _values(values)
+    return sample, len(sample)
+
+
+def _unusable(sample: Values, *, infinite: bool = False) -> str | None:
+    """Why there is no value of a sample. Leaving repetitions out would favour those that lose most."""
+    if not len(sample):
+        return "refused: there are no repetitions"
+    bad = int((np.isnan(sample) if infinite else ~np.isfinite(sample)).sum())
+    return f"refused: {bad} of {len(sample)} repetitions have no {'' if infinite else 'finite '}value" if bad else None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
