@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, field_validator
 
 from cellbed.near_names import did_you_mean
-from cellbed.scenario.fields import BODY_FILE, FILE, plainly, quantity, refusal
+from cellbed.scenario.fields import BODY_FILE, FILE, TRANSLATOR, plainly, quantity, refusal
 from cellbed.scenario.loads import (
     ARRIVALS_FORM,
     WITH_RATE,
@@ -180,7 +180,37 @@ class Load(Application):
         return f"{self.kind} on {where}, {self.arrivals}{rate}{policy}"  # type: ignore[attr-defined]
 
 
-class ImageClassification(Load):
+class Offloading(Load):
+    """Inputs go from the endpoints to a node over MQTT, where workers compute the replies."""
+
+    workers: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Worker processes of each server. Default: one per whole CPU.",
+        examples=[2],
+    )
+
+    @property
+    def served_by(self) -> Role | None:
+        """The servers."""
+        return self.server
+
+    def completed(self, groups: Groups) -> Self:
+        """The application with the defaults that depend on the nodes filled in."""
+        server = self.served_by
+        group = groups.get(server.on) if server is not None else None
+        workers = self.workers or (max(1, int(group.cpus)) if group is not None else None)
+        return super().completed(groups).model_copy(update={"workers": workers, "server": server})
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
+        """As of :class:`Application`."""
+        yield from super().misfits(groups, duration)
+        if self.served_by is None:
+            yield "server", 'missing: write the node group that runs the service, server = "edge"'
+
+
+class ImageClassification(Offloading):
     """Photographs go from the endpoints to a remote node over MQTT and come back as classes."""
 
     model_config = ConfigDict(
@@ -192,25 +222,19 @@ class ImageClassification(Load):
     model: Annotated[pathlib.Path, FILE] | None = Field(
         None, description="ONNX model to run. Default: MobileNetV2 with seeded weights."
     )
-    workers: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="Worker processes of each remote node. Default: one per whole CPU.",
-        examples=[2],
-    )
     images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
     policy: AnyPolicy | None = Field(  # type: ignore[assignment]
         None, description="What an endpoint does while replies take long. Default: nothing."
     )
 
+    @property
+    def served_by(self) -> Role | None:
+        """The servers."""
+        return self.server or (Role.of_group(self.on) if self.on is not None else None)
+
     def completed(self, groups: Groups) -> Self:
-        """The application with the defaults that depend on the nodes filled in."""
-        filled = super().completed(groups)
-        server = self.server or (Role.of_group(self.on) if self.on is not None else None)
-        served_by = groups.get(server.on) if server is not None else None
-        workers = self.workers or (max(1, int(served_by.cpus)) if served_by is not None else None)
-        return filled.model_copy(update={"workers": workers, "server": server, "on": None})
+        """As of :class:`Application`."""
+        return super().completed(groups).model_copy(update={"on": None})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
@@ -219,8 +243,20 @@ class ImageClassification(Load):
             yield from group_misfits("on", self.on, groups)
             if self.server is not None:
                 yield "on", "the same as 'server': remove one of the two"
-        elif self.server is None:
-            yield "server", 'missing: write the node group that runs the service, server = "edge"'
+
+
+class Translation(Offloading):
+    """Sentences go from the endpoints to a remote node over MQTT and come back translated."""
+
+    model_config = ConfigDict(json_schema_extra={**_RATE_IF_NEEDED, "required": ["kind", "server"]})
+
+    kind: Literal["translation"]
+    model: Annotated[pathlib.Path, TRANSLATOR] | None = Field(
+        None,
+        description='Folder of a MarianMT model, converted for CTranslate2, or "apertium". Default: the MarianMT '
+        "architecture with seeded weights.",
+    )
+    sentences: int = Field(100, ge=1, le=10000, description="Number of sentences in the data bank.")
 
 
 class Http(Load):
@@ -347,4 +383,4 @@ class Program(Application):
         return f"{self.kind}: {' and '.join(parts)}"
 
 
-AnyApplication = Annotated[ImageClassification | Http | Program, Field(discriminator="kind")]
+AnyApplication = Annotated[ImageClassification | Translation | Http | Program, Field(discriminator="kind")]

@@ -260,6 +260,25 @@ PLACE = TextField(
 )
 
 
+APERTIUM = "apertium"
+"""The translator that is no model."""
+
+
+def _read_translator(text: str, folder: Path) -> Path:
+    path = Path(text) if text == APERTIUM else _read_place(text, folder)
+    if text != APERTIUM and not path.is_dir():
+        raise UnitError(f"'{text}' is not a folder: write that of a converted model, or '{APERTIUM}'")
+    return path
+
+
+TRANSLATOR = TextField(
+    _read_translator,
+    str,
+    {"minLength": 1, "examples": ["opus-mt-en-de", APERTIUM]},
+    lambda _number: "the path of a model's folder",
+)
+
+
 def _split(value: object) -> object:
     """Splits text into words like a shell; other values are left to the field's validation."""
     try:

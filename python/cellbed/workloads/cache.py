@@ -6,6 +6,8 @@ wins.
 
 import contextlib
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +48,20 @@ def build_file(file: Path, build: Callable[[Path], None]) -> None:
     with _explained(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, build)
+
+
+def build_elsewhere(what: str, module: str, path: Path, seed: int) -> None:
+    """Run `module` as a program that builds `what` at `path`. Raises CellbedError.
+
+    In a separate process: libraries for models start threads and fill memory, and our caller may be about to fork.
+    """
+    command = [sys.executable, "-P", "-m", module, str(path), str(seed)]
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
+    if result.returncode != 0:
+        reason = result.stderr.strip().splitlines()
+        raise CellbedError(f"{path.parent}: cannot build {what}: {reason[-1] if reason else 'no reason given'}")
 
 
 def discard(folder: Path) -> None:

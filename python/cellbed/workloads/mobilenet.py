@@ -5,13 +5,11 @@ and Figure 4(d), at 224 × 224 and width 1.0. Batch normalisation has neutral st
 of the convolutions, as an exporter for inference does.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError
-from cellbed.workloads.cache import Note, build_file, silent
+from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
 
 if TYPE_CHECKING:
     import onnx
@@ -48,7 +46,7 @@ def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
     if not path.is_file():
         note(f"building MobileNetV2 with seeded weights, once: {path}")
-        build_file(path, lambda temporary: _build_elsewhere(temporary, seed))
+        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", __name__, temporary, seed))
     return path
 
 
@@ -60,17 +58,6 @@ def write(path: Path, seed: int = SEED) -> None:
 def build(seed: int = SEED) -> "onnx.ModelProto":
     """The model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000]."""
     return _Builder(seed).model()
-
-
-def _build_elsewhere(path: Path, seed: int) -> None:
-    # In a separate process: numpy and onnx start threads and fill memory, and our caller may be about to fork.
-    command = [sys.executable, "-P", "-m", "cellbed.workloads.mobilenet", str(path), str(seed)]
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
-    if result.returncode != 0:
-        reason = result.stderr.strip().splitlines()
-        raise CellbedError(f"{path.parent}: cannot build MobileNetV2: {reason[-1] if reason else 'no reason given'}")
 
 
 class _Builder:

@@ -1,14 +1,15 @@
 """What all kinds have in common that offload over MQTT: broker, service and endpoints, and the spans of a request.
 
-Each remote node has a broker and a service with worker processes; the endpoints are dealt out to the remote nodes in
-turn. A kind adds a client (:class:`cellbed.workloads.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.task`).
+Each server node has a broker and a service with worker processes; the endpoints are dealt out to the server nodes in
+turn. Without offloading, the servers are the endpoints themselves, each its own. A kind adds a client
+(:class:`cellbed.workloads.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.task`).
 """
 
 import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +112,30 @@ _SPANS = (
     Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → seen by the client",
          "downlink_left", "reply"),
 )
+_LOCAL_SPANS = (
+    *_SPANS[:2],
+    Span("handover", "endpoint", "Hand-over", "hand-over",
+         "publish called → received by the service on the same node, through its broker", "sent", "received"),
+    *(replace(span, place="endpoint") for span in _SPANS if span.name in ("server_queue", "decode", "inference")),
+    Span("return", "endpoint", "Return", "return", "inference ends → reply seen by the client on the same node",
+         "compute_end", "reply"),
+)
 # fmt: on
 
 
 def description(
     kind: str, table: Mapping[str, Any], measures: tuple[Measure, ...], cautions: tuple[Caution, ...]
 ) -> Description:
-    """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back."""
+    """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back.
+
+    Where the servers are the clients' own nodes, nothing crosses the network, and there are no parts of it.
+    """
+    server = table.get("server") or table.get("on")
+    local = server is not None and server == table.get("client")
     return Description(
         kind=kind,
-        title=f"{kind.replace('-', ' ')} on {table.get('server') or table.get('on') or 'a remote node'}",
-        spans=_SPANS,
+        title=f"{kind.replace('-', ' ')} on {server or 'a remote node'}",
+        spans=_LOCAL_SPANS if local else _SPANS,
         client_columns={"input": "text", "started_ns": "integer", "output": "text"},
         server_columns={
             "received_ns": "integer",
