@@ -230,6 +230,10 @@ def test_levels_that_mean_the_same_run_once(tmp_path: Path) -> None:
             sweep_text({"kind": {"key": "workload.arrivals", "levels": ["periodic", "closed"]}}) + "\n",
             r"base.toml:\d+: workload.rate: a closed loop has no rate.*\(at point 1: arrivals = closed\)|factors.kind",
         ),
+        (
+            sweep_text({"on": {"key": "apps.x", "levels": {"there": "x"}}}),
+            r"sweep.toml:\d+: factors.on.levels.there: apps.x: 'x' is not a table",
+        ),
         (sweep_text(vary_start="links.core.start"), "sweep.toml:4: vary_start: 'links.core.start' is not the start of"),
         ("factors = 3", "sweep.toml:1: "),
         ("hello", "not TOML, and not a sweep"),
@@ -469,3 +473,15 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     assert means == pytest.approx((requests["latency_s"] - requests["residual_s"]).mean())
     assert row["network_p50_s"] <= row["uplink_p99_s"] + row["downlink_p99_s"]
     assert row["part_inference_p50_s"] > 0
+
+
+def test_a_program_that_is_missing_is_an_error_of_its_level(tmp_path: Path) -> None:
+    scenario = (
+        GOOD.split("[workload]")[0] + '[apps.a]\nkind = "program"\nclient = { on = "endpoint", command = "true" }\n'
+    )
+    levels = ["true", "no-such-program-anywhere"]
+    file = write_sweep(tmp_path, sweep_text({"program": {"key": "apps.a.client.command", "levels": levels}}), scenario)
+    done = cellbed("sweep", file.name, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "factors.program.levels[1]: apps.a.client.command: " in done.stderr
+    assert done.stderr.count("no-such-program-anywhere") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,8 +84,9 @@ def run_sweep(
     from cellbed.experiments.run import DISTURBED
     from cellbed.experiments.sweep import runner, trials
     from cellbed.experiments.sweep.store import Store, results_in
+    from cellbed.testbed.testbed import obstacles
 
-    plan = trials.plan(file)
+    plan = trials.plan(file, partial(obstacles, running=not dry_run))
     folder = out / plan.sweep.name
     most = jobs or runner.processors_for(plan)
     if dry_run:

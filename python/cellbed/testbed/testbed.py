@@ -21,6 +21,7 @@ from cellbed.testbed.state import RUN_VARIABLE, Record
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario
+    from cellbed.scenario.problems import Problem
 
 KINDS = {
     "namespace": "cellbed.testbed.namespace:NamespaceNode",
@@ -39,15 +40,21 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool) -> None:
     text, source: of its file. running: as of :meth:`~cellbed.testbed.backend.Backend.obstacles`. Errors:
     :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something missing.
     """
-    from cellbed.scenario.problems import Problem
     from cellbed.scenario.reader import refuse
+
+    refuse(text, source, obstacles(scenario, running=running))
+
+
+def obstacles(scenario: Scenario, *, running: bool) -> list[Problem]:
+    """What the nodes and programs of a scenario need and this machine lacks, by key. running: as of `check`."""
+    from cellbed.scenario.problems import Problem
 
     found = []
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])
-        if obstacles := list(backend.obstacles(group.backend, running=running)):
-            found += [Problem(("nodes", name, "backend", key), problem) for key, problem in obstacles]
+        if lacking := list(backend.obstacles(group.backend, running=running)):
+            found += [Problem(("nodes", name, "backend", key), problem) for key, problem in lacking]
         else:
             sound[name] = functools.partial(backend.missing, group.backend)
     for path, role in scenario.programs():
@@ -55,7 +62,7 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool) -> None:
             for key, command in role.commands():
                 if problem := sound[role.on](command, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
-    refuse(text, source, found)
+    return found
 
 
 class Testbed:

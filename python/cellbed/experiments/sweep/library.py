@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
 from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
 from cellbed.library import Run, RunError, load
+from cellbed.testbed.testbed import obstacles
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,7 +111,7 @@ def sweep(
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
     :class:`RunError` after the end of the sweep if trials failed.
     """
-    plan = trials.plan(Path(file))
+    plan = trials.plan(Path(file), partial(obstacles, running=True))
     report = progress if callable(progress) else print if progress else lambda text: None
     listener = _Listener(report)
     with Store(Path(out) / plan.sweep.name, listener.note) as store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import tomli_w
 from cellbed.archive import TraceSource
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
-from cellbed.experiments.sweep.file import SweepFile, parse_sweep, read_sweep
+from cellbed.experiments.sweep.file import SweepFile, read_sweep
 from cellbed.scenario import Scenario, ScenarioError, congestion, read
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.delays import DelaySeries
@@ -90,19 +90,14 @@ class Plan:
         return {trial.key: trial for trial in self.trials}
 
 
-def plan(file: Path) -> Plan:
+Lacks = Callable[[Scenario], list[Problem]]
+"""What a scenario needs and the machine that is to run it lacks."""
+
+
+def plan(file: Path, lacks: Lacks = lambda scenario: []) -> Plan:
     """The plan of a sweep file. Raises ScenarioError with all problems of the file and of the scenarios that it
     makes."""
     sweep, text = read_sweep(file)
-    return _planned(sweep, text, file)
-
-
-def plan_text(text: str, file: Path) -> Plan:
-    """The plan of a sweep file with this text, as if it were at a path."""
-    return _planned(parse_sweep(text, str(file)), text, file)
-
-
-def _planned(sweep: SweepFile, text: str, file: Path) -> Plan:
     path = file.parent / Path(sweep.scenario).expanduser()
     try:
         scenario_text = read(path)
@@ -111,7 +106,7 @@ def _planned(sweep: SweepFile, text: str, file: Path) -> Plan:
         raise ScenarioError(f"{file}:{line}: scenario: {error}") from None
     base = tables(scenario_text, str(path))
     found = points(sweep)
-    checker = _Checker(sweep, text, file, scenario_text, path)
+    checker = _Checker(sweep, text, file, scenario_text, path, lacks)
     notes: dict[str, None] = {}
     trials: list[Trial] = []
     for point in found:
@@ -127,10 +122,15 @@ def _planned(sweep: SweepFile, text: str, file: Path) -> Plan:
 class _Checker:
     """Makes scenarios of points, and collects their problems by place."""
 
-    def __init__(self, sweep: SweepFile, text: str, file: Path, scenario_text: str, scenario: Path) -> None:
+    def __init__(
+        self, sweep: SweepFile, text: str, file: Path, scenario_text: str, scenario: Path, lacks: Lacks
+    ) -> None:
         self._sweep, self._text, self._file = sweep, text, file
         self._scenario_text, self._scenario = scenario_text, scenario
         self._controls = congestion.available()
+        self._lacks = lacks
+        # By nodes and programs: to look for images and machines takes time.
+        self._lacking: dict[tuple[str, str], list[Problem]] = {}
         self._points = 0
         # By the place of a problem: the points that have it.
         self._of_levels: dict[tuple[KeyPath, str], Point] = {}
@@ -149,6 +149,11 @@ class _Checker:
             scenario = checked(data, self._scenario.parent, self._controls)
             if not scenario.applications:
                 raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
+            machines = (repr(scenario.nodes), repr(list(scenario.programs())))
+            if machines not in self._lacking:
+                self._lacking[machines] = self._lacks(scenario)
+            if lacking := self._lacking[machines]:
+                raise TablesError(lacking)
             for key in self._sweep.varied or []:
                 known = [".".join((*map(str, path), "start")) for path, _ in scenario.mobile_links()]
                 if key not in known:

@@ -1,0 +1,192 @@
+"""Sweeps of real runs: killed, interrupted, continued, extended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+
+import cellbed
+from test_run import command, limits_reason
+
+pytestmark = [
+    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
+    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
+]
+
+SCENARIO = """\
+name = "short"
+duration = "500 ms"
+
+[nodes.endpoint]
+cpus = 0.5
+memory = "256 MiB"
+
+[nodes.edge]
+cpus = 0.5
+memory = "256 MiB"
+
+[links.mobile]
+up = "lte-suburban.up"
+down = "lte-suburban.down"
+base_delay = "2 ms"
+
+[links.core]
+edge = "1 ms"
+
+[workload]
+kind = "http"
+server = { on = "edge", command = "python3 -m http.server 8080", ready = { port = 8080 } }
+url = "http://{server.address}:8080/"
+rate = "10 /s"
+drain = "0 s"
+"""
+SWEEP = """\
+name = "short"
+scenario = "short.toml"
+repetitions = REPETITIONS
+
+[factors.rate]
+key = "workload.rate"
+levels = LEVELS
+"""
+
+
+def write(folder: Path, levels: list[str], repetitions: int) -> None:
+    (folder / "short.toml").write_text(SCENARIO)
+    text = SWEEP.replace("LEVELS", json.dumps(levels)).replace("REPETITIONS", str(repetitions))
+    (folder / "sweep.toml").write_text(text)
+
+
+class Folder:
+    """The folder of the sweep, as a user sees it."""
+
+    def __init__(self, parent: Path) -> None:
+        self.parent, self.path = parent, parent / "sweeps" / "short"
+
+    def begun(self) -> subprocess.Popen[bytes]:
+        # A machine that is busy must not decide how often a trial is run.
+        words = command("sweep", "sweep.toml", "--repeats", 0, "--jobs", 2)
+        return subprocess.Popen(words, cwd=self.parent, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+    def done(self) -> dict[str, int]:
+        """The runs that have been kept, by key, with what distinguishes each from another one."""
+        return {path.parent.name: path.stat().st_ino for path in self.path.glob("trials/*/trial.json")}
+
+    def wait(self, process: subprocess.Popen[bytes], until: Callable[[], bool]) -> None:
+        while not until():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+
+    def at_work(self) -> bool:
+        """Whether a trial is in the middle of its run."""
+        return any(self.path.glob("running/*/*/run.json"))
+
+
+def kill_twice_interrupt_and_finish(folder: Folder, trials: int) -> dict[str, int]:
+    """How often each kind of stop came; at the end all trials are there, and none was run twice to its end."""
+    kept: dict[str, int] = {}
+    for stop, more in ((signal.SIGKILL, 1), (signal.SIGKILL, 1), (signal.SIGINT, 0)):
+        process = folder.begun()
+        before = len(folder.done())
+        folder.wait(process, lambda before=before, more=more: len(folder.done()) >= before + more and folder.at_work())
+        process.send_signal(stop)
+        _, errors = process.communicate()
+        assert process.returncode == (130 if stop == signal.SIGINT else -stop), errors
+        assert kept.items() <= folder.done().items()
+        kept = folder.done()
+    assert b"run the same command to continue" in errors
+    assert 2 <= len(kept) < trials
+    table = pl.read_parquet(folder.path / "trials.parquet")
+    assert set(table["key"]) == set(kept), "the interrupted sweep has written its dataset"
+    process = folder.begun()
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    found = folder.done()
+    assert kept.items() <= found.items()
+    assert len(found) == trials
+    return found
+
+
+def check(folder: Folder, points: int, repetitions: int) -> pl.DataFrame:
+    """Each trial once, each of one attempt."""
+    table = cellbed.Sweep.load(folder.path).trials
+    wanted = [(point, repetition) for point in range(points) for repetition in range(1, repetitions + 1)]
+    assert table.select("point", "repetition").rows() == wanted
+    assert table["key"].n_unique() == len(wanted) == len(folder.done())
+    assert set(table["attempts"]) == {1}
+    assert not list(folder.path.glob("attempts/*"))
+    assert not list(folder.path.glob("running/*"))
+    return table
+
+
+def test_a_sweep_killed_twice_and_interrupted_loses_and_doubles_no_trial(tmp_path: Path) -> None:
+    write(tmp_path, ["10 /s", "20 /s", "30 /s"], 2)
+    folder = Folder(tmp_path)
+    found = kill_twice_interrupt_and_finish(folder, 6)
+    table = check(folder, 3, 2)
+    assert table["requests"].to_list() == [5, 5, 10, 10, 15, 15]
+    assert table.group_by("repetition").agg(pl.col("seed").n_unique())["seed"].to_list() == [1, 1]
+    assert table["start_s"].n_unique() == 2
+    run = cellbed.Sweep.load(folder.path).run(table["key"][0])
+    assert len(run.requests) == 5
+    assert run.scenario["seed"] == table["seed"][0]
+
+    # A level more: only its trials are run.
+    write(tmp_path, ["10 /s", "15 /s", "20 /s", "30 /s"], 2)
+    lines: list[str] = []
+    sweep = cellbed.sweep(tmp_path / "sweep.toml", out=tmp_path / "sweeps", repeats=0, progress=lines.append)
+    assert len([line for line in lines if " of 8: " in line]) == 2
+    assert all("rate = 15 /s" in line for line in lines if " of 8: " in line)
+    assert found.items() < folder.done().items()
+    check(folder, 4, 2)
+    assert sweep.points["rate"].to_list() == ["10 /s", "15 /s", "20 /s", "30 /s"]
+
+
+def test_a_trial_that_fails_does_not_stop_the_sweep(tmp_path: Path) -> None:
+    write(tmp_path, ["10 /s"], 1)
+    (tmp_path / "short.toml").write_text(SCENARIO.replace("python3 -m http.server 8080", "sh server.sh PORT"))
+    text = """
+name = "short"
+scenario = "short.toml"
+repetitions = 1
+vary_start = false
+[factors.server]
+key = "workload.server.command"
+levels = { broken = "sh -c 'exit 3'", sound = "python3 -m http.server 8080" }
+"""
+    (tmp_path / "sweep.toml").write_text(text)
+    words = command("sweep", "sweep.toml", "--repeats", 0, "--json")
+    for _ in range(2):
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False, text=True)
+        assert done.returncode == 1, done.stderr
+        counts = json.loads(done.stdout)
+        assert (counts["failed"], counts["complete"] + counts["disturbed"], counts["trials"]) == (1, 1, 2)
+        assert "server = broken, repetition 1: failed: " in done.stderr
+    table = cellbed.Sweep.load(tmp_path / "sweeps" / "short").trials
+    assert table.select("server", "attempts").rows() == [("broken", 2), ("sound", 1)]
+    assert table["status"][0] == "failed"
+    assert table["requests"][0] is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_sweep_of_200_trials_killed_twice(tmp_path: Path) -> None:
+    write(tmp_path, [f"{rate} /s" for rate in range(2, 42)], 5)
+    folder = Folder(tmp_path)
+    began = time.monotonic()
+    kill_twice_interrupt_and_finish(folder, 200)
+    table = check(folder, 40, 5)
+    took = time.monotonic() - began
+    states = dict(table.group_by("status").len().iter_rows())
+    print(f"200 trials in {took:.0f} s: {states}", file=sys.stderr)
+    assert not [process for process in psutil.process_iter() if process.ppid() == os.getpid()]
