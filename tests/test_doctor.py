@@ -175,6 +175,18 @@ def test_what_containers_need_is_named_with_its_package(tmp_path: Path, monkeypa
     assert software.containers(bare).status == "ok"
 
 
+def test_devices_that_make_virtual_machines_fast_are_named(tmp_path: Path) -> None:
+    bare = machine(tmp_path, {})
+    assert software.virtual_machines(bare).remedy == "sudo apt install qemu-system-x86"
+    program(tmp_path, "/usr/bin/qemu-system-x86_64")
+    assert "/dev/vhost-net is missing or closed" in software.virtual_machines(bare).found
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/vhost-net").touch()
+    check = software.virtual_machines(bare)
+    assert (check.status, check.remedy) == ("ok", "")
+    assert check.found.endswith("; /dev/kvm is missing or closed; /dev/vhost-net moves their packets")
+
+
 class TestLimits:
     """CPU and memory limits by kind of machine."""
 

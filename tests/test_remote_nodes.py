@@ -21,7 +21,7 @@ import pytest
 from cellbed import spans as cellbed_spans
 from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import VmBackend
-from cellbed.testbed import vm_image
+from cellbed.testbed import vm, vm_image
 from cellbed.testbed.agent import WINDOW, Wire
 from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
@@ -69,6 +69,32 @@ def test_slow_reader_does_not_hold_up_other_streams() -> None:
         assert os.read(read, 100) == b"passes"
     near.close()
     far.close()
+
+
+@pytest.mark.skipif(shutil.which(vm.QEMU) is None, reason="QEMU is missing: apt install qemu-system-x86")
+@pytest.mark.parametrize("accelerator", ["kvm", "tcg"])
+def test_arguments_of_qemu_with_and_without_kvm(accelerator: str, tmp_path: Path) -> None:
+    for name in ("disk.img", "vmlinuz", "initrd"):
+        (tmp_path / name).write_bytes(bytes(4096))
+    booted = vm_image.Image(*(tmp_path / name for name in ("disk.img", "vmlinuz", "initrd")))
+    machine = vm.machine(accelerator, 2, 352 << 20, booted)
+    place = machine.index("-cpu")
+    assert machine[place - 1].split(",")[0] == accelerator
+    assert (machine[place + 1] == "host") == (accelerator == "kvm")
+    assert vm.network("tap0", "02:cb:00:00:00:01", vhost=True)[1].endswith(",vhost=on")
+    card = vm.network("tap0", "02:cb:00:00:00:01", vhost=False)
+    assert "vhost" not in card[1]
+    if accelerator == "kvm":  # QEMU cannot start where a machine has its device, but not what it needs
+        assert machine[machine.index("-append") + 1] == vm._KERNEL
+        return
+    # Without its kernel, which is no kernel, and before it runs: QEMU makes processors, memory and devices, and ends.
+    kernel = machine.index("-kernel")
+    machine[kernel : kernel + 6] = []
+    card[1] = "user,id=net"
+    command = [vm.QEMU, *machine, *card, "-S", "-monitor", "stdio"]
+    done = subprocess.run(command, input="info status\nquit\n", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "VM status: paused" in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +307,7 @@ def test_clock_is_measured(bed: Testbed) -> None:
     assert before - at.clock.uncertainty_ns <= there - at.clock.offset_ns <= after + at.clock.uncertainty_ns
     if "accelerator" not in at.facts:  # the SSH machine has this machine's clock
         assert abs(at.clock.offset_ns) <= at.clock.uncertainty_ns
+        assert at.facts["fragmented"]  # the MTU between the two is 1500
 
 
 def test_host_that_cannot_be_used_is_one_sentence(ssh_machine: Machine, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.containers(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),
-        software.program(machine, "qemu-system-x86_64", "qemu-system-x86", "nodes that are virtual machines"),
+        software.virtual_machines(machine),
         software.program(machine, "mmdebstrap", "mmdebstrap", "the image of virtual machines"),
         software.program(machine, "ssh", "openssh-client", "nodes that are machines over SSH"),
         software.program(machine, "ip", "iproute2", "nodes that are virtual machines or machines over SSH"),

@@ -38,6 +38,21 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
     return Check(name, absent, f"not installed; needed for {purpose}", f"sudo apt install {package}")
 
 
+def virtual_machines(machine: Machine) -> Check:
+    """Whether nodes can be virtual machines, and which devices of the kernel make them fast."""
+    from cellbed.testbed.vm import KVM, QEMU, VHOST
+
+    check = program(machine, QEMU, "qemu-system-x86", "nodes that are virtual machines")
+    if check.status != "ok":
+        return check
+    devices = {KVM: "runs their instructions, if it boots them", VHOST: "moves their packets"}
+    found = (
+        f"{path} {purpose if os.access(machine.path(str(path)), os.R_OK | os.W_OK) else 'is missing or closed'}"
+        for path, purpose in devices.items()
+    )
+    return Check(check.name, "ok", "; ".join((check.found, *found)))
+
+
 def containers(machine: Machine) -> Check:
     """Whether nodes can be containers: an engine for images, and the runtime."""
     from cellbed.testbed.container import INIT, RUNTIME

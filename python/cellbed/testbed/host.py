@@ -22,6 +22,10 @@ from cellbed.testbed.state import RUN_VARIABLE
 
 UDP_PORT = 47890
 """Of the tunnel, at both ends."""
+OUTER_BYTES = {4: 1550, 6: 1570}
+"""Of a packet of 1500 bytes in the tunnel, by IP version; where it does not fit, it is divided, without offload."""
+IP_MTU, IPV6_MTU = 14, 24
+"""Socket options of Linux (ip(7), ipv6(7))."""
 CLOSING_S = 5.0
 """How long the machine may take to remove what the agent made there."""
 
@@ -100,6 +104,7 @@ class HostNode(RemoteNode):
             ]
         )
         self.facts |= {"address": there, "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500"}
+        self.facts["fragmented"] = path_mtu(there) < OUTER_BYTES[ip_address(there).version]
 
     def wait_ready(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
@@ -143,3 +148,16 @@ def _reason(line: str | None) -> str:
     if line is not None and line.startswith("sudo:"):
         line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
     return line or "ssh printed nothing"
+
+
+def path_mtu(address: str) -> int:
+    """The largest packet to an address, as far as this machine knows."""
+    version = ip_address(address).version
+    family, level, option = (
+        (socket.AF_INET, socket.IPPROTO_IP, IP_MTU)
+        if version == 4
+        else (socket.AF_INET6, socket.IPPROTO_IPV6, IPV6_MTU)
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, UDP_PORT))
+        return probe.getsockopt(level, option)

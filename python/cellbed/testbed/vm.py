@@ -28,7 +28,10 @@ KERNEL_MEMORY = 96 * MEBIBYTE
 """Memory of a VM beyond that of its node: for its kernel and the agent, so that programs reach their limit first."""
 PROBE_S = 5.0
 """How long KVM may take to start the kernel; it takes half a second where it works."""
+KVM, VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")
 _LIKE_SHUTDOWN = ("-no-reboot", "-nodefaults", "-no-user-config", "-display", "none")
+_TRANSLATED_CPU = "max"
+_TRANSLATED_KERNEL = ""
 _KERNEL = "quiet panic=-1 tsc=unstable random.trust_cpu=on console=ttyS0"
 
 
@@ -60,7 +63,8 @@ class VmNode(RemoteNode):
         setup = self.setup
         booted = image(self._table.image)
         accelerator = "kvm" if can_use_kvm(booted) else "tcg"
-        self.facts |= {"accelerator": accelerator, "image": str(booted.disk)}
+        vhost = can_use_vhost()
+        self.facts |= {"accelerator": accelerator, "vhost": vhost, "image": str(booted.disk)}
         limits = setup.limits
         cpus = limits.cpus if limits and limits.cpus else 1.0
         memory = limits.memory_bytes if limits and limits.memory_bytes else DEFAULT_MEMORY
@@ -71,21 +75,11 @@ class VmNode(RemoteNode):
         self.in_namespace(f"tuntap add {self.device} mode tap vnet_hdr{owner}")
         setup.folder.mkdir(mode=0o700, exist_ok=True)
         near, far = socket.socketpair()
+        memory += KERNEL_MEMORY + (setup.disk_bytes or 0)
         command = [
-            *(str(find(QEMU)), *_LIKE_SHUTDOWN),
-            *("-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi,tb-size=128"),
-            *("-cpu", "host" if accelerator == "kvm" else "max"),
-            *(
-                "-smp",
-                str(min(math.ceil(cpus), os.cpu_count() or 1)),
-                "-m",
-                f"{(memory + KERNEL_MEMORY + (setup.disk_bytes or 0)) // MEBIBYTE}M",
-            ),
-            *("-kernel", str(booted.kernel), "-initrd", str(booted.initial), "-append", _KERNEL),
-            *("-drive", f"file={_escaped(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
-            *("-device", "virtio-blk-pci,drive=disk"),
-            *("-netdev", f"tap,id=net,ifname={self.device},script=no,downscript=no"),
-            *("-device", f"virtio-net-pci,netdev=net,mac={self.far_mac},romfile="),
+            str(find(QEMU)),
+            *machine(accelerator, min(math.ceil(cpus), os.cpu_count() or 1), memory, booted),
+            *network(self.device, self.far_mac, vhost=vhost),
             *("-chardev", "socket,id=agent,fd=0", "-device", "virtio-serial-pci"),
             *("-device", f"virtserialport,chardev=agent,name={PORT}"),
             *("-chardev", f"file,id=console,path={_escaped(self._console)}", "-serial", "chardev:console"),
@@ -163,9 +157,37 @@ def combined(inside: Sample, around: Group) -> Sample:
     return replace(around.sample(), memory_bytes=inside.memory_bytes, oom_kills=inside.oom_kills)
 
 
+def machine(accelerator: str, cpus: int, memory_bytes: int, booted: Image) -> list[str]:
+    """QEMU's arguments for a machine that boots an image. accelerator: ``kvm`` or ``tcg``."""
+    translated = accelerator == "tcg"
+    return [
+        *_LIKE_SHUTDOWN,
+        *("-accel", "tcg,thread=multi,tb-size=128" if translated else accelerator),
+        *("-cpu", _TRANSLATED_CPU if translated else "host"),
+        *("-smp", str(cpus), "-m", f"{memory_bytes // MEBIBYTE}M"),
+        *("-kernel", str(booted.kernel), "-initrd", str(booted.initial)),
+        *("-append", f"{_KERNEL} {_TRANSLATED_KERNEL}" if translated else _KERNEL),
+        *("-drive", f"file={_escaped(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
+        *("-device", "virtio-blk-pci,drive=disk"),
+    ]
+
+
+def network(tap: str, mac: str, *, vhost: bool) -> list[str]:
+    """QEMU's arguments for a network card behind a tap. vhost: this machine's kernel moves its packets, not QEMU."""
+    return [
+        *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no" + (",vhost=on" if vhost else "")),
+        *("-device", f"virtio-net-pci,netdev=net,mac={mac},romfile="),
+    ]
+
+
+def can_use_vhost() -> bool:
+    """Whether this machine's kernel can move the packets of VMs' network cards."""
+    return os.access(VHOST, os.R_OK | os.W_OK)
+
+
 def can_use_kvm(booted: Image) -> bool:
     """Whether KVM boots the kernel here: a device that can be opened is not enough. Tried once after each boot."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if not os.access(KVM, os.R_OK | os.W_OK):
         return False
     known = cache_folder() / "vm" / f"kvm-{boot_identifier()}"
     with contextlib.suppress(OSError):
