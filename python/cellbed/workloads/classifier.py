@@ -1,10 +1,11 @@
-"""The task of image classification in ONNX Runtime: from the bytes of a JPEG to a class."""
+"""The task of image classification, in ONNX Runtime or LiteRT: from the bytes of a JPEG to a class."""
 
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +43,17 @@ def load_onnx_runtime() -> Any:
     return onnxruntime
 
 
-class Classifier:
-    """A loaded model, on one thread that sleeps when it has nothing to do."""
+class Network(Protocol):
+    """A loaded model."""
+
+    input: Input
+
+    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The score of each class."""
+
+
+class OnnxNetwork:
+    """A model in ONNX Runtime, on one thread that sleeps when it has nothing to do."""
 
     def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
@@ -53,16 +63,70 @@ class Classifier:
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not path.is_file():
-            raise ModelError(f"{path}: no such model file")
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         # ONNX Runtime has a class for each kind of failure, and no common one.
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
-        self.input = _input(path, self._session.get_inputs())
+        self.input = _input(path, [(each.name, each.type, each.shape) for each in self._session.get_inputs()])
         self._output = self._session.get_outputs()[0].name
+
+    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        """As of :class:`Network`."""
+        found: NDArray[np.float32] = self._session.run([self._output], {self.input.name: image})[0]
+        return found
+
+
+class LiteRtNetwork:
+    """A model in LiteRT, on one thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the model. Raises ModelError."""
+        from ai_edge_litert.interpreter import Interpreter
+
+        try:
+            self._interpreter = Interpreter(model_path=str(path), num_threads=1)
+        except (ValueError, RuntimeError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(f"{path}: LiteRT cannot load this model: {reason}") from error
+        entries = self._interpreter.get_input_details()
+        # The types have ONNX's names, as errors show them. An open size is -1.
+        kinds = {np.float32: "tensor(float)"}
+        self.input = _input(
+            path,
+            [
+                (each["name"], kinds.get(each["dtype"], each["dtype"].__name__), list(each["shape_signature"]))
+                for each in entries
+            ],
+        )
+        self._index = entries[0]["index"]
+        height, width = self.input.height, self.input.width
+        size = (1, 3, height, width) if self.input.channels_first else (1, height, width, 3)
+        self._interpreter.resize_tensor_input(self._index, size)
+        self._interpreter.allocate_tensors()
+        self._output = self._interpreter.get_output_details()[0]["index"]
+
+    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        """As of :class:`Network`."""
+        self._interpreter.set_tensor(self._index, image)
+        self._interpreter.invoke()
+        found: NDArray[np.float32] = self._interpreter.get_tensor(self._output)
+        return found
+
+
+_NETWORKS: dict[str, Callable[[Path], Network]] = {"onnx": OnnxNetwork, "litert": LiteRtNetwork}
+
+
+class Classifier:
+    """A network and the preparation of its input."""
+
+    def __init__(self, path: Path, runtime: str = "onnx") -> None:
+        """Load the model. Raises ModelError."""
+        if not path.is_file():
+            raise ModelError(f"{path}: no such model file")
+        self._network = _NETWORKS[runtime](path)
+        self.input = self._network.input
 
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
         """The photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged one."""
@@ -83,13 +147,12 @@ class Classifier:
 
     def compute(self, image: NDArray[np.float32]) -> str:
         """The class with the highest score, such as ``"class 417"``."""
-        scores = self._session.run([self._output], {self.input.name: image})[0]
-        return f"class {int(np.argmax(scores))}"
+        return f"class {int(np.argmax(self._network.scores(image)))}"
 
 
-def load(model: str) -> Classifier:
+def load(model: str, runtime: str = "onnx") -> Classifier:
     """The classifier of a model file after it has classified a grey image. Raises ModelError."""
-    classifier = Classifier(Path(model))
+    classifier = Classifier(Path(model), runtime)
     grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
     buffer = io.BytesIO()
     grey.save(buffer, "JPEG")
@@ -100,16 +163,17 @@ def load(model: str) -> Classifier:
     return classifier
 
 
-def _input(path: Path, inputs: list[Any]) -> Input:
+def _input(path: Path, inputs: list[tuple[str, str, list[Any]]]) -> Input:
+    """inputs: of the model, each with name, type and shape."""
     needed = "needed is one float32 input [1, 3, height, width] or [1, height, width, 3]"
     if len(inputs) != 1:
-        names = ", ".join(entry.name for entry in inputs) or "none"
+        names = ", ".join(name for name, *_ in inputs) or "none"
         raise ModelError(f"{path}: the model has {len(inputs)} inputs ({names}); {needed}")
-    (entry,) = inputs
-    shape = [size if isinstance(size, int) else None for size in entry.shape]
-    shown = f"{entry.type} [{', '.join(str(size) for size in entry.shape)}]"
-    refused = ModelError(f"{path}: the model's input '{entry.name}' is {shown}; {needed}")
-    if entry.type != "tensor(float)" or len(shape) != 4 or shape[0] not in (1, None):
+    ((name, kind, sizes),) = inputs
+    shape = [int(size) if not isinstance(size, str) and size is not None and size > 0 else None for size in sizes]
+    shown = f"{kind} [{', '.join(str(size) for size in sizes)}]"
+    refused = ModelError(f"{path}: the model's input '{name}' is {shown}; {needed}")
+    if kind != "tensor(float)" or len(shape) != 4 or shape[0] not in (1, None):
         raise refused
     if shape[1] == 3:
         channels_first, (height, width) = True, shape[2:]
@@ -117,4 +181,4 @@ def _input(path: Path, inputs: list[Any]) -> Input:
         channels_first, (height, width) = False, shape[1:3]
     else:
         raise refused
-    return Input(entry.name, channels_first, height or DEFAULT_SIDE, width or DEFAULT_SIDE)
+    return Input(name, channels_first, height or DEFAULT_SIDE, width or DEFAULT_SIDE)

@@ -1,6 +1,7 @@
 """Image classification offloaded over MQTT: endpoints send photographs, a remote node answers with their classes."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,17 @@ def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> N
 
     Raises CellbedError.
     """
+    if table.runtime == "litert" and find_spec("ai_edge_litert") is None:
+        raise CellbedError(
+            'workload.runtime: the package ai-edge-litert is not installed: pip install "cellbed[litert]" '
+            'with a version of Python for which it exists, or write runtime = "onnx"'
+        )
     photographs.data_bank(cache, count=table.images or photographs.COUNT, note=note)
     if table.model is None:
-        mobilenet.seeded_model(cache, note=note)
+        mobilenet.seeded_model(cache, table.runtime, note=note)
         return
     try:
-        task.check(_TASK, model=str(table.model))
+        task.check(_TASK, model=str(table.model), runtime=table.runtime)
     except task.ModelError as error:
         raise CellbedError(f"workload.model: {error}") from error
 
@@ -37,13 +43,13 @@ def processes(
 ) -> list[Process | Command]:
     """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
     table: ImageClassification = deployment.table
-    model = mobilenet.seeded_model(cache) if table.model is None else Path(table.model).absolute()
+    model = mobilenet.seeded_model(cache, table.runtime) if table.model is None else Path(table.model).absolute()
     kind = offloading.Programs(
         topic="cellbed/image-classification",
         client="cellbed.workloads.jpeg",
         inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT).folder,
         task=_TASK,
-        options={"model": str(model)},
+        options={"model": str(model), "runtime": table.runtime},
     )
     return offloading.processes(deployment, raw, kind, seed=seed, port=port)
 
