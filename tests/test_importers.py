@@ -602,7 +602,7 @@ def test_progress_is_told_and_can_end_it(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "big.up", b"5\n" * 10_000_000)
     importer = recognise([path])
     heard: list[int] = []
-    importer.read([path], draft, tell=heard.append)
+    importer.read([path], draft, progress=heard.append)
     assert 0.7 * importer.work < sum(heard) <= importer.work
 
     def interrupt(_: int) -> None:
@@ -610,5 +610,5 @@ def test_progress_is_told_and_can_end_it(tmp_path: Path, draft: Draft) -> None:
 
     own = Draft(_new(tmp_path / "own"), draft.about)
     with pytest.raises(KeyboardInterrupt):
-        importer.read([path], own, tell=interrupt)
+        importer.read([path], own, progress=interrupt)
     assert list(own.folder.iterdir()) == []

@@ -143,8 +143,8 @@ def test_a_damaged_description_is_read_or_an_error(tmp_path: Path, content: byte
     )
 )
 @example({"date": "2021-04-30T14:05:00+24:00"})
-def test_whatever_is_said_of_a_recording_is_kept_or_refused(said: dict[str, str]) -> None:
-    about = value_or_line(lambda: described(origin="recorded", **said))
+def test_whatever_is_said_of_a_recording_is_kept_or_refused(asked: dict[str, str]) -> None:
+    about = value_or_line(lambda: described(origin="recorded", **asked))
     if about is not None:
         doubts(about)
 
@@ -154,19 +154,19 @@ NAMES = words("time", "_", "s", "ms", " ", "rate", "(Mbit/s)", "downlink", "rtt"
 
 @given(
     names=st.lists(NAMES, max_size=4),
-    said=st.dictionaries(st.sampled_from(["time", "uplink", "downlink", "round-trip", "x", ""]), NAMES, max_size=3),
+    asked=st.dictionaries(st.sampled_from(["time", "uplink", "downlink", "round-trip", "x", ""]), NAMES, max_size=3),
     direction=st.none() | st.sampled_from(["uplink", "downlink", "both"]),
     moment=st.booleans(),
 )
-@example(names=["a", "b"], said={"time": "1" * 5000}, direction=None, moment=False)
-@example(names=["a\nb"], said={}, direction=None, moment=False)
-@example(names=["time\n"], said={"uplink": "x\n"}, direction=None, moment=False)
-@example(names=["time_s", "(" * 60_000], said={}, direction=None, moment=False)
-@example(names=["time_s", "a_" * 30_000], said={}, direction=None, moment=False)
+@example(names=["a", "b"], asked={"time": "1" * 5000}, direction=None, moment=False)
+@example(names=["a\nb"], asked={}, direction=None, moment=False)
+@example(names=["time\n"], asked={"uplink": "x\n"}, direction=None, moment=False)
+@example(names=["time_s", "(" * 60_000], asked={}, direction=None, moment=False)
+@example(names=["time_s", "a_" * 30_000], asked={}, direction=None, moment=False)
 def test_any_names_of_columns_are_mapped_or_an_error(
-    names: list[str], said: dict[str, str], direction: Any, moment: bool
+    names: list[str], asked: dict[str, str], direction: Any, moment: bool
 ) -> None:
-    mapped = value_or_line(lambda: map_columns(names, said, direction, lambda _: moment))
+    mapped = value_or_line(lambda: map_columns(names, asked, direction, lambda _: moment))
     if mapped is not None:
         assert {mapped.time.name, *(each.name for each in mapped.values.values())} <= set(names)
         assert mapped.values
@@ -213,7 +213,7 @@ COMMENTS = words(
 def test_whatever_a_recording_says_of_itself_is_an_entry_s(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / "said"
+    path = tmp_path_factory.getbasetemp() / "asked"
     path.write_bytes(content)
     draft = Draft(path.parent, About(origin="recorded"))
     describe_by_comments(draft, path)

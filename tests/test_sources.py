@@ -197,7 +197,7 @@ def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None
     assert rows(archive, "nyu-lte-2020-bb61", "uplink")[0] == (0, 12.6e6)
     note = archive.entry("nyu-lte-7train1").about.note
     assert note is not None
-    assert note.startswith("Taken for the uplink by who fetched it")
+    assert note.startswith("Taken for the uplink by the user")
 
 
 def test_new_york_universitys_opportunities(

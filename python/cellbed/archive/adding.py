@@ -34,18 +34,18 @@ def add(
     *,
     name: str | None = None,
     replace: bool = False,
-    tell: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Added:
     """Read the files of one recording and keep them as an entry.
 
-    name: left out, made of the files' names. replace: whether it may replace an entry. tell: called with the number of
-    bytes read since the last call. Raises TraceError; then nothing was added.
+    name: left out, made of the files' names. replace: whether it may replace an entry. progress: called with the number
+    of bytes read since the last call. Raises TraceError; then nothing was added.
     """
     name = name or name_of(paths)
     if not replace:
         archive.require_free(name)
     with archive.draft(about) as draft:
-        importer.read(paths, draft, options, tell)
+        importer.read(paths, draft, options, progress)
         entry = archive.keep(draft, name, replace)
         measured = [note for note in (drift_of(entry), pause_of(entry)) if note is not None]
         return Added(entry, (*doubts(entry.about), *draft.notes, *measured))

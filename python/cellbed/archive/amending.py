@@ -39,20 +39,20 @@ class Described:
     notes: list[str]
 
 
-def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
+def describe(archive: Archive, name: str, asked: Mapping[str, str]) -> Described:
     """Change an entry's metadata, and keep the previous values in its history.
 
-    said: keys of its `about`; an empty text makes a value unknown. Concurrent changes of other keys are kept.
+    asked: keys of its `about`; an empty text makes a value unknown. Concurrent changes of other keys are kept.
     Statistics by the hour are computed again if the beginning changes. Raises TraceError; then nothing has changed.
     """
     _require_own(name)
     while True:
         before = archive.entry(name)
-        starts = second_of_day(_about(before, said))
+        starts = second_of_day(_about(before, asked))
         hourly = {} if starts == second_of_day(before.about) else _measured_from(archive, before, starts)
 
         def changed(entry: Entry, starts: float | None = starts, hourly: _Hourly = hourly) -> Entry:
-            about = _about(entry, said)
+            about = _about(entry, asked)
             if about == entry.about:
                 return entry
             if second_of_day(about) != starts:
@@ -67,7 +67,7 @@ def describe(archive: Archive, name: str, said: Mapping[str, str]) -> Described:
 
         with suppress(_BegunOtherwiseError):
             after = archive.amend(name, changed)
-            return Described(after, after.about != before.about, doubts(_said(after, said)))
+            return Described(after, after.about != before.about, doubts(_asked(after, asked)))
 
 
 def rename(archive: Archive, name: str, new: str) -> Entry:
@@ -113,9 +113,9 @@ def _require_unused(archive: Archive, name: str) -> None:
         )
 
 
-def _about(entry: Entry, said: Mapping[str, str]) -> About:
+def _about(entry: Entry, asked: Mapping[str, str]) -> About:
     """The new metadata. Only new values are checked: the others may be older than the rules."""
-    new = _said(entry, said).model_dump(include=set(said))
+    new = _asked(entry, asked).model_dump(include=set(asked))
     if names_time(new.get("date")):
         new = {"begins": None, **new}
     about = entry.about.model_copy(update=new)
@@ -126,9 +126,9 @@ def _about(entry: Entry, said: Mapping[str, str]) -> About:
     return about
 
 
-def _said(entry: Entry, said: Mapping[str, str]) -> About:
+def _asked(entry: Entry, asked: Mapping[str, str]) -> About:
     """The new values only."""
-    new: dict[str, str | None] = {key: text.strip() or None for key, text in said.items()}
+    new: dict[str, str | None] = {key: text.strip() or None for key, text in asked.items()}
     return described(**{"origin": entry.about.origin, **new})
 
 

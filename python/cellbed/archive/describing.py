@@ -52,20 +52,20 @@ def described(**values: str | None) -> About:
 
 def doubts(about: About) -> list[str]:
     """Unusual values, in sentences."""
-    told = []
+    found = []
     for name, (option, usual) in _USUAL.items():
-        said = getattr(about, name)
-        if said is None or said.lower() in usual:
+        asked = getattr(about, name)
+        if asked is None or asked.lower() in usual:
             continue
-        meant = did_you_mean(said.lower(), usual)
-        told.append(f"{option} '{said:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
-    return told
+        meant = did_you_mean(asked.lower(), usual)
+        found.append(f"{option} '{asked:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
+    return found
 
 
-def usual_technology(said: str) -> str:
+def usual_technology(asked: str) -> str:
     """The usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
-    small = OTHER_NAMES.get(said.lower(), said.lower())
-    return small if small in _USUAL["technology"][1] else said
+    small = OTHER_NAMES.get(asked.lower(), asked.lower())
+    return small if small in _USUAL["technology"][1] else asked
 
 
 def is_date(text: str) -> bool:

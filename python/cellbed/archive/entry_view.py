@@ -15,7 +15,7 @@ from cellbed.archive.entry import Entry, Held
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
-_TOLD_ABOVE: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
+_IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
 _Values = Sequence[float | None]
 """One figure at least; ``None`` for one that its sample is too small for."""
@@ -101,24 +101,24 @@ def uses(entry: Entry) -> list[str]:
 
 
 def _opening(entry: Entry) -> Iterator[str]:
-    told = entry.about.model_dump(exclude_none=True)
-    if "date" in told:
-        told["date"] = date_words(told["date"])
-    yield f"{entry.name}: " + ", ".join(str(told.pop(key)) for key in _TOLD_ABOVE if key in told)
-    for key, value in told.items():
+    about = entry.about.model_dump(exclude_none=True)
+    if "date" in about:
+        about["date"] = date_words(about["date"])
+    yield f"{entry.name}: " + ", ".join(str(about.pop(key)) for key in _IN_HEADING if key in about)
+    for key, value in about.items():
         yield f"{key}: {value}"
     for step in entry.history:
-        how = ", ".join(f"{key} {_said(value)}" for key, value in step.how.items())
+        how = ", ".join(f"{key} {_shown(value)}" for key, value in step.how.items())
         of = " and ".join(f"{name} ({digest[:12]}…)" for name, digest in step.of.items())
         yield " ".join(["history:", step.what, *([how] if how else []), *(["of " + of] if of else [])])
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     """An argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes them."""
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{key} {_said(each)}" for key, each in value.items()) + ")"
+        return "(" + ", ".join(f"{key} {_shown(each)}" for key, each in value.items()) + ")"
     if isinstance(value, list | tuple):
-        return "(" + ", ".join(map(_said, value)) + ")"
+        return "(" + ", ".join(map(_shown, value)) + ")"
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = str(value)

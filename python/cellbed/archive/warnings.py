@@ -139,7 +139,7 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
     spacing_ms = figures.get("spacing_ms", 0.0)
     # One row is a constant rate: there is no in between.
     if spacing_ms > 100 and held.rows > 1:
-        yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart say nothing of what happens in between"
+        yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart contain nothing about the time in between"
 
 
 def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Re
     of_it = "" if met == length else f", of which {_met_words(met, replayed.spans(begin, length, duration))} are met,"
     yield (
         f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
-        f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and decides the P99 by itself: "
+        f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and alone decides the P99: "
         "repeat with other starts"
     )
 

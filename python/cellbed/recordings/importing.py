@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cellbed.archive import TraceError
 from cellbed.archive.draft import Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
-from cellbed.archive.importers import Format, Importer, Options, Tell
+from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
@@ -47,7 +47,7 @@ class CellReplay:
             return "two files contain rows of numbers and two contain one number per line"
         return None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The recording, with opportunities of both directions and round-trip times beside it."""
         from cellbed.recordings.imported import import_cellreplay, tool_files
 
@@ -74,7 +74,7 @@ class Directory:
         there = len(paths) == 1 and (paths[0] / "recording.json").is_file()
         return "the folder has a recording.json" if there else None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The recording, with opportunities of both directions and round-trip times beside it."""
         from cellbed.recordings.recording import read_recording
 

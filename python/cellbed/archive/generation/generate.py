@@ -34,7 +34,7 @@ class Compared:
 
     @property
     def fits(self) -> bool:
-        """Whether it is within what is allowed."""
+        """Whether it is within the tolerance."""
         return self.figure.low <= self.generated <= self.figure.high
 
 

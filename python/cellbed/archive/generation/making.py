@@ -51,7 +51,7 @@ def each_way(
 
 
 def saturating(link: RadioLink) -> Make:
-    """A radio link: both directions saturated, each by itself, and round trips while it is idle."""
+    """A radio link: both directions saturated, each alone, and round trips while it is idle."""
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {

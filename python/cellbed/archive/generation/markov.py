@@ -8,7 +8,7 @@ probability for each tick that depends on the regime, and last as long as the re
 lengths.
 
 So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is that of the
-regimes' chain and falls off exponentially, and whatever repeats or drifts over minutes is lost. Probabilities are
+regimes' chain and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
 counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 

@@ -62,7 +62,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be made.
+    """What is generated.
 
     model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
     values: of the parameters, by name, in base units. usual: whether the duration is the model's own.

@@ -186,8 +186,8 @@ GENERAL: Final = (
         about={"technology": "5g"},
         citation="docs/reference/radio.md; handovers and obstacles: Lim et al., An Empirical Study of 5G, IEEE "
         "Transactions on Mobile Computing, 2023, §VI",
-        cited="What of the radio model is published, docs/reference/radio.md says. Published: time between handovers; "
-        "loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
+        cited="docs/reference/radio.md states which parts of the radio model are published. Published: time between "
+        "handovers; loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
         duration="120 s",
         make=_radio,
         parameters=(

@@ -69,7 +69,7 @@ def published_table(rows: Iterable[tuple[Model, Compared]]) -> RenderableType:
                 figure.what,
                 figure.place,
                 figure.published,
-                _with_unit(row.generated, figure.unit) + ("" if row.fits else " **is not what the citation says**"),
+                _with_unit(row.generated, figure.unit) + ("" if row.fits else " **differs from the citation**"),
                 low if low == high else f"{low} – {high}",
             )
         )

@@ -4,8 +4,8 @@
 in little memory at any file size.
 """
 
-from cellbed.archive.importers.format import Format, Tell
+from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.recognition import FORMATS, Importer, recognise
 
-__all__ = ["FORMATS", "Format", "Importer", "Options", "Tell", "recognise"]
+__all__ = ["FORMATS", "Format", "Importer", "Options", "Progress", "recognise"]

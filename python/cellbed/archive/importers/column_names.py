@@ -85,21 +85,21 @@ def rate_unit(text: str) -> float | None:
 
 def map_columns(
     names: Sequence[str],
-    said: Mapping[str, str],
+    asked: Mapping[str, str],
     direction: WayOrBoth | None,
     moments: Callable[[str], bool],
     only: Part | None = None,
 ) -> Mapped:
     """The columns to read among `names`.
 
-    said: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a rate whose name lacks it.
-    moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `said` has
+    asked: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a rate whose name lacks it.
+    moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `asked` has
     columns of values, only those are read.
 
     Raises TraceError with the option to use if they are ambiguous.
     """
     try:
-        return _mapped(names, said, direction, moments, only)
+        return _mapped(names, asked, direction, moments, only)
     except TraceError as error:
         # A column of a Parquet file may have any name; an error is one line.
         raise TraceError(str(error).replace("\n", "\\n")) from None
@@ -107,19 +107,19 @@ def map_columns(
 
 def _mapped(
     names: Sequence[str],
-    said: Mapping[str, str],
+    asked: Mapping[str, str],
     direction: WayOrBoth | None,
     moments: Callable[[str], bool],
     only: Part | None,
 ) -> Mapped:
     values: dict[Part, Column] = {}
-    for what in said:
+    for what in asked:
         if what not in ("time", *PARTS):
             raise TraceError(f"--column '{what:.40}=…': a column is one of time, {', '.join(PARTS)}")
     for part in PARTS:
-        if part in said:
-            values[part] = _said(part, said[part], names, _value_unit(part))
-    time = _time(names, said, moments)
+        if part in asked:
+            values[part] = _asked(part, asked[part], names, _value_unit(part))
+    time = _time(names, asked, moments)
     if not values:
         values = _guessed(names, time.name, direction, only)
     used = {time.name, *(column.name for column in values.values())}
@@ -147,12 +147,12 @@ def _is_like_a_value(name: str) -> bool:
     return rate or bool(_LIKE_TRIP.search(name))
 
 
-def _time(names: Sequence[str], said: Mapping[str, str], moments: Callable[[str], bool]) -> Column:
+def _time(names: Sequence[str], asked: Mapping[str, str], moments: Callable[[str], bool]) -> Column:
     def unit(text: str) -> float | None:
         return 0.0 if text.lower() in (MOMENT, "iso8601") else TIME_UNITS.get(text.lower())
 
-    if "time" in said:
-        column = _said("time", said["time"], names, unit, when_missing=lambda name: 0.0 if moments(name) else None)
+    if "time" in asked:
+        column = _asked("time", asked["time"], names, unit, when_missing=lambda name: 0.0 if moments(name) else None)
         return Column(column.name, column.unit or None)
     found = [name for name in names if (words := _words(name)) and (_SAID_TIME & set(words) or words[0] in TIME_UNITS)]
     if not found:
@@ -232,7 +232,7 @@ def _value_unit(part: Part) -> Callable[[str], float | None]:
     return rate_unit
 
 
-def _said(
+def _asked(
     what: str,
     text: str,
     names: Sequence[str],
@@ -242,10 +242,10 @@ def _said(
     """The column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that name."""
     name, size = text, None
     if _found(name, names) is None:
-        name, _, told = text.rpartition(":")
-        size = unit(told)
+        name, _, written = text.rpartition(":")
+        size = unit(written)
         if size is None and _found(name, names) is not None:
-            raise TraceError(f"--column '{what}={text:.80}': '{told:.20}' is no unit of {_of(what)}")
+            raise TraceError(f"--column '{what}={text:.80}': '{written:.20}' is no unit of {_of(what)}")
     found = _found(name, names)
     if found is None:
         hint = did_you_mean(name or text, names)

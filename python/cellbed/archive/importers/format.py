@@ -14,7 +14,7 @@ from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Content, Part, Series
 
-Tell = Callable[[int], None]
+Progress = Callable[[int], None]
 """Called every few MiB with the number of bytes read since the last call."""
 
 _DIRECTIONS: dict[Part, re.Pattern[str]] = {
@@ -45,22 +45,22 @@ class Format(Protocol):
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Why the files may be of this format; null if they are not. head: first bytes of a single file, else none."""
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Write the files' series into the draft. Raises TraceError."""
 
 
 def direction_of(path: Path) -> Part | None:
     """The direction in a file's name: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
-    told = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
-    return told[0] if len(told) == 1 else None
+    named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
+    return named[0] if len(named) == 1 else None
 
 
-def read_by_core(path: Path, draft: Draft, request: dict[str, Any], tell: Tell | None) -> None:
+def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Progress | None) -> None:
     """Read a file into the draft in Rust. Raises TraceError."""
     from cellbed._core import TraceFormatError, import_series
 
     try:
-        done = import_series(path, draft.folder, json.dumps(request), tell)
+        done = import_series(path, draft.folder, json.dumps(request), progress)
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:

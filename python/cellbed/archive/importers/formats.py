@@ -10,7 +10,7 @@ from pathlib import Path
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Tell, read_by_core
+from cellbed.archive.importers.format import Progress, read_by_core
 from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
 
@@ -31,22 +31,22 @@ class Capture:
         kind = "pcapng" if head.startswith(_PCAPNG) else "pcap" if head.startswith(_PCAP) else None
         return f"its first four bytes are those of {kind}" if kind else None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Opportunities of both directions of the flow, or of those that show capacity."""
-        for path, own, said in each_file(paths, draft, options):
+        for path, own, asked in each_file(paths, draft, options):
             both = ["uplink", "downlink"]
             # A capture has both directions: the name of a single file does not choose one; names of a pair do.
-            chosen = options.direction if len(paths) == 1 else said.direction
+            chosen = options.direction if len(paths) == 1 else asked.direction
             wanted = None if chosen is None else both if chosen == "both" else [chosen]
             request = {
                 "format": "capture",
-                "flow": (said.flow or "").replace(",", " ").split(),
-                "all_flows": said.all_flows,
-                "device": _address(said.device),
+                "flow": (asked.flow or "").replace(",", " ").split(),
+                "all_flows": asked.all_flows,
+                "device": _address(asked.device),
                 "directions": wanted,
-                "each_packet": said.each_packet,
+                "each_packet": asked.each_packet,
             }
-            read_by_core(path, own, request, tell)
+            read_by_core(path, own, request, progress)
 
 
 def _address(text: str | None) -> str | None:
@@ -79,7 +79,7 @@ class Iperf3:
         """Its JSON has keys of such a report."""
         return _json_with(_IPERF3, head)
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Rates of each direction that was tested."""
         if options.device not in (None, "client", "server"):
             raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
@@ -89,7 +89,7 @@ class Iperf3:
                 "device_is_server": options.device == "server",
                 "direction": options.part(),
             }
-            read_by_core(path, own, request, tell)
+            read_by_core(path, own, request, progress)
 
 
 class NetemTrace:
@@ -104,11 +104,11 @@ class NetemTrace:
         """Its JSON has the name of a model."""
         return _json_with(_NETEM, head)
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Rates of a direction, or round-trip times."""
-        for path, own, said in each_file(paths, draft, options):
-            request = {"format": "netem-trace", "direction": said.part(), "delays": options.delays}
-            read_by_core(path, own, request, tell)
+        for path, own, asked in each_file(paths, draft, options):
+            request = {"format": "netem-trace", "direction": asked.part(), "delays": options.delays}
+            read_by_core(path, own, request, progress)
 
 
 def _json_with(keys: re.Pattern[bytes], head: bytes) -> str | None:
@@ -144,10 +144,10 @@ class Ping:
         found = _SIGNS.search(head) or _BEGINNING.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Round-trip times; null without an answer."""
         for path, own, _ in each_file(paths, draft, options):
-            read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, tell)
+            read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, progress)
             describe_by_ping(own, path)
 
 
@@ -176,13 +176,13 @@ class Mahimahi:
         named = len(paths) == 1 and paths[0].suffix in (".up", ".down")
         return f"its name ends in {paths[0].suffix}" if named and lines and lines[0].isdigit() else None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Opportunities, ms since the start."""
-        for path, own, said in each_file(paths, draft, options):
-            direction = said.part()
+        for path, own, asked in each_file(paths, draft, options):
+            direction = asked.part()
             if direction is None:
                 raise TraceError(f"{path}: unknown direction: write --direction uplink or --direction downlink")
-            read_by_core(path, own, {"format": "mahimahi", "direction": direction}, tell)
+            read_by_core(path, own, {"format": "mahimahi", "direction": direction}, progress)
 
 
 MAHIMAHI = Mahimahi()

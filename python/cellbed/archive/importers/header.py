@@ -25,17 +25,17 @@ def dated(draft: Draft, begun_ns: int | None) -> None:
 def describe_by_comments(draft: Draft, path: Path) -> None:
     """Import ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
     lines = map(_LINE.fullmatch, _head(path).splitlines())
-    said = {found[1]: found[2].strip() for found in lines if found}
-    began = said.get("started", said.get("date"))
+    asked = {found[1]: found[2].strip() for found in lines if found}
+    began = asked.get("started", asked.get("date"))
     if began is not None and is_date(began):
         _date(draft, began)
-    if "place" in said:
-        _say(draft, place=said["place"])
-    if "host" in said:
-        address = f" ({said['address']})" if said.get("address", said["host"]) != said["host"] else ""
-        by = f" by {said['by']}" if "by" in said else ""
-        apart = f", every {said['interval_s']} s" if "interval_s" in said else ""
-        _say(draft, method=f"round trips to {said['host']}{address}{by}{apart}")
+    if "place" in asked:
+        _say(draft, place=asked["place"])
+    if "host" in asked:
+        address = f" ({asked['address']})" if asked.get("address", asked["host"]) != asked["host"] else ""
+        by = f" by {asked['by']}" if "by" in asked else ""
+        apart = f", every {asked['interval_s']} s" if "interval_s" in asked else ""
+        _say(draft, method=f"round trips to {asked['host']}{address}{by}{apart}")
 
 
 def describe_by_ping(draft: Draft, path: Path) -> None:

@@ -40,7 +40,7 @@ class Options:
     idle_ns: tuple[int, int] | None = None
     latency_offset: tuple[Path, Path] | None = None
 
-    def said(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, Any]:
         """The given options."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in found.items() if value not in (None, False, {})}

@@ -14,7 +14,7 @@ from cellbed.archive.entry import Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.files import kind_of
 from cellbed.archive.importers.files import scratch, settle
-from cellbed.archive.importers.format import Format, Tell
+from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
 from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
@@ -54,11 +54,11 @@ class Importer:
         return self.format.passes * sum(path.stat().st_size for path in self.paths if path.is_file())
 
     def read(
-        self, paths: Sequence[Path], draft: Draft, options: Options | None = None, tell: Tell | None = None
+        self, paths: Sequence[Path], draft: Draft, options: Options | None = None, progress: Progress | None = None
     ) -> None:
         """Write the series of files into the draft, with a step of its history and notes on assumptions.
 
-        paths: the recognised ones. tell: called with the number of bytes read.
+        paths: the recognised ones. progress: called with the number of bytes read.
 
         Raises TraceError, with nothing in the draft that was not there before.
         """
@@ -66,13 +66,13 @@ class Importer:
         self._require_concern(paths, options)
         with ThreadPoolExecutor(1) as aside, scratch(draft) as own:
             digests = aside.submit(lambda: {path.name: digest for path in paths for digest in _digests(path)})
-            self.format.read(paths, own, options, tell)
+            self.format.read(paths, own, options, progress)
             history = _step(self.format, options, digests.result())
             settle(own, draft)
         draft.history.append(history)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:
-        for name in options.said():
+        for name in options.asked():
             if name not in self.format.options:
                 shown = _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
                 raise TraceError(f"{_named(paths)}: {shown} does not apply to {self.format.title}: omit it")
@@ -91,7 +91,7 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
     for path in paths:
         _require_readable(path, allow_folder=len(paths) == 1)
     if as_format is not None:
-        return Importer(paths, _called(as_format, formats), f"--as {as_format} says")
+        return Importer(paths, _called(as_format, formats), f"by --as {as_format}")
     found = [(format, why) for format in formats if (why := _evidence(format, paths)) is not None]
     if len(found) == 1:
         return Importer(paths, *found[0])
@@ -176,7 +176,7 @@ def _digests(path: Path) -> Iterator[str]:
 
 
 def _step(format: Format, options: Options, digests: dict[str, str]) -> Step:
-    how = {name: _plain(value) for name, value in options.said().items()}
+    how = {name: _plain(value) for name, value in options.asked().items()}
     return Step(what="imported", how={"format": format.name, **how}, of=digests, tool=f"cellbed {cellbed.__version__}")
 
 

@@ -15,7 +15,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Tell, read_by_core
+from cellbed.archive.importers.format import Progress, read_by_core
 from cellbed.archive.importers.header import describe_by_comments
 from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
@@ -55,9 +55,9 @@ class Csv:
         between = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}[shape.delimiter]
         return f"its lines have {len(shape.names)} cells between {between}"
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
-        """The series of the columns that are mapped, or whose names tell."""
-        for path, own, said in each_file(paths, draft, options):
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
+        """The series of the columns that are mapped, or whose names are known."""
+        for path, own, asked in each_file(paths, draft, options):
             with path.open("rb") as file:
                 head = file.read(_HEAD)
             shape = _shape(head)
@@ -66,11 +66,11 @@ class Csv:
                 raise TraceError(f"{path}: {nearest(head) or why}")
             first = dict(zip(shape.names, shape.first, strict=False))
             moments = {name for name, cell in first.items() if _is_moment(cell)}
-            mapped = _mapped(path, shape.names, said, moments, options.part())
+            mapped = _mapped(path, shape.names, asked, moments, options.part())
             index = shape.names.index
-            request = _request(mapped, said, {name: index(name) for name in shape.names})
+            request = _request(mapped, asked, {name: index(name) for name in shape.names})
             request |= {"format": "columns", "delimiter": ord(shape.delimiter), "head": shape.lines}
-            read_by_core(path, own, request, tell)
+            read_by_core(path, own, request, progress)
             own.notes.extend(_left_out(mapped))
             describe_by_comments(own, path)
 
@@ -87,15 +87,15 @@ class Parquet:
         """Its first four bytes."""
         return "its first four bytes are those of Parquet" if head.startswith(b"PAR1") else None
 
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, tell: Tell | None) -> None:
-        """The series of the columns that are mapped, or whose names tell."""
-        for path, own, said in each_file(paths, draft, options):
+    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
+        """The series of the columns that are mapped, or whose names are known."""
+        for path, own, asked in each_file(paths, draft, options):
             columns = _columns(path)
             moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
-            mapped = _mapped(path, list(columns), said, moments, options.part())
+            mapped = _mapped(path, list(columns), asked, moments, options.part())
             _require_types(path, columns, mapped)
             index = {name: number for number, name in enumerate(columns)}
-            read_by_core(path, own, {**_request(mapped, said, index), "format": "parquet"}, tell)
+            read_by_core(path, own, {**_request(mapped, asked, index), "format": "parquet"}, progress)
             own.notes.extend(_left_out(mapped))
 
 

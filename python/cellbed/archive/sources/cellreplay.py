@@ -43,7 +43,7 @@ CELLREPLAY = Source(
     title="CellReplay's 5G recordings of two operators: light and heavy opportunities, base delay, offsets by size",
     page="https://github.com/williamsentosa95/cellreplay",
     licence="GPL-3.0",
-    terms="The licence is the repository's; nothing separate is said of the recordings. Cite the paper.",
+    terms="The licence is the repository's; it does not mention the recordings separately. Cite the paper.",
     citation=(
         "W. Sentosa, B. Chandrasekaran, P. B. Godfrey, H. Hassanieh. CellReplay: Towards accurate record-and-replay "
         "for cellular networks. USENIX NSDI 2025"

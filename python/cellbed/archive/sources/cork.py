@@ -82,7 +82,7 @@ def _recording(
     def fill(draft: Draft) -> None:
         _fill(draft, path)
 
-    # Downloads are what is usually taken, so only the others say what they are.
+    # Downloads are what is usually taken, so only the others are named.
     words = [word for word in words if word != "Download"]
     name = named(prefix, *words, found[1], "-".join(found.group(2, 3, 4)), "".join(found.group(5, 6, 7)))
     return Recording(name, path.relative_to(folder).as_posix(), about, fill)
@@ -107,7 +107,7 @@ def _fill(draft: Draft, path: Path) -> None:
     if back := int((steps < 0).sum()):
         draft.notes.append(f"the phone's clock was set back {back} times, by 2 s at most; time stands still there")
     rows = rows.with_columns(pl.col("at_ns").cum_max() - int(rows["at_ns"][0]))
-    # Several rows of a second, from events of the phone, say the same or nearly so.
+    # Several rows of a second, from events of the phone, contain nearly the same values.
     rates = rows.drop_nulls("bit_s").group_by("at_ns", maintain_order=True).agg(pl.col("bit_s").mean())
     put_rate(draft, "downlink", rates, _SECOND)
     answered = rows.drop_nulls("round_trip_ns")
@@ -168,7 +168,7 @@ CORK_5G = Source(
     ),
     checked="the archive itself (83 recordings)",
     convert=_five,
-    doubt="That bit rates are in kbit/s is from the paper of 2018; neither README nor header says it.",
+    doubt="That bit rates are in kbit/s is from the paper of 2018; neither README nor header states it.",
     usual=r"(^|/)Download/",
     remote=git_files(
         "uccmisl/5Gdataset", _COMMIT, {"5G-production-dataset.zip": "0eb79f8507753a5fd512096221f5e87d098abcbd"}

@@ -258,10 +258,10 @@ class _Download:
         from http import HTTPStatus
 
         known = status in HTTPStatus._value2member_map_
-        said = f"the server answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
+        answer = f"the server answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
         if status in (408, 429) or status >= 500:
-            raise _AgainError(said, float(retry_after) if retry_after and retry_after.isdecimal() else None)
-        raise GoneError(f"{self.remote.address}: {said}: {_MOVED}")
+            raise _AgainError(answer, float(retry_after) if retry_after and retry_after.isdecimal() else None)
+        raise GoneError(f"{self.remote.address}: {answer}: {_MOVED}")
 
     def _too_large(self, says: str) -> None:
         self._restart()

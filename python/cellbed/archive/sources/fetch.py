@@ -30,10 +30,10 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 
 
 class Listener(Protocol):
-    """Who is told how far it is."""
+    """Receives the progress."""
 
     def report(self, text: str) -> None:
-        """Something to know at once: what is tried, why it is waited."""
+        """A message to show at once: what is tried, or the reason for a pause."""
 
     def downloading(self, name: str, done: int, total: int | None) -> None:
         """A file has so many bytes of so many, if that is known."""
@@ -51,7 +51,7 @@ class FetchOptions:
 
     given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
     it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
-    to take the rates for where nobody says it. most_…: limits in place of the source's.
+    to take the rates for where the source does not state it. most_…: limits in place of the source's.
     """
 
     given: Sequence[Path] = ()
@@ -71,7 +71,7 @@ class Fetched:
     """What came of it.
 
     kept, there: names of entries that are new, and that were there. left_out: files that could not be converted, and
-    why. unwanted: how many more entries there could be. notes: what there is to say of an entry, by its name.
+    why. unwanted: how many more entries there could be. notes: remarks on an entry, by its name.
     """
 
     kept: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ class _Fetching:
     passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
-        """The data set's files, those of archives unpacked into folders of their own in ``unpacked``."""
+        """The data set's files, those of archives unpacked into separate folders in ``unpacked``."""
         given = [_existing(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
@@ -206,7 +206,7 @@ class _Fetching:
         return usual and fnmatch.fnmatchcase(recording.name, self.options.only)
 
     def _is_ours(self, name: str) -> bool:
-        """Whether an entry was made of this data set, whatever was done to it since; a damaged one may have been."""
+        """Whether an entry was made of this data set, even if it was changed since; a damaged one may have been."""
         try:
             history = self.archive.entry(name).history
         except TraceError:
@@ -233,8 +233,8 @@ class _Fetching:
             from cellbed.archive.importers import Options
 
             paths = recording.fill.files
-            said = Options(direction=recording.fill.direction)
-            self.recognise(paths, recording.fill.format).read(paths, draft, said)
+            asked = Options(direction=recording.fill.direction)
+            self.recognise(paths, recording.fill.format).read(paths, draft, asked)
         else:
             with reading(recording.of):
                 recording.fill(draft)
@@ -264,7 +264,7 @@ class _Fetching:
 
 def _unknown_direction(source: Source) -> str:
     return (
-        f"{source.name}: nobody says whether uplink or downlink was measured: say which you take it for, --as uplink "
+        f"{source.name}: the publisher does not state whether uplink or downlink was measured: choose one, --as uplink "
         f"or --as downlink (what is known: `cellbed traces fetch {source.name} --about`)"
     )
 

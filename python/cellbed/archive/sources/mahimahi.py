@@ -40,7 +40,7 @@ def _mahimahi(folder: Path, _way: Part) -> Iterator[Recording]:
 
 
 def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
-    """The files that end in ``.up`` and ``.down``, put together by what is before that."""
+    """The files that end in ``.up`` and ``.down``, paired by the rest of their names."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".up", ".down"):
@@ -58,7 +58,7 @@ MAHIMAHI = Source(
     title="Mahimahi's recordings: LTE, UMTS and EV-DO of three operators in the United States, both directions",
     page="https://github.com/ravinet/mahimahi/tree/master/traces",
     licence="GPL-3.0-or-later",
-    terms="The licence is the repository's; nothing separate is said of the recordings. Cite the paper.",
+    terms="The licence is the repository's; it does not mention the recordings separately. Cite the paper.",
     citation=_CITATION,
     layout=(
         "OPERATOR-STANDARD-HOW.up and .down: a whole number of milliseconds a line, each one opportunity to send 1500 "

@@ -32,11 +32,11 @@ def _of_2018(folder: Path, _way: Part) -> Iterator[Recording]:
             place=f"New York City, United States: {place}",
             date="2018",
             mobility=mobility,
-            method="delivery opportunities in whole milliseconds, prepared for Mahimahi; how is not said",
+            method="delivery opportunities in whole milliseconds, prepared for Mahimahi; the method is not stated",
             licence=NYC_2018.licence,
             source=NYC_2018.page,
             citation=NYC_2018.citation,
-            note=f"The date is that of the publication. The file's name says '{name[4]} cross', unexplained.",
+            note=f"The date is that of the publication. The file's name contains '{name[4]} cross', unexplained.",
         )
         yield Recording(
             named("nyc-2018", name[2]), paths[0].relative_to(folder).as_posix(), about, Imported(paths, "mahimahi")
@@ -60,9 +60,9 @@ NYC_2018 = Source(
     checked="the repository's README, and 10 of the 16 files themselves",
     convert=_of_2018,
     doubt=(
-        "The README says that the traces are of cellular networks in New York City and made for Mahimahi, and nothing "
-        "of operator, day, device, or what 'cross' in the names is; the place is read from the names. Four uplinks of "
-        "3G are empty files there and are not asked for."
+        "The README states that the traces are of cellular networks in New York City and made for Mahimahi, and "
+        "nothing of operator, day, device, or what 'cross' in the names is; the place is read from the names. Four "
+        "uplinks of 3G are empty files there and are not asked for."
     ),
     remote=git_files("Soheil-ab/Cellular-Traces-2018", _COMMIT_2018, published("nyc-2018")),
 )
@@ -85,11 +85,11 @@ def _of_2019(folder: Path, _way: Part) -> Iterator[Recording]:
             place=f"New York City, United States: {_PLACES_2019[name[2]]}",
             date="2019",
             mobility="stationary" if name[1] in _STATIONARY_2019 else _MOBILITY_2019[name[2]],
-            method="delivery opportunities in whole milliseconds, in Mahimahi's format; how is not said",
+            method="delivery opportunities in whole milliseconds, in Mahimahi's format; the method is not stated",
             licence=NYC_2019.licence,
             source=NYC_2019.page,
             citation=NYC_2019.citation,
-            note="The README does not say of which generation the networks were.",
+            note="The README does not state the generation of the networks.",
         )
         of = path.relative_to(folder).as_posix()
         words = ("nyc-2019", name[2], name[1])
@@ -107,7 +107,7 @@ NYC_2019 = Source(
         "the Internet. ACM SIGCOMM 2020"
     ),
     layout=(
-        "trace-NUMBER-WHERE with WHERE of taxi, bus, home, timessquare, in Mahimahi's format; trace-info says which "
+        "trace-NUMBER-WHERE with WHERE of taxi, bus, home, timessquare, in Mahimahi's format; trace-info states which "
         "are stationary, walking, driving."
     ),
     checked="the repository's README and trace-info, and 15 of the 23 files themselves",

@@ -49,13 +49,15 @@ def _convert(folder: Path, way: Part) -> Iterator[Recording]:
                 named("nyu-lte", path.stem), of, _about(*ride[1:], way, "2019"), partial(_sample, path, way)
             )
         elif path.name.endswith("txt.gz"):
-            note = "The README does not say the unit of the throughput: taken as Mbit/s, as in the sample traces."
+            note = "The README does not state the unit of the throughput: taken as Mbit/s, as in the sample traces."
             name = named("nyu-lte-2020", re.sub(r"\.?txt\.gz$", "", path.name))
             yield Recording(name, of, _about(*ride[1:], way, "2020", note), partial(_multivariate, path, way))
 
 
 def _about(mobility: str, line: str, way: Part, year: str, note: str = "") -> About:
-    direction = f"Taken for the {way} by who fetched it: neither README nor papers say which direction was measured."
+    direction = (
+        f"Taken for the {way} by the user who fetched it: neither README nor papers state which direction was measured."
+    )
     return About(
         origin="recorded",
         technology="4g",
@@ -122,8 +124,8 @@ NYU = Source(
     checked="the files themselves",
     convert=_convert,
     doubt=(
-        "README and papers say that iPerf ran between a phone and a server, logged at the server, but not in which "
-        "direction: say which one you take it for (--as). The multivariate set's unit is not said either, so it is "
+        "README and papers state that iPerf ran between a phone and a server, logged at the server, but not in which "
+        "direction: choose one with --as. The multivariate set's unit is not stated either, so it is "
         "only taken with --all. It is all LTE: the 5G of Mei et al. (Realtime Mobile Bandwidth and Handoff Predictions "
         "in 4G/5G Networks, 2021) is a data set of others, see cork-5g; no 5G of New York University was found. "
         "Delivery opportunities that the university recorded are nyc-2018 and nyc-2019."

@@ -30,7 +30,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """What the publisher says the bytes of a file hash to, in hexadecimal."""
+    """The digest of a file as its publisher states it, in hexadecimal."""
 
     algorithm: Algorithm
     digest: str
@@ -101,7 +101,7 @@ class Listing:
 class Imported:
     """Files that an importer of the archive reads. format: its name; None: what it looks like.
 
-    direction: of what a file has whose name does not tell it.
+    direction: of a file whose name does not contain it.
     """
 
     files: tuple[Path, ...]
@@ -125,7 +125,7 @@ class Recording:
 
 Convert = Callable[[Path, "Part"], Iterator[Recording]]
 """From the folder of a data set's unpacked files to what they can become. Files that are something else are passed by.
-The direction is what to take rates for, in a data set that does not say it (`Source.direction_unknown`)."""
+The direction is what to take rates for, in a data set that does not state it (`Source.direction_unknown`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Source:
     name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
     expression of what is converted unless more is asked for, searched in ``Recording.of``. most_bytes: limit of one
     download. most_unpacked_bytes: of all that comes out of its archives. most_entries: default limit.
-    direction_unknown: nobody says whether uplink or downlink was measured, so who asks has to.
+    direction_unknown: the publisher does not state whether uplink or downlink was measured, so the user must.
     doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
     checked: what the layout was compared with.
     """
@@ -159,7 +159,7 @@ class Source:
 
 
 def named(*words: str) -> str:
-    """The name of an entry, of words that say what it is; empty ones are left out."""
+    """The name of an entry, made of words that describe it; empty ones are left out."""
     return valid_name("-".join(filter(None, words)))
 
 

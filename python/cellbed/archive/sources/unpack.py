@@ -45,7 +45,7 @@ def is_archive(path: Path) -> bool:
 def unpack(archive: Path, folder: Path, most_bytes: int, progress: Callable[[str], None]) -> int:
     """Take the files out of an archive, and return the number of their bytes.
 
-    progress: told of each file. Raises DamagedError, and TraceError when the archive is unsafe or larger than
+    progress: called with each file. Raises DamagedError, and TraceError when the archive is unsafe or larger than
     ``most_bytes``.
     """
     room = _Room(archive, folder, most_bytes)
@@ -118,7 +118,7 @@ def _members(archive: Path, room: _Room) -> Iterator[tuple[str, Callable[[], IO[
     if _is_zip(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():
-                # The upper half is the mode of Unix: 0o120000 is a link, 0 is not said.
+                # The upper half is the mode of Unix: 0o120000 is a link, 0 is not given.
                 kind = info.external_attr >> 16 & 0o170000
                 if kind not in (0, 0o100000, 0o040000):
                     raise TraceError(f"{archive}: {info.filename!r} in this archive is not a regular file")

@@ -169,8 +169,8 @@ US_DRIVES = Source(
     convert=_convert,
     doubt=(
         "Files of the first drive (d1) are inherited from another study and may have another layout; what cannot be "
-        "read is left out and named. How often XCAL logs is not said: a rate holds until the next one, and time "
-        "between tests is left out. That the address serves the files is as public code of others has it."
+        "read is left out and named. The interval of XCAL's log is not stated: a rate holds until the next one, and "
+        "time between tests is left out. That the address serves the files is as public code of others has it."
     ),
     most_bytes=50_000_000,
     remote=tuple(

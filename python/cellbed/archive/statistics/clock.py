@@ -25,7 +25,7 @@ def is_time(text: str) -> bool:
 
 
 def time_words(second: float) -> str:
-    """A second of the day as `begins` says it, to the second: ``06:30``."""
+    """A second of the day in the form of `begins`, to the second: ``06:30``."""
     return (datetime.datetime.min + datetime.timedelta(seconds=int(second))).time().isoformat().removesuffix(":00")
 
 

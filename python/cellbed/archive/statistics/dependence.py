@@ -34,7 +34,7 @@ def kpss(values: Values) -> float:
     """The statistic η_μ of Kwiatkowski, Phillips, Schmidt and Shin, Journal of Econometrics 54 (1992), eq. 13.
 
     Its null hypothesis is a constant level. The long-run variance is Newey and West's with the Bartlett window of
-    l12 = 12 (T/100)^¼ lags, of which the paper says (§4) that it keeps the size under autocorrelation. Of a constant
+    l12 = 12 (T/100)^¼ lags, which, by the paper (§4), keeps the size under autocorrelation. Of a constant
     it is 0.
     """
     count, level = len(values), _Level.of(values)
@@ -122,7 +122,7 @@ def figures(seconds: Values, spacing_s: float = 1.0) -> dict[str, float | bool]:
         return {}
     statistic = kpss(seconds)
     found: dict[str, float | bool] = {"kpss": statistic, "stationary": statistic <= KPSS_5_PERCENT}
-    # An estimate from less than four stretches of a lag says little.
+    # An estimate from fewer than four stretches of a lag is unreliable.
     for lags, correlations in autocorrelation(seconds, count // 4):
         if not lags[0]:
             wanted = [(lag_s, round(lag_s / spacing_s)) for lag_s in LAGS_S]

@@ -18,7 +18,7 @@ _SCALES = np.concatenate((10.0 ** (np.arange(310) - 3), 10.0 ** (np.arange(-310,
 
 
 class Distribution:
-    """Values with their counts. Mean and deviation are of the values as they came, whatever was rounded since.
+    """Values with their counts. Mean and deviation are of the values as they came, before any rounding.
 
     most: different values held exactly, and values that wait to be counted.
     """
@@ -35,7 +35,7 @@ class Distribution:
         self._squares = 0.0
 
     def add(self, values: NDArray[Any], counts: NDArray[Any] | None = None) -> None:
-        """Take values, each as often as `counts` says, or once."""
+        """Add values, each `counts` times, or once."""
         if not len(values):
             return
         values = values.astype(np.float64)

@@ -98,9 +98,9 @@ class RoundTrips:
             return found
         values, _ = self.times.table()
         found |= {"mean_ms": self.times.mean / 1e6, "least_ms": values[0] / 1e6, "most_ms": values[-1] / 1e6}
-        told = {name: share for name, share in PERCENTILES.items() if _supported(share, self.times.count)}
-        quantiles = self.times.quantiles(np.array(list(told.values())))
-        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(told, quantiles, strict=True)}
+        supported = {name: share for name, share in PERCENTILES.items() if _supported(share, self.times.count)}
+        quantiles = self.times.quantiles(np.array(list(supported.values())))
+        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(supported, quantiles, strict=True)}
         if self.times.mean > 0:
             found["cv"] = self.times.deviation / self.times.mean
         if self._pairs:
@@ -167,5 +167,5 @@ class RoundTrips:
 
 
 def _supported(share: float, count: int) -> bool:
-    """Whether so many values have one on either side of the percentile; the median is told of any."""
+    """Whether so many values have one on either side of the percentile; the median is given for any number."""
     return share == 0.5 or min(share, 1 - share) * count >= 1 - 1e-9

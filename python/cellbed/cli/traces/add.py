@@ -40,7 +40,7 @@ def add(
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, about.said("Name of the new entry. Default: derived from the file names.")] = None,
+    name: Annotated[str | None, about.option("Name of the new entry. Default: derived from the file names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_format: Annotated[
         str | None,
@@ -81,14 +81,14 @@ def add(
         int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of a table.")
     ] = None,
     flow: Annotated[
-        str | None, about.said("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
+        str | None, about.option("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
     ] = None,
     all_flows: Annotated[bool, typer.Option("--all-flows", help="Capture: all flows together.")] = False,
     each_packet: Annotated[
         bool, typer.Option("--each-packet", help="Capture: one opportunity per packet instead of per 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, about.said("Mobile device: its address in a capture, or client or server of an iperf3 report.")
+        str | None, about.option("Mobile device: its address in a capture, or client or server of an iperf3 report.")
     ] = None,
     interval: Annotated[
         int | None,
@@ -127,7 +127,7 @@ def add(
     from cellbed.archive.importers.streams import is_stream, kept
     from cellbed.recordings.importing import recognise
 
-    said = described(
+    asked = described(
         origin=origin.value,
         technology=technology,
         band=band,
@@ -170,8 +170,10 @@ def add(
             importer = recognise(paths, as_format)
             what = named(importer.what)
             print(what, file=sys.stderr)
-            with _progress(importer.work) as tell:
-                new = added(open_archive(), paths, importer, said, options, name=name, replace=replace, tell=tell)
+            with _progress(importer.work) as progress:
+                new = added(
+                    open_archive(), paths, importer, asked, options, name=name, replace=replace, progress=progress
+                )
                 return what, new
         except TraceError as error:
             raise TraceError(named(str(error))) from None

@@ -47,7 +47,7 @@ def describe(
     from cellbed.archive.amending import describe as described
     from cellbed.cli.traces.surveying import waiting
 
-    said = {
+    asked = {
         "technology": technology,
         "band": band,
         "operator": operator,
@@ -63,7 +63,7 @@ def describe(
         "note": note,
         "origin": None if origin is None else origin.value,
     }
-    new = {key: text for key, text in said.items() if text is not None}
+    new = {key: text for key, text in asked.items() if text is not None}
     if not new:
         raise typer.BadParameter(
             f"nothing to change: give an option such as --place Delft; `cellbed traces show {name}` prints the values"

@@ -167,12 +167,12 @@ def _as_json(source: Source) -> dict[str, object]:
 
 
 def _print_source(source: Source, as_json: bool) -> None:
-    told = _as_json(source)
+    facts = _as_json(source)
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(facts, indent=2))
         return
-    files = told.pop("files")
-    for key, value in told.items():
+    files = facts.pop("files")
+    for key, value in facts.items():
         if value:
             print(f"{key:16}{value}")
     assert isinstance(files, list)

@@ -12,7 +12,7 @@ _LINE_S = 10.0
 
 @contextmanager
 def share_done() -> Iterator[Callable[[str, float], None]]:
-    """A function to be told what is in the making and which share of it is done.
+    """A function that is called with the name of the current step and the share of it that is done.
 
     Draws a bar on standard error if that is a terminal, else prints a line every ten seconds.
     """

@@ -53,8 +53,8 @@ def _show_entry(name: str, as_json: bool) -> None:
     entry = archive.entry(name)
     notes = warnings(entry)
     if as_json:
-        told = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
-        print(json.dumps(told, indent=2))
+        facts = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
+        print(json.dumps(facts, indent=2))
     else:
         Console(soft_wrap=True, highlight=False).print(drawn(entry, notes, sketch(entry)))
 

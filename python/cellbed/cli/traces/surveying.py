@@ -1,4 +1,4 @@
-"""What is told while series are read: of one, and of the whole archive."""
+"""Messages while series are read: of one, and of the whole archive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Surveyed:
 
 
 def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool, jobs: int) -> Surveyed:
-    """Make the statistics that entries lack; problems are told on standard error."""
+    """Make the statistics that entries lack; problems are printed on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

@@ -1,6 +1,7 @@
 """Models after published figures, by publication. Each has published figures for comparison.
 
-What a publication does not give is ours, chosen so that its figures come out; each model says which is which.
+Values that a publication does not give are chosen so that its figures result; each model states which
+values are published.
 """
 
 from cellbed.archive.generation.model import Model
