@@ -1,5 +1,7 @@
 """What the path to each kind of node costs: round trips and throughput between a namespace and a node, without links.
 
+The loopback of the node shows what its own TCP costs, without any path: under TCG a VM executes it by translation.
+
 The kinds take turns, so that a busy machine affects all. A VM and a machine over SSH add their device and a router.
 ``--nodes N`` brings up N nodes instead, as namespaces and as containers.
 
@@ -87,6 +89,24 @@ print(json.dumps({"round_trip_s": sorted(times)[len(times) // 2], "bit_rate": si
 """
 
 
+LOOPBACK = """
+import json, socket, threading, time
+def receive():
+    with server.accept()[0] as connection:
+        while connection.recv(1 << 20):
+            pass
+        connection.sendall(b".")
+with socket.create_server(("127.0.0.1", 0)) as server:
+    threading.Thread(target=receive, daemon=True).start()
+    with socket.create_connection(server.getsockname()) as connection:
+        began = time.perf_counter()
+        for _ in range(30):
+            connection.sendall(bytes(1_000_000))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+        took = time.perf_counter() - began
+print(json.dumps({"loopback_bit_rate": 30_000_000 * 8 / took}))
+"""
 IMAGE = "localhost/cellbed-bench:1"
 
 
@@ -146,6 +166,10 @@ def measure(backend: AnyBackend, folder: Path) -> dict[str, float]:
             assert client.stdout is not None
             found: dict[str, float] = json.loads(client.stdout.read())
             client.wait()
+            loopback = bed.nodes["endpoint-0"].spawn(["python3", "-c", LOOPBACK], stdout=subprocess.PIPE)
+            assert loopback.stdout is not None
+            found |= json.loads(loopback.stdout.read())
+            loopback.wait()
             server.kill()
             server.wait()
     finally:
@@ -197,7 +221,9 @@ def main() -> None:
         return
     for kind, found in medians.items():
         round_trip, rate = 1e6 * found["round_trip_s"], found["bit_rate"] / 1e6
-        print(f"{kind:10} ready in {found['ready_s']:5.1f} s, round trip {round_trip:6.0f} µs, {rate:6.0f} Mbit/s")
+        own = found["loopback_bit_rate"] / 1e6
+        figures = f"round trip {round_trip:6.0f} µs, {rate:6.0f} Mbit/s, loopback {own:6.0f} Mbit/s"
+        print(f"{kind:10} ready in {found['ready_s']:5.1f} s, {figures}")
 
 
 if __name__ == "__main__":

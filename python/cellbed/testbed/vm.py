@@ -30,8 +30,6 @@ PROBE_S = 5.0
 """How long KVM may take to start the kernel; it takes half a second where it works."""
 KVM, VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")
 _LIKE_SHUTDOWN = ("-no-reboot", "-nodefaults", "-no-user-config", "-display", "none")
-_TRANSLATED_CPU = "max"
-_TRANSLATED_KERNEL = ""
 _KERNEL = "quiet panic=-1 tsc=unstable random.trust_cpu=on console=ttyS0"
 
 
@@ -159,14 +157,13 @@ def combined(inside: Sample, around: Group) -> Sample:
 
 def machine(accelerator: str, cpus: int, memory_bytes: int, booted: Image) -> list[str]:
     """QEMU's arguments for a machine that boots an image. accelerator: ``kvm`` or ``tcg``."""
-    translated = accelerator == "tcg"
     return [
         *_LIKE_SHUTDOWN,
-        *("-accel", "tcg,thread=multi,tb-size=128" if translated else accelerator),
-        *("-cpu", _TRANSLATED_CPU if translated else "host"),
+        *("-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi,tb-size=128"),
+        *("-cpu", "host" if accelerator == "kvm" else "max"),
         *("-smp", str(cpus), "-m", f"{memory_bytes // MEBIBYTE}M"),
         *("-kernel", str(booted.kernel), "-initrd", str(booted.initial)),
-        *("-append", f"{_KERNEL} {_TRANSLATED_KERNEL}" if translated else _KERNEL),
+        *("-append", _KERNEL),
         *("-drive", f"file={_escaped(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
         *("-device", "virtio-blk-pci,drive=disk"),
     ]
