@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -140,11 +141,7 @@ def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     def y(share: float) -> float:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
-    ranks = _ranks(len(finite))
-    points = [(x(0), y(0))]
-    for rank in ranks:
-        points.append((x(float(finite[rank - 1])), points[-1][1]))
-        points.append((points[-1][0], y(rank / n)))
+    points = _stairs(finite, x, lambda rank: y(rank / n))
     points.append((x(top), points[-1][1]))
     decimals = max(0, -math.floor(math.log10(step * factor) + 1e-9))
     x_ticks = [Tick(x(i * step), f"{i * step * factor:.{decimals}f}") for i in range(round(top / step) + 1)]
@@ -173,10 +170,7 @@ def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
         depth = min(-math.log10(share) / decades, 1.0) if share > 0 else 1.0
         return TOP + depth * (HEIGHT - TOP - BOTTOM)
 
-    points = [(LEFT + 0.0, y(1))]
-    for rank in _ranks(len(finite)):
-        points.append((x(float(finite[rank - 1])), points[-1][1]))
-        points.append((points[-1][0], y((n - rank) / n)))
+    points = _stairs(finite, x, lambda rank: y((n - rank) / n))
     if len(finite) < n:
         points.append((WIDTH - RIGHT + 0.0, points[-1][1]))
     x_ticks = [Tick(x(time), formats.duration(time)) for time in _log_ticks(low, high)]
@@ -202,12 +196,20 @@ def _marks(percentiles: list[Percentile], x: Callable[[float], float], y: Callab
     ]
 
 
-def _ranks(n: int) -> list[int]:
+def _stairs(finite: Samples, x: Callable[[float], float], y: Callable[[int], float]) -> list[tuple[float, float]]:
+    """A curve that steps at each reply. x: of a time; y: of a rank."""
+    points = [(LEFT + 0.0, y(0))]
+    for rank in ranks(len(finite)).tolist():
+        points.append((x(float(finite[rank - 1])), points[-1][1]))
+        points.append((points[-1][0], y(rank)))
+    return points
+
+
+def ranks(n: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """Every rank, or evenly spaced ones and all of the tail, if single steps would not be visible."""
     if n <= MOST_STEPS:
-        return list(range(1, n + 1))
-    even = np.linspace(1, n, MOST_STEPS - 200).astype(int)
-    return sorted({*even.tolist(), *range(n - 199, n + 1)})
+        return np.arange(1, n + 1)
+    return np.unique(np.r_[np.linspace(1, n, MOST_STEPS - 200).astype(int), np.arange(n - 199, n + 1)])
 
 
 def _step(largest: float) -> tuple[float, str, float]:

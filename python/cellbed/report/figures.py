@@ -13,6 +13,7 @@ import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import plot
+from cellbed.report.drawings import ranks
 from cellbed.report.formats import duration
 from cellbed.workloads.kind import PLACES, Place, Span
 
@@ -28,8 +29,6 @@ Ending = Literal["svg", "pdf"]
 TIME = "time since the start of the schedule, s"
 _BINS = 400
 """Bins of a series that are drawn at most."""
-_STEPS = 2_000
-"""Requests that a distribution shows one by one, at most."""
 _RUNS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
 _DASHES = ("-", "--", "-.", ":")
 
@@ -141,11 +140,11 @@ def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], perce
             "linestyle": _DASHES[number % len(_DASHES)],
             "linewidth": 1.6,
         }
-        ranks = _ranks(len(replies))
-        times = replies[ranks - 1] * factor
-        left.step(np.r_[0, times], np.r_[0, ranks / total], where="post", label=name or None, **style)
+        steps = ranks(len(replies))
+        times = replies[steps - 1] * factor
+        left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=name or None, **style)
         # The share of those without a reply stays above the curve's end.
-        slower = np.r_[1.0, (total - ranks) / total]
+        slower = np.r_[1.0, (total - steps) / total]
         right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
     for at in percentiles:
         if at.value is not None:
@@ -162,13 +161,6 @@ def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], perce
     plot.label_decades(right.yaxis, *right.get_ylim())
     if len(samples) > 1:
         figure.legend(loc="outside upper center", ncols=min(4, len(samples)))
-
-
-def _ranks(n: int) -> Any:
-    """Every rank, or evenly spaced ones and all of the tail."""
-    if n <= _STEPS:
-        return np.arange(1, n + 1)
-    return np.unique(np.r_[np.linspace(1, n, _STEPS).astype(int), np.arange(n - 199, n + 1)])
 
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
