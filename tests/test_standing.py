@@ -33,10 +33,10 @@ duration = "5 s"
 count = 2
 cpus = 1.0
 memory = "256 MiB"
-disk = "8 MiB"
 [nodes.edge]
 cpus = 1.0
 memory = "1 GiB"
+disk = "64 MiB"
 [links.mobile]
 up = "20 Mbit/s"
 down = "20 Mbit/s"

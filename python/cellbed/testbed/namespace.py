@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.agent import Disk, use_of
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import Running, kill, signal_inhabitants, spawn
@@ -32,7 +31,6 @@ class NamespaceNode:
 
     own_files = False
     proof_command = staticmethod(shell_strain)
-    use = staticmethod(use_of)
 
     @staticmethod
     def obstacles(_table: object, *, running: bool) -> tuple[()]:
@@ -59,6 +57,8 @@ class NamespaceNode:
         ends with its first process, and that with this one."""
         if self._disk_bytes is None:
             return
+        from cellbed.testbed.agent import Disk  # shells have no use for it
+
         assert self._folder is not None
         self._folder.mkdir()
         first = replace(self.place, cgroups=(), disk=(str(self._folder), self._disk_bytes))
@@ -94,6 +94,12 @@ class NamespaceNode:
     def sample(self) -> Sample | None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         return self.group.sample() if self.group is not None else None
+
+    def use(self, process: int) -> tuple[int, int]:
+        """As of :class:`~cellbed.testbed.backend.Backend`."""
+        from cellbed.testbed.agent import use_of
+
+        return use_of(process)
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
