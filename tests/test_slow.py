@@ -61,8 +61,8 @@ exec unshare --net sh -c 'ip link set lo up; for i in $(seq 300); do
 
 
 def test_nothing_is_looked_up(tmp_path: Path) -> None:
-    """A run with the build of the model, and its report, without a network: a name server in each namespace records
-    each look-up, and strace each address that a packet is sent to.
+    """A run with each runtime and the build of its model, and its report, without a network: a name server in each
+    namespace records each look-up, and strace each address that a packet is sent to.
 
     14 s, because ONNX Runtime's telemetry would resolve the name of its vendor's host after 9 s. The links are slow:
     the proof of fast ones fails where much is traced.
@@ -72,6 +72,12 @@ def test_nothing_is_looked_up(tmp_path: Path) -> None:
     text = (SCENARIOS[0].parent / "smoke.toml").read_text()
     for key, value in (("duration", "14 s"), ("rate", "1 /s"), ("up", "2 Mbit/s"), ("down", "2 Mbit/s")):
         text = re.sub(rf"(?m)^{key} = .*$", f'{key} = "{value}"', text)
+    text = text.replace("[workload]", "[apps.photographs]")
+    for name, kind, keys in (
+        ("tflite", "image-classification", 'runtime = "litert"'),
+        ("sentences", "translation", ""),
+    ):
+        text += f'[apps.{name}]\nkind = "{kind}"\nserver = "edge"\nrate = "0.5 /s"\n{keys}\n'
     scenario.write_text(text)
     sink = [sys.executable, str(Path(__file__).with_name("dns_sink.py")), str(names)]
     strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=connect,sendto,sendmmsg", "-A", "-o", str(trace)]
