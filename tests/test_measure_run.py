@@ -22,6 +22,7 @@ from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats
+from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
 from cellbed.workloads.image_classification import describe
@@ -433,6 +434,10 @@ def test_skipped_requests_are_counted_apart_and_left_out_of_latencies(tmp_path: 
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     show_comparison(comparison, console)
     assert re.search(rf"skipped by policy +0 +{counts.skipped}$", console.export_text().replace("│", ""), re.MULTILINE)
+    write(comparison, tmp_path / "page.html")
+    row = re.search(r"<td>Skipped by policy</td>.*?</tr>", (tmp_path / "page.html").read_text())
+    assert row is not None
+    assert re.findall(r">(\d+)<", row[0]) == ["0", str(counts.skipped)]
 
 
 def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
