@@ -226,4 +226,5 @@ def test_a_policy_lowers_the_latency_over_a_slow_link_and_what_it_skips_is_count
 def test_reports_count_what_a_policy_skipped(folder: Path) -> None:
     (polite,) = (each for each in Summary.read(folder).applications if each.name == "polite")
     assert f"by policy: {polite.requests.skipped} more skipped, 0 sent reduced" in cellbed("report", folder).stdout
+    assert polite.title == "HTTP/2, GET /small, policy halve above 200 ms"
     assert "Skipped by the policy" in (folder / "report.html").read_text()

@@ -13,6 +13,7 @@ from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
+from cellbed.scenario.table import Table
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
@@ -153,9 +154,12 @@ def deployments(plan: Plan) -> list[Deployment]:
 
 
 def _described(deployment: Deployment, services: tuple[str, ...]) -> Description:
-    described = workload(deployment.table.kind).describe(deployment.table.model_dump(mode="json"))
+    table = deployment.table
+    described = workload(table.kind).describe(table.model_dump(mode="json"))
+    load = [getattr(table, key, None) for key in ("arrivals", "policy")]
     return replace(
         described,
+        title=", ".join([described.title, *(str(each) for each in load if isinstance(each, Table))]),
         spans=divided(described.spans, services),
         services=services,
         name=deployment.name,
