@@ -25,6 +25,7 @@ from cellbed.testbed.guests import Guests
 from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.process import Place as NodePlace
 from cellbed.testbed.state import RUN_VARIABLE
+from shell_world import ORDINARY_USER, World, missing
 
 SCENARIO = """
 name = "standing"
@@ -49,6 +50,7 @@ on = "edge"
 rate = "5 /s"
 images = 3
 """
+SEND = "import socket; socket.socket(2, 2).sendto(b'contents of a datagram', ('edge-0', 9))"
 
 
 def limits_reason() -> str | None:
@@ -262,23 +264,49 @@ def test_logs_are_printed_and_followed(place: Place) -> None:
 def test_a_link_is_captured_whole_and_live(place: Place) -> None:
     from cellbed.measure.packetlog.pcapng import section
 
-    send = "import socket; socket.socket(2, 2).sendto(b'contents of a datagram', ('edge-0', 9))"
     with place.popen("tap", "mobile-0", "--out", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tap:
         assert tap.stdout is not None
         descriptor = tap.stdout.fileno()
         seen = b""
         while b"mobile-0.downlink out" not in seen:
-            seen += os.read(descriptor, 65536)
+            part = os.read(descriptor, 65536)
+            assert part, tap.communicate()
+            seen += part
         assert seen.startswith(section())
         time.sleep(0.2)  # the socket is bound right after the headers
         while b"contents of a datagram" not in seen:
-            place.run("exec", "endpoint-0", "--", sys.executable, "-c", send)
+            place.run("exec", "endpoint-0", "--", sys.executable, "-c", SEND)
             if select.select([descriptor], [], [], 1)[0]:
                 seen += os.read(descriptor, 65536)
         tap.send_signal(signal.SIGINT)
         _, errors = tap.communicate()
         assert tap.returncode == 0, errors
         assert "packet" in errors
+
+
+TAP = """
+cellbed() { "$0" -P -m cellbed "$@"; }
+cd "$HOME"
+cellbed up nodes.toml --no-limits --no-proof
+"$0" -P -m cellbed tap mobile-0 --out packets & tap=$!
+while kill -0 $tap && ! grep -aq "contents of a datagram" packets; do
+    cellbed exec endpoint-0 -- "$0" -c "$1"
+done
+kill $tap
+wait $tap
+status=$?
+cellbed down
+exit $status
+"""
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_an_ordinary_user_captures_a_link(world: World) -> None:
+    home = world.home(ORDINARY_USER)
+    (home / "nodes.toml").write_text(SCENARIO.partition("[workload]")[0])
+    done = world.run(["env", f"TMPDIR={home}", "sh", "-c", TAP, sys.executable, SEND], user=ORDINARY_USER)
+    assert done.returncode == 0, done.stderr
+    assert "in packets" in done.stderr
 
 
 def test_several_testbeds_and_their_end(place: Place) -> None:

@@ -232,11 +232,10 @@ def find_testbed(name: str | None, *, standing: bool = False) -> Record:
 def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
     """Capture the packets of a link, or of one direction, into a pcapng file, until the testbed ends or Ctrl-C.
 
-    path: ``-`` is standard output. most: bytes of a packet. Moves this process into a node's network namespace.
+    path: ``-`` is standard output. most: bytes of a packet. Moves this process, which must have one thread, into a
+    node's network namespace.
     Errors: :class:`LiveError` for a link that is not there; ``OSError``.
     """
-    from cellbed.measure.packetlog.capture import Tap, capture  # slow: by NumPy
-
     nodes = nodes_of(record)
     with connect(record) as control:
         directions = chosen(control.describe(), link)
@@ -245,7 +244,11 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
         raise LiveError(f"{label(record)} has no node at the end of {link}")
     names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
     network = nodes[ends[0]]
-    tap = Tap(Place(**network["network"]), network["device"], *(next(iter(names[end]), None) for end in names))
+    # A process that has threads, such as those of NumPy, cannot enter the namespaces of an ordinary user.
+    Place(**network["network"]).enter()
+    from cellbed.measure.packetlog.capture import Tap, capture
+
+    tap = Tap(network["device"], *(next(iter(names[end]), None) for end in names))
     Journal.of(record).note("tap", link, file=str(path))
     ended = os.pidfd_open(record.process)
     with os.fdopen(os.dup(1), "wb") if str(path) == "-" else path.open("wb") as file:

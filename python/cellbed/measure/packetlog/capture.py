@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import IO
 
 from cellbed.measure.packetlog.pcapng import interface, packet, section
-from cellbed.testbed.process import Place
 
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
@@ -29,10 +28,9 @@ _LARGEST = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """Where to capture. device: of the node in its network namespace; outgoing, incoming: the names of the directions
+    """What to capture. device: of the node in its network namespace; outgoing, incoming: the names of the directions
     that begin and end at the node, ``None`` for one that is left out."""
 
-    place: Place
     device: str
     outgoing: str | None
     incoming: str | None
@@ -47,12 +45,11 @@ class Captured:
 
 
 def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
-    """Capture until the descriptor `until` is readable, Ctrl-C or SIGTERM. Moves this process into the namespace.
+    """Capture until the descriptor `until` is readable, Ctrl-C or SIGTERM, in the network namespace of this process.
 
     file: open for writing; each packet can be read there at once. most: bytes of a packet that are kept.
     Errors: ``OSError``; ``BrokenPipeError`` where the reader of `file` has ended.
     """
-    tap.place.enter()
     names: dict[bool, int] = {}
     file.write(section())
     for outgoing, name, end in ((True, tap.outgoing, "in"), (False, tap.incoming, "out")):
