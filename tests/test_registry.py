@@ -52,6 +52,35 @@ def unstarted(path: Path) -> Path:
     return path
 
 
+ELSEWHERE = ["unshare", "--pid", "--fork", "--kill-child", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+RECORD = """
+from cellbed.testbed.state import Record, records
+print(Record.create("run").identifier, [each.is_stale() for each in records()], flush=True)
+input()
+"""
+
+
+@pytest.mark.skipif(
+    subprocess.run([*ELSEWHERE, "--mount-proc", "true"], capture_output=True, check=False).returncode != 0,
+    reason="no PID namespaces here",
+)
+def test_runs_in_another_pid_namespace_are_live(live: Path) -> None:
+    own = Record.create("run")
+    command = [*ELSEWHERE, "--mount-proc", sys.executable, "-c", RECORD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        name, _, seen_there = other.stdout.readline().strip().partition(" ")
+        assert seen_there == "[False, False]"
+        assert not any("run" in line for line in clean())
+        assert (live / f"{name}.json").exists()
+        other.kill()
+    clean()
+    assert own.is_registered()
+    own.remove()
+    if Path("/proc/self/ns/pid").stat().st_ino == 0xEFFFFFFC:  # else this process does not see all others
+        assert not list(live.glob("*.json"))
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -2,7 +2,7 @@
 
 Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. What has to be undone is noted there *before* it is
 done. A record is stale when its process is gone: process ids are reused, so the start time of the process and the
-boot id of the machine are compared as well.
+boot id of the machine are compared as well. A process in another PID namespace has another id here.
 
 A record holds names and numbers, never commands, and each of them must belong to the run of the record's file name. A
 record of another user is not read: root's clean-up would otherwise do what that user wrote into it.
@@ -28,6 +28,8 @@ RUN_VARIABLE = "CELLBED_RUN"
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a testbed may be called: like a scenario."""
 ENGINES = ("podman", "docker")
+_INITIAL_NAMESPACE = 0xEFFFFFFC
+"""Inode of the PID namespace of the machine (``PROC_PID_INIT_INO``, Linux, include/linux/proc_ns.h)."""
 _LARGEST = 1 << 16
 """Bytes of a record; a real one has less than 2,000."""
 
@@ -40,6 +42,7 @@ class Record:
     kind: ``"run"``, ``"testbed"``, ``"shell"`` or ``"evaluation"``.
     name: of a standing testbed, which no other live one has.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
+    namespace: inode of the PID namespace in which it has this id, ``None`` in records of earlier versions.
     folder: the run's folder, or ``None``.
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
     scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
@@ -55,6 +58,7 @@ class Record:
     process: int
     process_start: int
     boot: str
+    namespace: int | None = None
     name: str | None = None
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
@@ -74,6 +78,7 @@ class Record:
             process=os.getpid(),
             process_start=process_start(os.getpid()) or 0,
             boot=boot_identifier(),
+            namespace=_own_namespace(),
             name=name,
             folder=os.path.realpath(folder) if folder else None,
         )
@@ -146,8 +151,22 @@ class Record:
         self._path().unlink(missing_ok=True)
 
     def is_stale(self) -> bool:
-        """Whether the supervising process is gone."""
-        return self.boot != boot_identifier() or process_start(self.process) != self.process_start
+        """Whether the supervising process is gone, as far as that can be seen from here."""
+        if self.boot != boot_identifier():
+            return True
+        if self.namespace in (None, own := _own_namespace()):
+            return process_start(self.process) != self.process_start
+        return own == _INITIAL_NAMESPACE and not self._runs_elsewhere()
+
+    def _runs_elsewhere(self) -> bool:
+        """Whether a process of any PID namespace is the supervising one: the initial namespace contains all."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                status = (folder / "status").read_text(encoding="utf-8", errors="replace")
+                inner = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
+                if inner and int(inner[1]) == self.process and process_start(int(folder.name)) == self.process_start:
+                    return True
+        return False
 
     def is_registered(self) -> bool:
         """Whether the record is still there: else everything is undone."""
@@ -236,6 +255,10 @@ def _is_plain(path: str, name: str | None = None) -> bool:
     """Whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
     plain = path.startswith("/") and os.path.normpath(path) == path and "\0" not in path
     return plain and name in (None, Path(path).name)
+
+
+def _own_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
 
 
 def boot_identifier() -> str:
