@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -423,6 +425,39 @@ def test_a_folder_that_cannot_be_used_is_one_error(tmp_path: Path, example: Path
     with pytest.raises(CellbedError, match="not the folder of a sweep: it has no"):
         library.Sweep.load(other)
     assert len(found.trials) == 6
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="only root mounts file systems")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [("size=1m", "the disk is full: less than 4 MiB are free: free some space"), ("ro", "Read-only file system")],
+)
+def test_a_disk_that_is_full_or_read_only_is_one_error_and_nothing_is_run(
+    tmp_path: Path, options: str, message: str
+) -> None:
+    write_sweep(tmp_path)
+    (tmp_path / "sweeps").mkdir()
+    script = f'mount -t tmpfs -o {options} none sweeps && exec "$@"'
+    words = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        sys.executable,
+        "-P",
+        "-m",
+        "cellbed",
+        "sweep",
+        "sweep.toml",
+    ]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: sweeps/s")
+    assert message in done.stderr
 
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=80))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.run import FULL_BYTES
 from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
@@ -26,6 +25,8 @@ _AROUND_S = 5.0
 """What a run takes beyond its schedule and drain, about: bring-up, proof, report."""
 _SPARE = 0.25
 """Processors that emulator and programs of a run use beside its nodes, about."""
+_LEAST_BYTES = 4 << 20
+"""Free space without which no trial begins."""
 _CALM = 10
 """Undisturbed trials, for each at once, after which one more is tried."""
 
@@ -280,6 +281,12 @@ class Runner:
         return (ahead + under_way) / max(1, self._executor.at_once)
 
     def _start(self, trial: Trial) -> None:
+        if shutil.disk_usage(self._store.folder).free < _LEAST_BYTES:
+            # Else every further trial would fail.
+            text = (
+                f"less than {_LEAST_BYTES >> 20} MiB are free: free some space, then run the same command to continue"
+            )
+            raise CellbedError(f"{self._store.folder}: the disk is full: {text}")
         self._running[trial.key] = (trial, time.monotonic())
         self._executor.start(trial, self._store.place(trial))
 
@@ -298,10 +305,6 @@ class Runner:
             self._around_s.append(result.took_s - trial.planned_s)
         done = len(self._plan.distinct) - len(self._waiting) - len(self._running)
         self._listener.ended(trial, result, Progress(done, len(self._plan.distinct), self.left_s()))
-        if result.status == "failed" and shutil.disk_usage(self._store.folder).free < FULL_BYTES:
-            raise CellbedError(
-                f"the disk with {self._store.folder} is full: free some space, then run the command again"
-            )
 
     def _result(self, outcome: Outcome) -> Result:
         before = self._store.results.get(outcome.trial.key)
