@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cellbed.experiments.description import cautions, deployments
-from cellbed.scenario import parse
+from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
 from in_process import cellbed
@@ -269,3 +269,21 @@ def test_namespace_in_front_of_a_machine_is_a_router() -> None:
     assert edge["behind"] == [f"{plan.node('edge-0').ipv4}/32", f"{plan.node('edge-0').ipv6}/128"]
     assert not set(edge["addresses"]) & {*edge["behind"], *endpoint["addresses"]}
     assert edge["sysctls"]["net.ipv4.ip_forward"] == "1"
+
+
+def test_a_cell_is_shared_by_the_links_of_its_groups() -> None:
+    text = GOOD.replace("count = 1", 'count = 2\ncell = "macro"\npriority = 3').replace('"unlimited"', '"24 Mbit/s"')
+    plan = planned(text + '\n[cells.macro]\nscheduler = "priority"\nslot = "500 us"\n')
+    up, down = (cell.config for cell in plan.cells)
+    users = [{"direction": f"mobile-{number}.uplink", "priority": 3} for number in range(2)]
+    assert up == {"name": "macro.uplink", "scheduler": {"kind": "priority"}, "slot_ns": 500_000, "users": users}
+    assert [user["direction"] for user in down["users"]] == ["mobile-0.downlink", "mobile-1.downlink"]
+    assert plan.emulator_config()["cells"] == [up, down]
+    assert str(plan.cells[0]) == "strict priority, slots of 500 µs, 2 users"
+    wrong = (text + "\n[cells.marco]\n", "did you mean 'marco'", "no group of nodes"), (
+        text.replace("24 Mbit/s", "unlimited") + '\n[cells.macro]\nscheduler = "priority"\n', "nothing to share"
+    )  # fmt: skip
+    for mistaken, *words in wrong:
+        with pytest.raises(ScenarioError) as caught:
+            planned(mistaken)
+        assert all(word in str(caught.value) for word in words)

@@ -56,6 +56,13 @@ MISTAKES = {
     "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
     "size in letters of rate": Mistake('"512 MiB"', '"512 mib"', 8, "nodes.endpoint.memory", ("'512 MiB'",)),
     "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
+    "cell without users": Mistake(
+        "[nodes.edge]", "[cells.macro]\n[nodes.edge]", 10, "cells.macro", ("no group of nodes",)
+    ),
+    "priority without a cell": Mistake(
+        "cpus = 1.0", "cpus = 1.0\npriority = 1", 8, "nodes.endpoint.priority", ("only users of a cell",)
+    ),
+    "cell of an edge": Mistake("cpus = 2.0", 'cpus = 2.0\ncell = "macro"', 12, "nodes.edge.cell", ("only endpoints",)),
     "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too small", "'1 ms'")),
     "zero rate": Mistake('"2 /s"', '"0 /s"', 27, "workload.rate", ("too small", "more than '0 /s'")),
     "rate in other words": Mistake('"2 /s"', '"2 Hz"', 27, "workload.rate", ("'2 /s'",)),

@@ -99,7 +99,7 @@ fn misplaced(index: usize, time: i64, before: i64) -> String {
     }
 }
 
-fn slice<'a, T: Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
+pub fn slice<'a, T: Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
     array
         .as_slice()
         .map_err(|error| PyValueError::new_err(error.to_string()))

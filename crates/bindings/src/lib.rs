@@ -3,6 +3,7 @@
 
 mod arrivals;
 mod calibration;
+mod cell;
 mod columns;
 mod imports;
 mod link;
@@ -24,6 +25,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
+    #[pymodule_export]
+    use super::cell::share_cell;
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]

@@ -215,7 +215,7 @@ fn parse_one(stage: &str) -> PyResult<StageConfig> {
     stage.map_err(|error| located("the stage", error))
 }
 
-fn from_json<T: DeserializeOwned>(place: &str, text: &str) -> PyResult<T> {
+pub fn from_json<T: DeserializeOwned>(place: &str, text: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| located(place, error.into()))
 }
 

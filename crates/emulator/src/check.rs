@@ -18,6 +18,7 @@ impl Config {
         }
         self.check_vertices()?;
         self.check_directions()?;
+        self.check_cells()?;
         let default = self.default_vertex.as_deref();
         match default.map(|name| (name, self.vertex(name))) {
             Some((name, None)) => Err(Error::configuration(
@@ -124,6 +125,32 @@ impl Config {
         }
         Ok(())
     }
+
+    fn check_cells(&self) -> Result<()> {
+        let mut cells: HashMap<&str, &str> = HashMap::new();
+        for (index, cell) in self.cells.iter().enumerate() {
+            let wrong = |problem: String| {
+                let place = format!("cells[{index}] ({})", cell.name);
+                Err(Error::configuration(place, problem))
+            };
+            if self.cells[..index].iter().any(|it| it.name == cell.name) {
+                return wrong("another cell has this name".into());
+            }
+            if let Err(problem) = cell.model().check() {
+                return wrong(problem.to_string());
+            }
+            for user in &cell.users {
+                let name = user.direction.as_str();
+                if self.direction(name).is_none() {
+                    return wrong(format!("there is no direction {name:?}"));
+                }
+                if let Some(other) = cells.insert(name, &cell.name) {
+                    return wrong(format!("{name:?} is already a user of the cell {other:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -140,6 +167,12 @@ mod tests {
 
     fn direction(stage: &str) -> String {
         format!(r#"{{"name":"up","from":"a","to":"t","stages":[{stage}]}}"#)
+    }
+
+    /// A line with one direction, `up`, and a cell.
+    fn cells(cell: &str) -> String {
+        let line = line(TWO, &direction(""), "null");
+        line.replacen('{', &format!(r#"{{"cells":[{cell}],"#), 1)
     }
 
     #[test]
@@ -248,6 +281,38 @@ mod tests {
             (
                 line(TWO, &format!("{},{}", direction(""), direction("")), "null"),
                 "directions[1] (up): another direction",
+            ),
+            (
+                cells(r#"{"name":"c","scheduler":{"kind":"max-rate"},"users":[]}"#),
+                "cells[0] (c): a cell needs at least one user",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"max-rate"},"users":[{"direction":"down"}]}"#,
+                ),
+                "there is no direction \"down\"",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"priority"},"users":[{"direction":"up"},{"direction":"up"}]}"#,
+                ),
+                "\"up\" is already a user of the cell \"c\"",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"round-robin"},"slot_ns":5,"users":[{"direction":"up"}]}"#,
+                ),
+                "too short",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"proportional-fair","window_ns":0},"users":[{"direction":"up"}]}"#,
+                ),
+                "the averaging window",
+            ),
+            (
+                cells(r#"{"name":"c","scheduler":{"kind":"fair"},"users":[{"direction":"up"}]}"#),
+                "unknown variant `fair`",
             ),
             ("{\"namespaces\":".into(), "cannot be read: EOF"),
         ];

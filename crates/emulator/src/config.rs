@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
+use cellbed_link::{CellConfig, Duration, Scheduler};
 use cellbed_netdev::Prefix;
 use serde::Deserialize;
 use serde_json::Value;
@@ -133,6 +134,43 @@ pub struct Change {
     pub to: Value,
 }
 
+/// Directions that share the time of a radio cell.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Its unique name, such as `macro.uplink`.
+    pub name: String,
+    /// Who gets a slot.
+    pub scheduler: Scheduler,
+    /// How long a slot is, ns.
+    #[serde(default = "slot")]
+    pub slot_ns: u64,
+    /// Its users.
+    pub users: Vec<CellUser>,
+}
+
+/// A direction that is a user of a cell.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellUser {
+    /// Its name.
+    pub direction: String,
+    /// 0 is the highest.
+    #[serde(default)]
+    pub priority: u32,
+}
+
+impl Cell {
+    /// The same for the path model.
+    pub fn model(&self) -> CellConfig {
+        CellConfig {
+            scheduler: self.scheduler,
+            slot: Duration::from_nanos(self.slot_ns),
+            priorities: self.users.iter().map(|user| user.priority).collect(),
+        }
+    }
+}
+
 /// The whole configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -145,6 +183,9 @@ pub struct Config {
     pub default_vertex: Option<String>,
     /// The directions; records name them by their place in this list.
     pub directions: Vec<Way>,
+    /// Cells that directions share, each direction at most one.
+    #[serde(default)]
+    pub cells: Vec<Cell>,
     /// File for the 10 ms series.
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
@@ -173,6 +214,10 @@ pub struct Config {
     pub spin_ns: u64,
 }
 
+fn slot() -> u64 {
+    1_000_000
+}
+
 fn yes() -> bool {
     true
 }
@@ -193,6 +238,11 @@ impl Config {
     /// The place of the vertex called `name`.
     pub fn vertex(&self, name: &str) -> Option<usize> {
         self.vertices.iter().position(|vertex| vertex.name == name)
+    }
+
+    /// The number of the direction called `name`.
+    pub fn direction(&self, name: &str) -> Option<usize> {
+        self.directions.iter().position(|way| way.name == name)
     }
 
     /// How errors name the direction at `index`.

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Namespaces};
+use crate::config::{Cell, CellUser, Config, Namespaces};
 use crate::description::Description;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
@@ -398,10 +398,22 @@ impl Supervisor {
             "event": "status",
             "time_ns": status.time.as_nanos(),
             "directions": directions,
+            "cells": self.cells(&status.served),
             "unroutable": status.unroutable,
             "refused": status.refused,
             "device_drops": devices.map(|it| it.dropped).sum::<u64>(),
         }))
+    }
+
+    /// How long each user of the cells has been served.
+    fn cells(&self, served: &[Vec<Duration>]) -> Value {
+        let cells = self.config.cells.iter().zip(served);
+        let cell = |(cell, served): (&Cell, &Vec<Duration>)| {
+            let users = cell.users.iter().zip(served);
+            let user = |(user, served): (&CellUser, &Duration)| json!({"direction": user.direction, "served_ns": served.as_nanos()});
+            json!({"name": cell.name, "users": users.map(user).collect::<Vec<_>>()})
+        };
+        cells.map(cell).collect()
     }
 
     fn stopped(&self, account: &Account) -> Value {
@@ -414,6 +426,7 @@ impl Supervisor {
         json!({
             "event": "stopped",
             "interfaces": interfaces,
+            "cells": self.cells(&account.served),
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
             "packets": account.packets,
             "refused": account.refused,

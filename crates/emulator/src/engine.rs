@@ -5,13 +5,14 @@
 //! when it was read, and is written when the clock has reached its departure, never before.
 
 mod handle;
+mod sharing;
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Packets, Time};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Packets, Tag, Time};
 
 use crate::agenda::Agenda;
 use crate::clock::now;
@@ -33,6 +34,7 @@ use crate::stages::{Course, infinite_room};
 use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
+use sharing::SharedCell;
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
@@ -47,6 +49,8 @@ struct Lane {
     direction: Direction<Segment>,
     to: usize,
     tally: Tally,
+    /// Number of its cell, and its own in it.
+    cell: Option<(usize, usize)>,
 }
 
 /// A vertex with a device.
@@ -61,6 +65,8 @@ struct Port {
 pub struct Engine {
     ports: Vec<Port>,
     lanes: Vec<Lane>,
+    cells: Vec<SharedCell>,
+    /// Events of the cells, then those of the lanes: at one instant those of the cells come first.
     agenda: Agenda,
     router: Router,
     pool: Pool,
@@ -101,7 +107,7 @@ impl Engine {
         let memory = total_memory();
         let infinite = courses.iter().filter(|course| course.is_infinite());
         let room = infinite_room(memory, infinite.count());
-        let lanes: Vec<Lane> = courses
+        let mut lanes: Vec<Lane> = courses
             .into_iter()
             .map(|course| course.bounded(room))
             .zip(&config.directions)
@@ -114,9 +120,11 @@ impl Engine {
                     direction: direction.with_changes(course.changes).expect(CHECKED),
                     to: config.vertex(&way.to).expect(CHECKED),
                     tally: Tally::default(),
+                    cell: None,
                 }
             })
             .collect();
+        let cells = sharing::cells(config, zero, &mut lanes);
         let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
         wake.watch(&*mailbox, MAILBOX)?;
         for (vertex, tun) in tuns.iter().enumerate() {
@@ -130,7 +138,7 @@ impl Engine {
             leaving: Vec::new(),
         };
         Ok(Self {
-            agenda: Agenda::new(lanes.len()),
+            agenda: Agenda::new(cells.len() + lanes.len()),
             router: Router::new(config),
             // A quarter of the memory; infinite queues get half of that.
             pool: Pool::new((memory / 4) as usize),
@@ -148,6 +156,7 @@ impl Engine {
             write_by: zero,
             ports: tuns.into_iter().map(port).collect(),
             lanes,
+            cells,
             orders,
             mailbox,
             wake,
@@ -280,14 +289,13 @@ impl Engine {
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
         let each_by_itself = journal::is_told_by_segment(&self.records, lane);
         for index in 0..segments {
-            let direction = &mut self.lanes[lane].direction;
             let segment = Segment {
                 slot,
                 index,
                 marked: false,
             };
             let size = Bytes(layout.size(index) as u64);
-            direction.accept_tagged(at, segment, size, tag);
+            self.accept(lane, at, segment, size, tag);
             if each_by_itself {
                 journal::arrival(&mut self.records, lane, at, size);
                 while let Some(outcome) = self.lanes[lane].direction.poll(at) {
@@ -295,21 +303,42 @@ impl Engine {
                 }
             }
         }
-        self.agenda
-            .set(lane, self.lanes[lane].direction.next_event());
+        self.plan(lane);
+    }
+
+    /// A segment reaches a direction.
+    #[inline]
+    fn accept(&mut self, lane: usize, at: Time, segment: Segment, size: Bytes, tag: Tag) {
+        if let Some((cell, user)) = self.lanes[lane].cell {
+            return self.accept_shared(cell, user, at, |direction| {
+                direction.accept_tagged(at, segment, size, tag);
+            });
+        }
+        let direction = &mut self.lanes[lane].direction;
+        direction.accept_tagged(at, segment, size, tag);
+    }
+
+    /// Puts the next event of a direction on the agenda.
+    #[inline]
+    fn plan(&mut self, lane: usize) {
+        let next = self.lanes[lane].direction.next_event();
+        self.agenda.set(self.cells.len() + lane, next);
     }
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
-        while let Some((time, lane)) = self.agenda.first() {
+        while let Some((time, index)) = self.agenda.first() {
             if time > now {
                 return;
             }
+            let Some(lane) = index.checked_sub(self.cells.len()) else {
+                self.step_cell(index, time);
+                continue;
+            };
             while let Some(outcome) = self.lanes[lane].direction.poll(time) {
                 self.settle(lane, outcome, now);
             }
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
+            self.plan(lane);
         }
     }
 
@@ -340,9 +369,9 @@ impl Engine {
         match self.router.next(to, destination) {
             Some(next) => {
                 journal::arrival(&mut self.records, next, outcome.departed, outcome.size);
-                let (direction, tag) = (&mut self.lanes[next].direction, self.pool.tag(segment));
-                direction.accept_tagged(outcome.departed, segment, outcome.size, tag);
-                self.agenda.set(next, direction.next_event());
+                let tag = self.pool.tag(segment);
+                self.accept(next, outcome.departed, segment, outcome.size, tag);
+                self.plan(next);
             }
             None => self.pool.release(segment.slot, 1),
         }
@@ -375,10 +404,11 @@ impl Engine {
 
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            journal::bins(&mut self.records, index, &mut lane.direction, now);
+        for index in 0..self.lanes.len() {
+            let direction = &mut self.lanes[index].direction;
+            journal::bins(&mut self.records, index, direction, now);
             // Looking made the direction's clock catch up, which may have brought a drop to light.
-            self.agenda.set(index, lane.direction.next_event());
+            self.plan(index);
         }
         if let Some(second) = self.seconds.next(now) {
             journal::second(&mut self.records, second);

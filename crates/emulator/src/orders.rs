@@ -101,6 +101,8 @@ pub struct Status {
     pub refused: u64,
     /// Packets that have neither left the emulator nor been dropped.
     pub under_way: u64,
+    /// By cell and user, how long it has had the cell with packets waiting since the last start.
+    pub served: Vec<Vec<Duration>>,
 }
 
 /// The final account.
@@ -115,4 +117,6 @@ pub struct Account {
     pub lost: Lost,
     /// How the kernel scheduled the event loop.
     pub scheduling: Scheduling,
+    /// As in [`Status`].
+    pub served: Vec<Vec<Duration>>,
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use cellbed_link::cell::check_stages;
 use cellbed_link::language::Reader;
 use cellbed_link::{
     BitRate, BottleneckConfig, Change, Direction, Discipline, Duration, Packets, Schedule,
@@ -74,6 +75,10 @@ pub fn build<F: Read>(
         Direction::<()>::new(stages.clone(), Time::ZERO)
             .with_changes(changes.clone())
             .map_err(|error| wrong(&format!("changes: {error}")))?;
+        let mut users = config.cells.iter().flat_map(|cell| &cell.users);
+        if users.any(|user| user.direction == way.name) {
+            check_stages(&stages).map_err(|error| wrong(&error.to_string()))?;
+        }
         courses.push(Course { stages, changes });
     }
     Ok(courses)

@@ -24,6 +24,7 @@
 #![warn(missing_docs)]
 
 pub mod bottleneck;
+pub mod cell;
 pub mod damage;
 pub mod delay;
 pub mod direction;
@@ -46,6 +47,7 @@ pub mod trace;
 pub mod units;
 
 pub use bottleneck::{BottleneckConfig, Clock};
+pub use cell::{Cell, CellConfig, CellError, CellUser, Links, Members, Scheduler};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, Observed, RandomDelay};
 pub use direction::{Change, ChangeError, Direction, InForce};

@@ -1,6 +1,7 @@
 //! The stages of a direction: an enum, since the set is fixed.
 
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
+use crate::cell::Share;
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::gate::GateConfig;
@@ -219,16 +220,60 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed.
+    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed by a gate, or
+    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of what it offers
+    /// at `now` is left.
     ///
     /// Events before `now` must have been taken.
-    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+    pub(crate) fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
         match self {
-            Self::Bottleneck(bottleneck) => bottleneck.set_closed(closed, now),
+            Self::Bottleneck(bottleneck) => bottleneck.set_closed(closed || barred, share, now),
             Self::WorkloadDependent(link) => link.set_closed(closed, now),
-            Self::Radio(radio) => radio.set_closed(closed, now),
+            Self::Radio(radio) => {
+                radio.set_barred(barred, share, now);
+                radio.set_closed(closed, now);
+            }
             Self::Conditional(link) => link.set_closed(closed, now),
             _ => {}
+        }
+    }
+
+    /// Whether bytes leave in a steady flow, not at instants.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self, Self::Bottleneck(bottleneck) if bottleneck.service().is_steady())
+    }
+
+    /// From when on what waits can be sent.
+    pub(crate) fn ready(&self) -> Time {
+        match self {
+            Self::Radio(radio) => radio.ready(),
+            _ => Time::ZERO,
+        }
+    }
+
+    /// When the queue of a stage may become shorter next.
+    pub(crate) fn queue_event(&self) -> Option<Time> {
+        match self {
+            Self::Radio(radio) => radio.next_slot(),
+            _ => self.next_event(),
+        }
+    }
+
+    /// The share of what the stage offers at `now` that was not used.
+    pub(crate) fn left(&self, now: Time) -> Share {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.service().left(now),
+            Self::Radio(radio) => radio.left(now),
+            _ => Share::WHOLE,
+        }
+    }
+
+    /// Bytes that the stage can send from `from` up to but excluding `to`, fractions included.
+    pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.offer().potential(from, to),
+            Self::Radio(radio) => radio.offered(from, to) as f64,
+            _ => 0.0,
         }
     }
 

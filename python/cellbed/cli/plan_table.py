@@ -46,6 +46,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             }
             for direction in plan.directions
         ],
+        "cells": [cell.config for cell in plan.cells],
         "faults": [each.model_dump(mode="json", by_alias=True) for each in plan.scenario.faults],
         "applications": {name: each.model_dump(mode="json") for name, each in plan.scenario.applications.items()},
     }
@@ -88,6 +89,10 @@ def show_plan(plan: Plan) -> None:
     )
     console.print(nodes)
     console.print(links)
+    if plan.cells:
+        console.print("\nCells", highlight=False)
+    for cell in plan.cells:
+        console.print(f"{cell.name}: {cell}", highlight=False)
     console.print("\nApplications", highlight=False)
     for name, each in plan.scenario.applications.items():
         when = f", from {DURATION.format(each.start)}" if each.start else ""

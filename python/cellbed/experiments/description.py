@@ -125,6 +125,16 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 }
                 for index, direction in enumerate(plan.directions)
             ],
+            "cells": [
+                {
+                    "name": cell.name,
+                    "cell": cell.cell,
+                    "way": cell.way,
+                    "description": str(cell),
+                    "users": list(cell.users),
+                }
+                for cell in plan.cells
+            ],
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "notes": state.notes,

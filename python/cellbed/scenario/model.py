@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import AnyApplication, Key
+from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.faults import Fault, fault_misfits
@@ -75,6 +76,7 @@ class Scenario(Table):
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")
     links: Links = Field(written({}), description="Links between the nodes.")
+    cells: Cells = Field({}, description="Radio cells by name, which the links of endpoints share.")
     transport: Transport = Field(written({}), description="Settings of the transport layer.")
     workload: AnyApplication | None = Field(
         None, description="The only application and its load; short for one in [apps], which is called 'workload'."
@@ -159,6 +161,7 @@ class Scenario(Table):
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration):
             found.append((("faults", *path), text))
+        found += cell_misfits(self.cells, self.nodes, self.links.mobile)
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].

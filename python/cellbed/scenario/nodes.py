@@ -128,6 +128,10 @@ class NodeGroup(Table):
     stagger: Offset = Field(
         written("0 s"), description="Each further endpoint of the group starts this much later in its traces."
     )
+    cell: Name | None = Field(
+        None, description="Cell of [cells] whose time the links of these endpoints share.", examples=["macro"]
+    )
+    priority: int = Field(0, ge=0, le=255, description="Class in a cell with strict priority; 0 is served first.")
     aliases: list[HostName] = Field(
         [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]
     )

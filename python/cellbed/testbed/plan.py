@@ -18,6 +18,7 @@ from typing import Any
 from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
+from cellbed.scenario.cells import Cell
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
@@ -34,7 +35,7 @@ from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.describe import describe, difference
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.units import DURATION
-from cellbed.ways import Way
+from cellbed.ways import WAYS, Way
 
 TOWER = "tower"
 EMULATOR_FILES = {
@@ -219,6 +220,29 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class SharedCell:
+    """One way through a cell. users: names of directions, with their priorities."""
+
+    name: str
+    cell: str
+    way: Way
+    table: Cell
+    users: dict[str, int]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The cell as the emulator takes it."""
+        users = [{"direction": name, "priority": priority} for name, priority in self.users.items()]
+        scheduler = self.table.scheduler.stage()
+        return {"name": self.name, "scheduler": scheduler, "slot_ns": self.table.slot, "users": users}
+
+    def __str__(self) -> str:
+        """The cell in a line."""
+        count = len(self.users)
+        return f"{self.table}, {count} user{'s' if count > 1 else ''}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that a run brings up. nodes and directions are in a fixed order; indices refer to it."""
 
@@ -255,10 +279,26 @@ class Plan:
             "vertices": vertices,
             "default_vertex": None,
             "directions": [direction.config for direction in self.directions],
+            **({"cells": [cell.config for cell in self.cells]} if self.cells else {}),
             **{what: str(raw / name) if raw else None for what, name in EMULATOR_FILES.items()},
             **({"control": str(control)} if control else {}),
             **({"packet_log_bytes": packet_log_bytes} if packet_log_bytes is not None else {}),
         }
+
+    @cached_property
+    def cells(self) -> tuple[SharedCell, ...]:
+        """The cells of the scenario, each way separately."""
+        found = []
+        for name, table in self.scenario.cells.items():
+            members = [node.name for node in self.nodes if self.scenario.nodes[node.group].cell == name]
+            for way in WAYS:
+                users = {
+                    each.name: self.scenario.nodes[self.node(end).group].priority
+                    for each in self.directions
+                    if each.way == way and (end := each.source if way == "uplink" else each.target) in members
+                }
+                found.append(SharedCell(f"{name}.{way}", name, way, table, users))
+        return tuple(found)
 
     def node(self, name: str) -> Node:
         """The node called `name`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,16 +78,18 @@ class _Flow:
 def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
     """Send datagrams over every link, both ways, and compare delay and rate with the schedule.
 
-    Links are measured at the same time as far as their datagrams do not delay each other.
+    Links are measured at the same time as far as their datagrams do not delay each other. Of the links in a cell
+    one is measured at a time: with the others silent it must be as without the cell.
     """
     pairs = _pairs(plan)
+    cells = {name: cell.name for cell in plan.cells for name in cell.users}
     proofs: dict[str, Proof] = {}
     # A busy machine can spoil a measurement once; a link that is off is off each time.
     for attempt in range(ATTEMPTS):
         # Many flows at the same time can be too much for a busy machine.
         most = HIGHEST_PROBE_RATE >> attempt
         accepted = {what for what, proof in proofs.items() if proof.ok}
-        for proof in _prove_pairs(emulator, pairs, accepted, most, quick=attempt == 0):
+        for proof in _prove_pairs(emulator, pairs, accepted, most, cells, quick=attempt == 0):
             if proof.what not in accepted and (proof.what not in proofs or not proofs[proof.what].ok):
                 proofs[proof.what] = proof
         if all(proof.ok for proof in proofs.values()):
@@ -121,12 +123,14 @@ def _prove_pairs(
     pairs: Sequence[tuple[list[Direction], list[Direction]]],
     accepted: set[str],
     most: int,
+    cells: Mapping[str, str],
     *,
     quick: bool,
 ) -> Iterator[Proof]:
     """Measure delays, then rates.
 
     accepted: what need not be measured any more. most: bit/s of all flows at the same time, unless there is only one.
+    cells: of the directions that share one.
     quick: with no more datagrams than usually suffice.
     """
     idle_ns = IDLE_PROBES * IDLE_SPACING_NS
@@ -146,7 +150,7 @@ def _prove_pairs(
                 elif flow.direction is not None and f"{flow.direction.name} rate" not in accepted:
                     loaded.setdefault(flow.direction.name, flow)
     proved: set[str] = set()
-    for batch in _batches(idle, most // 50):
+    for batch in _batches(idle, most // 50, cells):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
             # A link that several flows cross is proved by the first.
@@ -154,7 +158,7 @@ def _prove_pairs(
             yield from (proof for proof in proofs if proof.what not in proved)
             proved |= {proof.what for proof in proofs}
     # Those of the same length at the same time: a batch lasts as long as its longest.
-    for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most):
+    for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most, cells):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
             assert flow.direction is not None
@@ -191,13 +195,13 @@ def _is_exact(path: list[Direction]) -> bool:
     return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
 
 
-def _batches(flows: Sequence[_Flow], most: int) -> list[list[_Flow]]:
+def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> list[list[_Flow]]:
     """Flows that can be sent at the same time, in order: first fit. See :class:`_Batch`."""
     batches: list[_Batch] = []
     for flow in flows:
         batch = next((batch for batch in batches if batch.has_room(flow, most)), None)
         if batch is None:
-            batch = _Batch()
+            batch = _Batch(cells)
             batches.append(batch)
         batch.add(flow)
     return [batch.flows for batch in batches]
@@ -207,10 +211,12 @@ class _Batch:
     """Flows that are sent at the same time.
 
     They begin at the same position of their recordings, and take no more than a share of what a link that several of
-    them cross carries.
+    them cross carries. cells: of the directions that share one; of these one takes part.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cells: Mapping[str, str]) -> None:
+        self._cells = cells
+        self._users: dict[str, str] = {}
         self.flows: list[_Flow] = []
         self._bit_rate = 0
         self._crossing: dict[str, int] = {}
@@ -225,15 +231,21 @@ class _Batch:
                 for step in flow.path
                 if step.name in self._crossing
             )
+            and all(self._users.get(cell, name) == name for name, cell in self._shared(flow))
         )
 
     def add(self, flow: _Flow) -> None:
         """Add a flow; the first has room in any case."""
         self.flows.append(flow)
         self._bit_rate += flow.bit_rate
+        self._users |= {cell: name for name, cell in self._shared(flow)}
         for step in flow.path:
             if not isinstance(step.capacity, Unlimited):
                 self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
+
+    def _shared(self, flow: _Flow) -> Iterator[tuple[str, str]]:
+        """The directions of a flow that share a cell, and the cell."""
+        return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
 
 
 def _expected(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:

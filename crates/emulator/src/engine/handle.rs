@@ -50,8 +50,10 @@ impl Engine {
         journal::second(&mut self.records, second);
         for lane in 0..self.lanes.len() {
             self.lanes[lane].direction.restart(zero, offset);
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
+            self.plan(lane);
+        }
+        for cell in 0..self.cells.len() {
+            self.with_cell(cell, |cell, users| cell.restart(zero, users));
         }
     }
 
@@ -63,9 +65,9 @@ impl Engine {
             while let Some(outcome) = self.lanes[lane].direction.poll(now) {
                 self.settle(lane, outcome, now);
             }
-            self.agenda
-                .set(lane, self.lanes[lane].direction.next_event());
+            self.plan(lane);
         }
+        self.catch_up_cells(now);
         now
     }
 
@@ -83,6 +85,7 @@ impl Engine {
             unroutable: self.unroutable,
             refused: self.refused,
             under_way: self.pool.held(),
+            served: self.served(),
         }
     }
 
@@ -104,8 +107,11 @@ impl Engine {
         let direction = &mut self.lanes[lane].direction;
         let before = direction.in_force().get(stage).copied();
         let changed = direction.change(at, stage, to);
-        self.agenda.set(lane, direction.next_event());
         journal::gate(&mut self.records, lane, at, direction.is_closed());
+        self.plan(lane);
+        if let Some((cell, _)) = self.lanes[lane].cell {
+            self.with_cell(cell, |cell, users| cell.look_again(users));
+        }
         changed.map(|()| Changed {
             at,
             before: before.unwrap_or(InForce::Start),
@@ -115,6 +121,7 @@ impl Engine {
     fn finish(&mut self) -> Result<Account> {
         let now = now();
         self.advance(now);
+        self.catch_up_cells(now);
         self.write_all();
         let second = self.seconds.finish(now);
         journal::second(&mut self.records, second);
@@ -126,6 +133,7 @@ impl Engine {
             packets: self.read,
             lost,
             scheduling: self.scheduling,
+            served: self.served(),
         })
     }
 }

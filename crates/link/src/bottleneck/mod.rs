@@ -2,6 +2,7 @@
 
 mod service;
 
+use crate::cell::Share;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
@@ -118,8 +119,8 @@ pub(crate) struct Bottleneck<P> {
     serving: Option<Item<P>>,
     /// When the packet in service leaves or, if there is none, when the next one is taken from the queue.
     event: Option<Time>,
-    /// While nothing is served: bytes of the packet in service that have not left.
-    closed: Option<u64>,
+    /// While nothing is served: what of the packet in service has not left, in parts of a byte.
+    closed: Option<u128>,
     /// Packets that the queue has dropped.
     dropped: Dropped<P>,
 }
@@ -181,10 +182,10 @@ impl<P> Bottleneck<P> {
     }
 
     /// Closed: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves again, and
-    /// what the schedule offered meanwhile is lost.
+    /// what the schedule offered meanwhile is lost, and of what it offers at `now` all but a share.
     ///
     /// Events before `now` must have been taken.
-    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+    pub(crate) fn set_closed(&mut self, closed: bool, share: Share, now: Time) {
         match self.closed {
             None if closed => {
                 self.closed = Some(self.service.owed(now));
@@ -193,6 +194,7 @@ impl<P> Bottleneck<P> {
             Some(owed) if !closed => {
                 self.closed = None;
                 self.service.wake(now);
+                self.service.restrict(now, share);
                 if self.serving.is_some() {
                     self.service.owe(owed);
                     self.look_ahead();

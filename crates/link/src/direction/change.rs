@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::Direction;
+use crate::cell::Share;
 use crate::stage::{Stage, StageConfig};
 use crate::time::{Duration, Time};
 
@@ -245,7 +246,7 @@ impl<P: Clone> Direction<P> {
             return;
         };
         self.closed = closed;
-        self.stages[index].set_closed(closed, at);
+        self.stages[index].set_closed(closed, self.barred, Share::WHOLE, at);
         self.drop_given_up(index, at);
         let offer = self.offer();
         if let Some(meter) = &mut self.meter {

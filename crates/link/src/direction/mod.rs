@@ -2,6 +2,7 @@
 
 mod change;
 mod metering;
+mod sharing;
 
 use std::collections::VecDeque;
 
@@ -71,6 +72,12 @@ pub struct Direction<P> {
     metered: Option<usize>,
     /// Whether gates have closed it.
     closed: bool,
+    /// Whether it is a user of a cell.
+    in_cell: bool,
+    /// Whether the cell serves another user.
+    barred: bool,
+    /// In a cell: when the queue last became empty.
+    emptied: Time,
 }
 
 impl<P: Clone> Direction<P> {
@@ -96,6 +103,9 @@ impl<P: Clone> Direction<P> {
             meter: None,
             metered,
             closed: false,
+            in_cell: false,
+            barred: false,
+            emptied: Time::ZERO,
         };
         direction.set_gate(direction.clock);
         direction
@@ -223,6 +233,9 @@ impl<P: Clone> Direction<P> {
                     self.queue_changed(index, now);
                 }
                 None => return,
+            }
+            if self.in_cell {
+                self.note_emptied(index, now);
             }
             self.next = self.next_internal();
         }

@@ -162,7 +162,7 @@ impl Surroundings {
     }
 
     /// Bytes that all slots from a position up to but excluding another have for the device.
-    fn offered(&self, from: Duration, to: Duration) -> u64 {
+    pub(super) fn offered(&self, from: Duration, to: Duration) -> u64 {
         let (mut known, mut bytes, mut position) = (Cache::default(), 0, from);
         while let Some(slot) = self.next_slot(position)
             && let Some(start) = self.start(slot).filter(|&start| start < to)

@@ -26,12 +26,13 @@ impl Retransmissions {
         self.due.clear();
     }
 
-    /// Bytes that blocks sent again take from a slot. What was due in slots before has been sent.
-    pub(super) fn taken(&mut self, slot: u64) -> u64 {
+    /// Bytes that blocks sent again take from a slot. What was due in slots before `from` has been sent; in those from there on a cell
+    /// has served others.
+    pub(super) fn taken(&mut self, from: u64, slot: u64) -> u64 {
         let through = self.due.partition_point(|&(due, _)| due <= slot);
         self.due
             .drain(..through)
-            .filter(|&(due, _)| due == slot)
+            .filter(|&(due, _)| due >= from)
             .map(|(_, bytes)| bytes)
             .sum()
     }
@@ -105,9 +106,9 @@ mod tests {
         let mut retransmissions = Retransmissions::new(&config);
         let late = retransmissions.send(&config.harq, 5, 700, grid(5));
         assert_eq!(late, Duration::from_millis(8));
-        assert_eq!(retransmissions.taken(12), 0);
-        assert_eq!(retransmissions.taken(13), 700);
-        assert_eq!(retransmissions.taken(13), 0);
+        assert_eq!(retransmissions.taken(12, 12), 0);
+        assert_eq!(retransmissions.taken(13, 13), 700);
+        assert_eq!(retransmissions.taken(13, 13), 0);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub use config::{
 pub use profile::{Band, Condition, Profile};
 
 use crate::bottleneck::Admission;
+use crate::cell::Share;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
@@ -62,6 +63,14 @@ pub(crate) struct Radio<P> {
     complete: Vec<Item<P>>,
     /// During an outage.
     closed: bool,
+    /// While a cell serves another user.
+    barred: bool,
+    /// The first slot that it lost by that since it last sent.
+    barred_from: Option<u64>,
+    /// From when on slots can be had for what waits.
+    ready: Duration,
+    /// The share of the slot that begins at an instant that is left.
+    share: (Time, Share),
     dropped: Dropped<P>,
 }
 
@@ -83,6 +92,10 @@ impl<P> Radio<P> {
             flight: Flight::new(false),
             complete: Vec::new(),
             closed: false,
+            barred: false,
+            barred_from: None,
+            ready: Duration::ZERO,
+            share: (Time::ZERO, Share::WHOLE),
             dropped: Dropped::new(),
             config: config.clone(),
         }
@@ -95,6 +108,7 @@ impl<P> Radio<P> {
         self.access = Access::default();
         self.warmth = Warmth::COLD;
         self.retransmissions.clear();
+        self.share = (Time::ZERO, Share::WHOLE);
         self.queue.restart(zero);
         self.look_ahead(now);
     }
@@ -131,15 +145,59 @@ impl<P> Radio<P> {
         }
     }
 
+    /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what it
+    /// has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
+    pub(crate) fn set_barred(&mut self, barred: bool, share: Share, now: Time) {
+        if barred == self.barred {
+            return;
+        }
+        self.barred = barred;
+        if barred {
+            let lost = self.slot.take().map(|(slot, _)| slot);
+            self.barred_from = self.barred_from.or(lost);
+            return;
+        }
+        self.share = (now, share);
+        if !self.closed && (self.serving.is_some() || !self.queue.is_empty()) {
+            self.turn_to(self.ready.max(self.position(now)), now);
+        }
+    }
+
+    /// When the next slot in which something is sent begins.
+    pub(crate) fn next_slot(&self) -> Option<Time> {
+        self.slot.map(|(_, begin)| begin)
+    }
+
+    /// The share of the slot that begins at `now` that is left.
+    pub(crate) fn left(&self, now: Time) -> Share {
+        let (at, share) = self.share;
+        if at == now { share } else { Share::WHOLE }
+    }
+
+    /// Bytes of the slots that begin from `from` up to but excluding `to`.
+    pub(crate) fn offered(&self, from: Time, to: Time) -> u64 {
+        let position = |at| self.position(at);
+        self.surroundings.offered(position(from), position(to))
+    }
+
+    /// From when on slots can be had for what waits.
+    pub(crate) fn ready(&self) -> Time {
+        self.instant(self.ready).unwrap_or(Time::MAX)
+    }
+
     /// Events up to and including `now` must have been taken.
     #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
         let surcharge = self.surcharge();
+        let first = match self.barred {
+            false => self.slot.is_none(),
+            true => self.serving.is_none() && self.queue.is_empty(),
+        };
         if let Err((item, reason)) = self.queue.push(now, item, surcharge, &mut self.dropped) {
             return Admission::Refused(item, reason);
         }
-        if self.slot.is_none() && !self.closed {
+        if first && !self.closed {
             // A slot that begins at this instant is already allocated.
             let next = self.position(now) + Duration::from_nanos(1);
             let ready = self.access.ready(&self.config, next);
@@ -204,14 +262,23 @@ impl<P> Radio<P> {
     /// Sends in a slot what fits.
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
-        let share = self.warmth.share(&self.config.ramp, begin, waiting);
+        let warmth = self.warmth.share(&self.config.ramp, begin, waiting);
         let warm = self.surroundings.capacity(slot, &mut self.cache);
-        let offered = (warm * share).max(1.0) as u64;
-        let taken = self.retransmissions.taken(slot);
-        let room = offered
+        let offered = (warm * warmth).max(1.0) as u64;
+        let taken = self
+            .retransmissions
+            .taken(self.barred_from.take().unwrap_or(slot), slot);
+        let share = self.left(begin);
+        let room = share
+            .of(offered)
             .saturating_sub(taken)
             .min(self.access.limit(&self.config));
         let sent = self.fill(room, begin);
+        let used = taken.saturating_add(sent);
+        self.share = (
+            begin,
+            Share::new(share.of(offered).saturating_sub(used), offered),
+        );
         let mut from = self.position(begin);
         if sent > 0 || !self.complete.is_empty() {
             let at = from;
@@ -273,6 +340,10 @@ impl<P> Radio<P> {
 
     /// The next slot is the first that can be had from a position on.
     fn turn_to(&mut self, ready: Duration, now: Time) {
+        self.ready = ready;
+        if self.barred {
+            return;
+        }
         let next = self.surroundings.next_slot(ready);
         self.slot = next.and_then(|slot| {
             let start = self.surroundings.start(slot)?;

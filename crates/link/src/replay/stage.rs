@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
+use crate::cell::Share;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
@@ -75,7 +76,7 @@ impl<P> WorkloadDependent<P> {
 
     /// As of [`Bottleneck::set_closed`].
     pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
-        self.bottleneck.set_closed(closed, now);
+        self.bottleneck.set_closed(closed, Share::WHOLE, now);
     }
 
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {

@@ -189,6 +189,19 @@ impl Offer {
             Self::Unlimited => None,
         }
     }
+
+    /// The same with fractions of bytes; a large number without limit.
+    pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
+        const PER_BYTE: f64 = UNITS_PER_BYTE as f64;
+        match self {
+            Self::Opportunities { .. } => self.capacity(from, to).map_or(0.0, |it| it.0 as f64),
+            Self::Series(playback) => {
+                playback.area(to).saturating_sub(playback.area(from)) as f64 / PER_BYTE
+            }
+            Self::Constant(rate) => rate.0 as f64 * to.since(from).as_nanos() as f64 / PER_BYTE,
+            Self::Unlimited => to.since(from).as_nanos() as f64 * 1e9,
+        }
+    }
 }
 
 #[cfg(test)]

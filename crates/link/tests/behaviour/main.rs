@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod bottleneck_reference;
+mod cells;
 mod change;
 mod closed_loop;
 mod conditional;

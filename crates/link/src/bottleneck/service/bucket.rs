@@ -39,12 +39,12 @@ impl Bucket {
         self.instant = self.instant.max(now);
     }
 
-    pub(super) fn begin(&mut self, bytes: u64) {
-        self.owed = units(bytes);
+    pub(super) fn begin(&mut self, units: u128) {
+        self.owed = i128::try_from(units).unwrap_or(i128::MAX / 2);
     }
 
-    pub(super) fn owed(&self) -> u64 {
-        saturate((self.owed as u128).div_ceil(UNITS_PER_BYTE)) // never negative
+    pub(super) fn owed(&self) -> u128 {
+        self.owed as u128 // never negative
     }
 
     pub(super) fn start(&self) -> Option<Time> {
@@ -86,25 +86,25 @@ mod tests {
         let mut departures = Vec::new();
         bucket.wake(Time::from_millis(1));
         for _ in 0..4 {
-            bucket.begin(1500);
+            bucket.begin(units(1500) as u128);
             let departure = bucket.departure().unwrap();
             bucket.finish(departure);
             departures.push(departure.as_nanos() / 1000);
         }
         assert_eq!(departures, [1000, 1000, 2500, 4000]);
         bucket.wake(Time::from_micros(5000)); // 1000 bytes since
-        bucket.begin(1000);
+        bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::from_micros(5000)));
         bucket.finish(Time::from_micros(5000));
         bucket.wake(Time::from_millis(100)); // full again, no fuller
-        bucket.begin(4000);
+        bucket.begin(units(4000) as u128);
         assert_eq!(
             bucket.departure(),
             Some(Time::from_millis(100)),
             "larger than the bucket"
         );
         bucket.finish(Time::from_millis(100));
-        bucket.begin(1500);
+        bucket.begin(units(1500) as u128);
         assert_eq!(
             bucket.departure(),
             Some(Time::from_micros(102_500)),
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_bucket_that_does_not_fill_holds_what_is_missing() {
         let mut bucket = Bucket::new(BitRate(0), Bytes(1000));
-        bucket.begin(1000);
+        bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::ZERO));
         bucket.finish(Time::ZERO);
-        bucket.begin(1);
+        bucket.begin(units(1) as u128);
         assert_eq!(bucket.departure(), None);
     }
 }

@@ -6,9 +6,10 @@ mod stepped;
 use std::sync::Arc;
 
 use super::BottleneckConfig;
-use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced};
+use crate::cell::Share;
+use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
 use crate::time::{Duration, Time};
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, saturate};
 use bucket::Bucket;
 use stepped::Stepped;
 
@@ -132,7 +133,7 @@ impl Service {
             Self::Opportunities(service) => size.0.saturating_add(service.overhead),
             _ => size.0,
         };
-        self.owe(charged);
+        self.owe(u128::from(charged).saturating_mul(UNITS_PER_BYTE));
     }
 
     /// When the last byte of the head leaves; `None` if it never does.
@@ -171,10 +172,13 @@ impl Service {
         }
     }
 
-    /// Bytes of the head that have not left by `now`.
-    pub(crate) fn owed(&self, now: Time) -> u64 {
+    /// What of the head has not left by `now`, in parts of a byte: [`UNITS_PER_BYTE`].
+    pub(crate) fn owed(&self, now: Time) -> u128 {
         match self {
-            Self::Opportunities(service) => service.owed.saturating_sub(service.sent(now)),
+            Self::Opportunities(service) => {
+                let bytes = service.owed.saturating_sub(service.sent(now));
+                u128::from(bytes) * UNITS_PER_BYTE
+            }
             Self::Stepped(service) => service.owed(now),
             Self::Constant(service) => service.owed.saturating_sub(service.sent(now)),
             Self::Bucket(service) => service.owed(),
@@ -182,14 +186,38 @@ impl Service {
         }
     }
 
-    /// Sets the bytes of the head that have not been sent.
-    pub(crate) fn owe(&mut self, bytes: u64) {
+    /// Sets what of the head has not been sent, in parts of a byte.
+    pub(crate) fn owe(&mut self, units: u128) {
         match self {
-            Self::Opportunities(service) => service.owed = bytes,
-            Self::Stepped(service) => service.begin(bytes),
-            Self::Constant(service) => service.owed = bytes,
-            Self::Bucket(service) => service.begin(bytes),
+            Self::Opportunities(service) => {
+                service.owed = saturate(units.div_ceil(UNITS_PER_BYTE));
+            }
+            Self::Stepped(service) => service.begin(units),
+            Self::Constant(service) => service.owed = units,
+            Self::Bucket(service) => service.begin(units),
             Self::Unlimited(_) => {}
+        }
+    }
+
+    /// Whether bytes leave in a steady flow, not at instants.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self, Self::Constant(_) | Self::Stepped(_))
+    }
+
+    /// The share of the opportunities at `now` that were not used. A steady flow offers nothing at an instant.
+    pub(crate) fn left(&self, now: Time) -> Share {
+        match self {
+            Self::Opportunities(service) => service.left(now),
+            _ => Share::WHOLE,
+        }
+    }
+
+    /// Restricts the opportunities at `now`, when the server has just woken, to a share of them.
+    pub(crate) fn restrict(&mut self, now: Time, share: Share) {
+        if let Self::Opportunities(service) = self
+            && share != Share::WHOLE
+        {
+            service.restrict(now, share);
         }
     }
 }
@@ -257,6 +285,27 @@ impl ByteWise {
         self.instant = now;
     }
 
+    fn left(&self, now: Time) -> Share {
+        if now != self.instant {
+            return Share::WHOLE;
+        }
+        let after = self.playback.first_at(now + Duration::from_nanos(1));
+        let all = after.saturating_sub(self.playback.first_at(now));
+        let rest = after
+            .saturating_sub(self.next)
+            .saturating_mul(self.opportunity)
+            .saturating_add(self.credit);
+        Share::new(rest, all.saturating_mul(self.opportunity))
+    }
+
+    fn restrict(&mut self, now: Time, share: Share) {
+        let after = self.playback.first_at(now + Duration::from_nanos(1));
+        let all = after.saturating_sub(self.playback.first_at(now));
+        self.credit = share.of(all.saturating_mul(self.opportunity));
+        self.next = after;
+        self.instant = now;
+    }
+
     /// What was there for the head before `now`.
     fn sent(&self, now: Time) -> u64 {
         let begun = self.playback.first_at(now).saturating_sub(self.next);
@@ -281,10 +330,10 @@ pub(crate) struct Fluid {
     rate: BitRate,
     /// Start of the busy period.
     busy_since: Time,
-    /// Bytes of the packets that left in the busy period.
-    sent: u64,
-    /// Bytes of the head.
-    owed: u64,
+    /// What left in the busy period, in parts of a byte, so that a server that is stopped often loses nothing.
+    sent: u128,
+    /// What the head takes, in parts of a byte.
+    owed: u128,
 }
 
 impl Fluid {
@@ -297,21 +346,23 @@ impl Fluid {
     fn start(&self) -> Option<Time> {
         match self.sent {
             0 => Some(self.busy_since),
-            sent => self
-                .rate
-                .time_for(Bytes(sent))
-                .map(|span| self.busy_since + span),
+            sent => self.at(sent),
         }
     }
 
     /// What was sent of the head before `now`.
-    fn sent(&self, now: Time) -> u64 {
-        let all = self.rate.bytes_in(now.since(self.busy_since)).0;
-        all.saturating_sub(self.sent)
+    fn sent(&self, now: Time) -> u128 {
+        let span = u128::from(now.since(self.busy_since).as_nanos());
+        (u128::from(self.rate.0) * span).saturating_sub(self.sent)
     }
 
     fn departure(&self) -> Option<Time> {
-        let bytes = Bytes(self.sent.saturating_add(self.owed));
-        self.rate.time_for(bytes).map(|span| self.busy_since + span)
+        self.at(self.sent.saturating_add(self.owed))
+    }
+
+    /// When so many units have left since the busy period began.
+    fn at(&self, units: u128) -> Option<Time> {
+        let rate = u128::from(self.rate.0);
+        (rate > 0).then(|| self.busy_since + Duration::from_nanos(saturate(units.div_ceil(rate))))
     }
 }

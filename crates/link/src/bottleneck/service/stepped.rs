@@ -1,8 +1,7 @@
 //! Service at a rate that changes in steps, as a fluid.
 
-use crate::schedule::{RatePlayback, UNITS_PER_BYTE};
+use crate::schedule::RatePlayback;
 use crate::time::{Duration, Time};
-use crate::units::saturate;
 
 /// The head leaves once the area under the rate has grown by its bits since its service began. Areas are exact, so that
 /// no rounding adds up.
@@ -32,8 +31,8 @@ impl Stepped {
         self.instant = now;
     }
 
-    pub(super) fn begin(&mut self, bytes: u64) {
-        self.owed = u128::from(bytes).saturating_mul(UNITS_PER_BYTE);
+    pub(super) fn begin(&mut self, area: u128) {
+        self.owed = area;
     }
 
     pub(super) fn start(&self) -> Option<Time> {
@@ -51,17 +50,13 @@ impl Stepped {
     }
 
     pub(super) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        self.owed = self.rest(now);
+        self.owed = self.owed(now);
         self.playback.restart(zero, offset);
         self.wake(now);
     }
 
-    /// Bytes of the head that have not left by `now`, rounded up.
-    pub(super) fn owed(&self, now: Time) -> u64 {
-        saturate(self.rest(now).div_ceil(UNITS_PER_BYTE))
-    }
-
-    fn rest(&self, now: Time) -> u128 {
+    /// What of the head has not left by `now`.
+    pub(super) fn owed(&self, now: Time) -> u128 {
         let end = self.base.saturating_add(self.owed);
         end.saturating_sub(self.playback.area(now).max(self.base))
     }

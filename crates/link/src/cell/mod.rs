@@ -1,0 +1,445 @@
+//! A radio cell: users share its time by a scheduler, each with a channel and a queue that it alone has.
+//!
+//! Each user is a [`Direction`] as it would be alone: its bottleneck has what the channel could carry if the user had the
+//! whole cell, and its queue. Time is divided into slots. In a slot the [scheduler](Scheduler) gives the cell to one user
+//! with packets waiting; only that user's queue is served, and what the channels of the others offer meanwhile is lost.
+//!
+//! * The owner of a slot is chosen when the first user needs it, among the users that have packets waiting and
+//!   opportunities in the rest of the slot, and again when its queue becomes empty. So an idle cell delays nobody, a user
+//!   that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused in which a waiting
+//!   user has opportunities (a user that arrives while the owner is served waits for the end of the slot at most).
+//! * When the turn passes at an instant at which a recording has opportunities, the next user has the share of its
+//!   opportunities at this instant that the last one left: small packets of many users do not multiply the capacity.
+//! * A packet of which a part was sent stays with what was sent.
+//! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this instant belong
+//!   to the new slot; what a steady flow has sent by then has left.
+//!
+//! A queue is closed with the mechanism of the outages of a [gate](crate::gate): it stops the service of exactly one stage
+//! while its schedule continues, for every kind of schedule and every queue discipline, and costs nothing per packet. Only
+//! radio links distinguish both: during an outage a device loses its grant, beside other users it keeps it.
+//!
+//! Nothing happens in slots that are not contended: a cell has [events](Cell::next_event) only while at least two users
+//! have packets waiting.
+
+mod links;
+mod scheduler;
+
+use thiserror::Error;
+
+use crate::direction::Direction;
+use crate::schedule::Schedule;
+use crate::stage::StageConfig;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets, saturate};
+pub use links::{CellUser, Links};
+pub use scheduler::Scheduler;
+use scheduler::{Average, Candidate};
+
+/// A cell and its users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellConfig {
+    /// Who gets a slot.
+    pub scheduler: Scheduler,
+    /// How long a slot is.
+    pub slot: Duration,
+    /// The priority of each user, 0 the highest: for [`Scheduler::Priority`].
+    pub priorities: Vec<u32>,
+}
+
+/// The least slot: shorter ones would cost more events than any packet needs.
+pub const LEAST_SLOT: Duration = Duration::from_micros(10);
+
+/// Why directions cannot share a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CellError {
+    /// The slot is too short.
+    #[error("a slot of {0} is too short: it takes at least {LEAST_SLOT}")]
+    Slot(Duration),
+    /// The averaging window of the scheduler is empty.
+    #[error("the averaging window must be longer than 0")]
+    Window,
+    /// There are no users.
+    #[error("a cell needs at least one user")]
+    Empty,
+    /// Packets do not queue.
+    #[error("a direction in a cell needs a bottleneck with a limited rate, or a radio link")]
+    NoQueue,
+    /// A recording of two workloads contains the scheduling of its own cell.
+    #[error(
+        "a recording of two workloads cannot share a cell: its delays contain the scheduling of the recorded cell; use a \
+         trace, a rate or a radio link"
+    )]
+    Recording,
+    /// Packets are delayed before they reach the queue.
+    #[error("in a cell the bottleneck must come before delays")]
+    DelayFirst,
+}
+
+impl CellConfig {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), CellError> {
+        if self.slot < LEAST_SLOT {
+            Err(CellError::Slot(self.slot))
+        } else if self.scheduler.window().is_some_and(Duration::is_zero) {
+            Err(CellError::Window)
+        } else if self.priorities.is_empty() {
+            Err(CellError::Empty)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether a direction with these stages can share a cell: its queue must be that of a bottleneck or of a radio link, and
+/// come before delays.
+pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
+    for stage in stages {
+        match stage {
+            StageConfig::Bottleneck(config) if config.schedule == Schedule::Unlimited => {
+                return Err(CellError::NoQueue);
+            }
+            StageConfig::Bottleneck(_) | StageConfig::Radio(_) => return Ok(()),
+            StageConfig::WorkloadDependent(_) | StageConfig::Conditional(_) => {
+                return Err(CellError::Recording);
+            }
+            StageConfig::Delay(_) => return Err(CellError::DelayFirst),
+            _ => {}
+        }
+    }
+    Err(CellError::NoQueue)
+}
+
+/// The directions of the users of a cell, wherever the caller has them.
+pub trait Members {
+    /// What identifies a packet.
+    type Packet: Clone;
+
+    /// The direction of a user, by its number from 0.
+    fn direction(&mut self, user: usize) -> &mut Direction<Self::Packet>;
+}
+
+/// The state of a cell: who has it, and since when.
+///
+/// It drives the directions of its users, which the caller keeps. The whole contract: events of the cell and of the
+/// directions are processed in order of time, those of the cell first ([`step`](Self::step) at [`next_event`](Self::next_event)).
+/// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it. After a
+/// change or restart of a direction comes [`look_again`](Self::look_again). [`Links`] does all of this.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    scheduler: Scheduler,
+    slot: Duration,
+    zero: Time,
+    /// A start to come.
+    start: Option<Time>,
+    users: Vec<User>,
+    /// The only user that is not barred.
+    owner: usize,
+    /// Since when it has had the cell with packets waiting.
+    since: Option<Time>,
+    /// How many users have packets waiting.
+    waiting: usize,
+    /// The end of the slot, while it is contended.
+    end: Time,
+    next: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct User {
+    priority: u32,
+    waiting: bool,
+    /// Bytes that it will send beyond those in its queue.
+    to_come: Bytes,
+    throughput: Average,
+    served: Duration,
+}
+
+/// A part of what is offered at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    part: u64,
+    whole: u64,
+}
+
+impl Share {
+    pub(crate) const WHOLE: Self = Self { part: 1, whole: 1 };
+
+    /// `part` of `whole`; all of nothing.
+    pub(crate) fn new(part: u64, whole: u64) -> Self {
+        if part >= whole {
+            Self::WHOLE
+        } else {
+            Self { part, whole }
+        }
+    }
+
+    /// This share of an amount, rounded down.
+    pub(crate) fn of(self, amount: u64) -> u64 {
+        saturate(u128::from(amount) * u128::from(self.part) / u128::from(self.whole))
+    }
+
+    pub(crate) fn as_fraction(self) -> f64 {
+        self.part as f64 / self.whole as f64
+    }
+}
+
+impl Cell {
+    /// A cell whose slots begin at `zero`, with the directions of its users, at rest.
+    ///
+    /// Errors if the configuration is [wrong](CellConfig::check). Directions that do not [fit](check_stages) are served as
+    /// without a cell.
+    pub fn new(
+        config: &CellConfig,
+        zero: Time,
+        members: &mut impl Members,
+    ) -> Result<Self, CellError> {
+        config.check()?;
+        for user in 0..config.priorities.len() {
+            let direction = members.direction(user);
+            direction.join_cell();
+            if user > 0 {
+                direction.bar(Time::ZERO);
+            }
+        }
+        let user = |&priority| User {
+            priority,
+            ..User::default()
+        };
+        Ok(Self {
+            scheduler: config.scheduler,
+            slot: config.slot,
+            zero,
+            start: None,
+            users: config.priorities.iter().map(user).collect(),
+            owner: 0,
+            since: None,
+            waiting: 0,
+            end: zero,
+            next: None,
+        })
+    }
+
+    /// When [`step`](Self::step) must be called next; `None` while the cell is not contended.
+    pub fn next_event(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// The user whose queue is served at present.
+    pub fn owner(&self) -> usize {
+        self.owner
+    }
+
+    /// How long each user has had the cell with packets waiting since the last start, as of the last call.
+    pub fn served(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.users.iter().map(|user| user.served)
+    }
+
+    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions.
+    pub fn restart(&mut self, zero: Time, members: &mut impl Members) {
+        self.start = Some(zero);
+        self.look_again(members);
+    }
+
+    /// The directions of users have been changed or restarted.
+    pub fn look_again(&mut self, members: &mut impl Members) {
+        let start = self.start.filter(|_| self.waiting > 1);
+        self.end = self.end.min(start.unwrap_or(Time::MAX));
+        self.plan(members);
+    }
+
+    /// A packet of a user is about to arrive at `now`: an idle cell serves this user.
+    pub fn arriving(&mut self, user: usize, now: Time, members: &mut impl Members) {
+        self.reach(now);
+        if let Some(emptied) = self.emptied(now, members) {
+            self.yield_cell(emptied, members);
+        }
+        if self.waiting == 0 && self.owner != user {
+            self.pass_to(user, now, members);
+        }
+    }
+
+    /// A packet of a user has arrived at `now`, of which the direction knows. to_come: bytes that the user will send beyond
+    /// those in its queue, where the caller knows.
+    pub fn arrived(
+        &mut self,
+        user: usize,
+        now: Time,
+        to_come: Option<Bytes>,
+        members: &mut impl Members,
+    ) {
+        if let Some(bytes) = to_come {
+            self.users[user].to_come = bytes;
+        }
+        let level = members.direction(user).queue();
+        if !self.users[user].waiting && level.packets > Packets(0) {
+            self.users[user].waiting = true;
+            self.waiting += 1;
+            if user == self.owner {
+                self.since = Some(now);
+            }
+            if self.waiting == 2 {
+                self.end = self.slot_end(now);
+            }
+            if self.waiting > 1 && !self.can_send(now, members) {
+                self.choose(now, members);
+            }
+        }
+        self.plan(members);
+    }
+
+    /// Processes the [event](Self::next_event) due at `now`.
+    pub fn step(&mut self, now: Time, members: &mut impl Members) {
+        if now < self.end {
+            // What leaves the owner's queue comes first.
+            if let Some(emptied) = self.emptied(now, members) {
+                self.yield_cell(emptied, members);
+                self.choose(now, members);
+            }
+        } else {
+            let waiting = self.users[self.owner].waiting;
+            match members.direction(self.owner).end_slot(now) {
+                Some(emptied) if waiting => self.yield_cell(emptied, members),
+                _ => self.account(now, members),
+            }
+            self.reach(now);
+            self.choose(now, members);
+        }
+        self.plan(members);
+    }
+
+    /// Brings [`served`](Self::served) up to `now`; after the same for the directions.
+    pub fn catch_up(&mut self, now: Time, members: &mut impl Members) {
+        self.reach(now);
+        if let Some(emptied) = self.emptied(now, members) {
+            self.yield_cell(emptied, members);
+        } else if self.since.is_some() {
+            self.account(now, members);
+            self.since = Some(now);
+        }
+        self.plan(members);
+    }
+
+    /// Whether the owner can use what is left of the slot.
+    fn can_send(&self, now: Time, members: &mut impl Members) -> bool {
+        let owner = members.direction(self.owner);
+        let left = owner.share_left(now);
+        self.users[self.owner].waiting && owner.potential(now, self.end, left) > 0.0
+    }
+
+    /// When the queue of the owner, which had packets waiting, became empty by `now`.
+    fn emptied(&mut self, now: Time, members: &mut impl Members) -> Option<Time> {
+        if !self.users[self.owner].waiting {
+            return None;
+        }
+        members.direction(self.owner).emptied(now)
+    }
+
+    /// The owner's queue became empty.
+    fn yield_cell(&mut self, emptied: Time, members: &mut impl Members) {
+        self.account(emptied, members);
+        self.users[self.owner].waiting = false;
+        self.waiting -= 1;
+    }
+
+    /// Gives the rest of the slot that holds `now` to one of those that wait and have opportunities in it, if one does; to
+    /// the only one that waits in any case.
+    fn choose(&mut self, now: Time, members: &mut impl Members) {
+        if self.waiting == 0 {
+            return;
+        }
+        self.end = self.slot_end(now);
+        let left = members.direction(self.owner).share_left(now);
+        let count = self.users.len();
+        let mut best: Option<(f64, usize)> = None;
+        for step in 1..=count {
+            let number = (self.owner + step) % count;
+            let user = &self.users[number];
+            if !user.waiting {
+                continue;
+            }
+            let direction = members.direction(number);
+            let potential = direction.potential(now, self.end, left);
+            if potential <= 0.0 && self.waiting > 1 {
+                continue;
+            }
+            let candidate = Candidate {
+                priority: user.priority,
+                potential,
+                remaining: (direction.queue().bytes + user.to_come).0 as f64,
+                throughput: user.throughput,
+            };
+            let rank = self.scheduler.rank(candidate, now);
+            if best.is_none_or(|(highest, _)| rank > highest) {
+                best = Some((rank, number));
+            }
+        }
+        if let Some((_, number)) = best {
+            self.account(now, members);
+            self.pass_to(number, now, members);
+            self.since = Some(now);
+        }
+    }
+
+    /// Another user has the cell from `now` on.
+    fn pass_to(&mut self, user: usize, now: Time, members: &mut impl Members) {
+        if user == self.owner {
+            return;
+        }
+        let left = members.direction(self.owner).share_left(now);
+        members.direction(self.owner).bar(now);
+        members.direction(user).admit(now, left);
+        self.owner = user;
+    }
+
+    /// Counts what the owner has had up to `now`.
+    fn account(&mut self, now: Time, members: &mut impl Members) {
+        let Some(since) = self.since.take() else {
+            return;
+        };
+        let since = since.max(self.zero.min(now));
+        let user = &mut self.users[self.owner];
+        user.served += now.since(since);
+        if let Some(window) = self.scheduler.window() {
+            // Earlier than some windows nothing counts, and on a radio link the sum is a walk.
+            let from = since.max(now - Duration::from_nanos(window.as_nanos().saturating_mul(8)));
+            let potential = members.direction(self.owner).offered(from, now);
+            user.throughput.add(potential, from, now, window);
+        }
+    }
+
+    /// A start that was to come has come.
+    fn reach(&mut self, now: Time) {
+        let Some(zero) = self.start.filter(|&start| start <= now) else {
+            return;
+        };
+        self.start = None;
+        self.zero = zero;
+        for user in &mut self.users {
+            user.served = Duration::ZERO;
+            user.throughput = Average::default();
+        }
+    }
+
+    /// The end of the slot that holds `now`.
+    fn slot_end(&self, now: Time) -> Time {
+        let slot = self.slot.as_nanos();
+        let end = if now < self.zero {
+            self.zero.min(now + self.slot)
+        } else {
+            let into = now.since(self.zero).as_nanos() % slot;
+            now + Duration::from_nanos(slot - into)
+        };
+        self.start
+            .filter(|&start| start > now)
+            .map_or(end, |start| end.min(start))
+    }
+
+    fn plan(&mut self, members: &mut impl Members) {
+        if self.waiting < 2 {
+            self.next = None;
+            return;
+        }
+        let event = members.direction(self.owner).queue_event();
+        let next = event.map_or(self.end, |event| event.min(self.end));
+        self.next = Some(next).filter(|&next| next < Time::MAX);
+    }
+}

@@ -1,0 +1,104 @@
+//! Who gets a slot.
+
+use crate::time::{Duration, Time};
+
+/// How a cell chooses among the users that have packets waiting and opportunities in the slot. Of users of equal rank the
+/// one that comes next in turn after the last owner is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
+)]
+pub enum Scheduler {
+    /// One after the other.
+    RoundRobin {},
+    /// The user with the highest ratio of its rate in the slot to its throughput, averaged with an exponential window
+    /// (Viswanath, Tse & Laroia, "Opportunistic Beamforming Using Dumb Antennas", IEEE Trans. Inf. Theory 48(6), 2002,
+    /// §II; convergence: Kushner & Whiting, "Convergence of Proportional-Fair Sharing Algorithms Under General
+    /// Conditions", IEEE Trans. Wireless Commun. 3(4), 2004). The throughput of a user is what its channel offers while
+    /// it has the cell.
+    ProportionalFair {
+        /// Time constant of the window.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "window_ns", default = "default_window")
+        )]
+        window: Duration,
+    },
+    /// The user with the highest rate in the slot (max-CQI).
+    MaxRate {},
+    /// The user whose remaining bytes take the least time at its rate in the slot: minimum remaining flow size, as in
+    /// pDCell (Algorithm 1). Remaining are the bytes in its queue, and those to come if the caller
+    /// [knows](crate::Cell::arrived) them.
+    ShortestRemaining {},
+    /// The users of the lowest number of priority, in turn.
+    Priority {},
+}
+
+#[cfg(feature = "serde")]
+fn default_window() -> Duration {
+    Duration::from_secs(1)
+}
+
+/// What a scheduler knows of a user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) priority: u32,
+    /// Bytes that the user could send in the slot, above 0.
+    pub(super) potential: f64,
+    /// Bytes that the user has to send.
+    pub(super) remaining: f64,
+    pub(super) throughput: Average,
+}
+
+impl Scheduler {
+    /// The rank of a user: the highest gets the slot.
+    pub(super) fn rank(self, user: Candidate, now: Time) -> f64 {
+        match self {
+            Self::RoundRobin {} => 0.0,
+            Self::ProportionalFair { window } => user.potential / user.throughput.at(now, window),
+            Self::MaxRate {} => user.potential,
+            Self::ShortestRemaining {} => user.potential / user.remaining.max(1.0),
+            Self::Priority {} => -f64::from(user.priority),
+        }
+    }
+
+    /// The window over which it averages, if it does.
+    pub(super) fn window(self) -> Option<Duration> {
+        match self {
+            Self::ProportionalFair { window } => Some(window),
+            _ => None,
+        }
+    }
+}
+
+/// An exponentially weighted sum of bytes, proportional to the throughput in the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Average {
+    bytes: f64,
+    since: Time,
+}
+
+impl Average {
+    pub(super) fn at(self, now: Time, window: Duration) -> f64 {
+        self.bytes * (-ratio(now.since(self.since), window)).exp()
+    }
+
+    /// Adds bytes sent evenly from `from` to `to`.
+    pub(super) fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
+        let spans = ratio(to.since(from), window);
+        // Of what was sent earlier less is left: the mean of exp(-x) over the spans.
+        let weight = if spans > 0.0 {
+            -(-spans).exp_m1() / spans
+        } else {
+            1.0
+        };
+        self.bytes = self.at(to, window) + bytes * weight;
+        self.since = to;
+    }
+}
+
+fn ratio(span: Duration, window: Duration) -> f64 {
+    span.as_nanos() as f64 / window.as_nanos().max(1) as f64
+}

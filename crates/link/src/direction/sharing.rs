@@ -1,0 +1,104 @@
+//! What a [cell](crate::cell) does with the directions of its users.
+
+use super::Direction;
+use crate::cell::Share;
+use crate::stage::Stage;
+use crate::time::{Duration, Time};
+use crate::units::Packets;
+
+impl<P: Clone> Direction<P> {
+    /// Makes the direction a user of a cell.
+    pub(crate) fn join_cell(&mut self) {
+        self.in_cell = true;
+    }
+
+    /// Serves nothing from `at` on.
+    pub(crate) fn bar(&mut self, at: Time) {
+        self.end_slot(at);
+        self.set_barred(true, Share::WHOLE);
+    }
+
+    /// A slot ends at `at`: opportunities at `at` belong to the next one, what a steady flow has sent by then has left. Returns
+    /// when the queue became empty, if it is.
+    pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
+        let stage = self.metered.map(|index| &self.stages[index]);
+        if stage.is_some_and(Stage::is_steady) {
+            self.settle(at);
+        } else if at > self.clock {
+            self.settle(Time::from_nanos(at.as_nanos() - 1));
+            self.clock = at;
+        }
+        self.empty_since()
+    }
+
+    /// Serves again from `at` on, with a share of what it offers at that instant.
+    pub(crate) fn admit(&mut self, at: Time, share: Share) {
+        self.settle(at);
+        self.set_barred(false, share);
+    }
+
+    fn set_barred(&mut self, barred: bool, share: Share) {
+        let Some(index) = self.metered.filter(|_| barred != self.barred) else {
+            return;
+        };
+        self.barred = barred;
+        self.stages[index].set_closed(self.closed, barred, share, self.clock);
+        self.drop_given_up(index, self.clock);
+        self.queue_changed(index, self.clock);
+        self.next = self.next_internal();
+    }
+
+    /// When the queue became empty, if it is at `now`.
+    pub(crate) fn emptied(&mut self, now: Time) -> Option<Time> {
+        self.settle(now);
+        self.empty_since()
+    }
+
+    fn empty_since(&self) -> Option<Time> {
+        (self.queue().packets == Packets(0)).then_some(self.emptied)
+    }
+
+    /// When the queue may become shorter or be served otherwise, if nothing else arrives.
+    pub(crate) fn queue_event(&self) -> Option<Time> {
+        let event = self.metered.and_then(|it| self.stages[it].queue_event());
+        let change = self.pending.front().map(|pending| pending.at);
+        [event, change].into_iter().flatten().min()
+    }
+
+    /// The share of what the bottleneck offers at `at` that was not used.
+    pub(crate) fn share_left(&self, at: Time) -> Share {
+        let stage = self.metered.map(|index| &self.stages[index]);
+        stage.map_or(Share::WHOLE, |stage| stage.left(at))
+    }
+
+    /// Bytes that the bottleneck offers from `from` up to but excluding `to`, used or not.
+    pub(crate) fn offered(&self, from: Time, to: Time) -> f64 {
+        let stage = self.metered.map(|index| &self.stages[index]);
+        stage.map_or(0.0, |stage| stage.potential(from, to))
+    }
+
+    /// Bytes of what waits that the bottleneck can carry from `from` up to but excluding `to`, of which those at `from` count by their
+    /// share. Nothing during an outage.
+    pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
+        let Some(stage) = self.metered.map(|index| &self.stages[index]) else {
+            return 0.0;
+        };
+        let ready = stage.ready();
+        if self.closed || ready >= to {
+            0.0
+        } else if share == Share::WHOLE || ready > from {
+            stage.potential(from.max(ready), to)
+        } else {
+            let after = from + Duration::from_nanos(1);
+            let now = stage.potential(from, after.min(to)) * share.as_fraction();
+            now.floor() + stage.potential(after, to)
+        }
+    }
+
+    #[cold]
+    pub(super) fn note_emptied(&mut self, index: usize, now: Time) {
+        if self.metered == Some(index) && self.queue().packets == Packets(0) {
+            self.emptied = now;
+        }
+    }
+}

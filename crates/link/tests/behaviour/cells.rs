@@ -1,0 +1,521 @@
+//! Users that share a cell.
+
+use std::sync::Arc;
+
+use cellbed_link::*;
+use proptest::prelude::*;
+
+use crate::arrivals::{MS, timestamps};
+use crate::driving::drain;
+
+/// A packet: arrival (ns), user, size.
+type Packet = (u64, usize, u64);
+
+/// Departure from the queue, departure and fate, by packet.
+type Ends = Vec<(Time, Time, Fate)>;
+
+const SLOT: Duration = Duration::from_millis(1);
+
+fn all_schedulers() -> [Scheduler; 5] {
+    let window = Duration::from_millis(200);
+    [
+        Scheduler::RoundRobin {},
+        Scheduler::ProportionalFair { window },
+        Scheduler::MaxRate {},
+        Scheduler::ShortestRemaining {},
+        Scheduler::Priority {},
+    ]
+}
+
+fn links<P: Clone>(scheduler: Scheduler, slot: Duration, stages: &[Vec<StageConfig>]) -> Links<P> {
+    let user = |(index, stages): (usize, &Vec<StageConfig>)| CellUser {
+        stages: stages.clone(),
+        priority: index as u32,
+    };
+    let users = stages.iter().enumerate().map(user).collect();
+    Links::new(scheduler, slot, users, Time::ZERO).unwrap()
+}
+
+/// The packets through a cell. Arrivals must be in order.
+fn through(mut cell: Links<usize>, packets: &[Packet]) -> Ends {
+    for (number, &(at, user, size)) in packets.iter().enumerate() {
+        cell.accept(Time::from_nanos(at), user, number, Bytes(size));
+    }
+    let mut ends = vec![None; packets.len()];
+    while let Some(event) = cell.next_event() {
+        while let Some((user, outcome)) = cell.poll(event) {
+            assert_eq!(user, packets[outcome.packet].1);
+            let end = (outcome.released, outcome.departed, outcome.fate);
+            assert_eq!(
+                ends[outcome.packet].replace(end),
+                None,
+                "a packet ends once"
+            );
+        }
+    }
+    ends.into_iter()
+        .map(|end| end.expect("every packet ends"))
+        .collect()
+}
+
+/// The packets of each user through a link that it has for itself.
+fn alone(stages: &[Vec<StageConfig>], packets: &[Packet]) -> Ends {
+    let mut ends = vec![(Time::ZERO, Time::ZERO, Fate::Doubled); packets.len()];
+    for (user, stages) in stages.iter().enumerate() {
+        let mut direction = Direction::new(stages.clone(), Time::ZERO);
+        for (number, &(at, _, size)) in packets.iter().enumerate().filter(|(_, it)| it.1 == user) {
+            direction.accept(Time::from_nanos(at), number, Bytes(size));
+        }
+        for outcome in drain(&mut direction) {
+            ends[outcome.packet] = (outcome.released, outcome.departed, outcome.fate);
+        }
+    }
+    ends
+}
+
+fn bottleneck(schedule: Schedule, queue: Discipline) -> Vec<StageConfig> {
+    let delay = DelayConfig::Fixed(Duration::from_millis(7));
+    vec![
+        BottleneckConfig::new(schedule).with_queue(queue).into(),
+        delay.into(),
+    ]
+}
+
+fn constant(rate: u64) -> Vec<StageConfig> {
+    bottleneck(Schedule::Constant(BitRate(rate)), Discipline::Infinite)
+}
+
+fn trace(millis: &[u64]) -> Vec<StageConfig> {
+    let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
+    bottleneck(Schedule::looped(trace), Discipline::Infinite)
+}
+
+/// Rates that change every 10 ms, from a seed; looped.
+fn varying(seed: u64) -> Vec<StageConfig> {
+    let mut random = Random(seed);
+    let mut step = |index: u64| {
+        (
+            Duration::from_millis(10 * index),
+            BitRate(random.below(20_000_000)),
+        )
+    };
+    let steps: Vec<_> = (0..200u64).map(&mut step).collect();
+    let series = RateSeries::new(steps, Some(Duration::from_secs(2))).unwrap();
+    let offset = Duration::ZERO;
+    let series = Arc::new(series);
+    bottleneck(Schedule::Series { series, offset }, Discipline::Infinite)
+}
+
+fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
+    let trace = timestamps()
+        .prop_map(|millis| Schedule::looped(Arc::new(Trace::from_millis(millis).unwrap())));
+    let schedule = prop_oneof![
+        3 => trace,
+        2 => (100_000..50_000_000u64).prop_map(|rate| Schedule::Constant(BitRate(rate))),
+        1 => (100_000..50_000_000u64, 3000..9000u64).prop_map(|(rate, burst)| {
+            Schedule::TokenBucket { rate: BitRate(rate), burst: Bytes(burst) }
+        }),
+    ];
+    let limit = |packets| Discipline::DropTail {
+        packets: Some(Packets(packets)),
+        bytes: None,
+    };
+    let discipline = prop_oneof![
+        2 => Just(Discipline::Infinite),
+        1 => (2..6u64).prop_map(limit),
+        1 => Just(Discipline::CoDel(CoDelConfig::default())),
+        1 => Just(Discipline::FqCoDel(FqCoDelConfig::default())),
+    ];
+    let radio = (any::<u64>(), any::<bool>()).prop_map(|(seed, up)| {
+        let way = if up { Way::Uplink } else { Way::Downlink };
+        let config = Profile::LOWBAND_DRIVING.config(way);
+        vec![
+            RadioConfig {
+                seed: Seed(seed),
+                ..config
+            }
+            .into(),
+        ]
+    });
+    prop_oneof![
+        5 => (schedule, discipline).prop_map(|(schedule, queue)| bottleneck(schedule, queue)),
+        1 => radio,
+    ]
+}
+
+fn any_packets(users: usize) -> impl Strategy<Value = Vec<Packet>> {
+    let packet = (0..8 * MS, 0..users, 40..3000u64);
+    prop::collection::vec(packet, 1..60).prop_map(|mut packets| {
+        let mut now = 0;
+        for packet in &mut packets {
+            now += packet.0;
+            packet.0 = now;
+        }
+        packets
+    })
+}
+
+fn any_scheduler() -> impl Strategy<Value = Scheduler> {
+    (0..5usize).prop_map(|index| all_schedulers()[index])
+}
+
+proptest! {
+    #[test]
+    fn one_user_has_the_link_without_a_cell(
+        stages in any_stages(), packets in any_packets(1), scheduler in any_scheduler()
+    ) {
+        let stages = [stages];
+        prop_assert_eq!(through(links(scheduler, SLOT, &stages), &packets), alone(&stages, &packets));
+    }
+
+    #[test]
+    fn users_that_never_meet_have_their_links_without_a_cell(
+        one in any_stages(), other in any_stages(), packets in any_packets(2), scheduler in any_scheduler()
+    ) {
+        let stages = [one, other];
+        let apart: Vec<Packet> =
+            packets.iter().enumerate().map(|(index, it)| (it.0 + index as u64 * 60_000 * MS, it.1, it.2)).collect();
+        prop_assert_eq!(through(links(scheduler, SLOT, &stages), &apart), alone(&stages, &apart));
+    }
+
+    #[test]
+    fn every_packet_ends_once_and_never_before_it_would_alone(
+        stages in prop::collection::vec(any_stages(), 3), packets in any_packets(3), scheduler in any_scheduler(),
+        slot in 10_000..5 * MS,
+    ) {
+        let ends = through(links(scheduler, Duration::from_nanos(slot), &stages), &packets);
+        let infinite = stages.iter().all(|it| it[0].queue() == Some(&Discipline::Infinite));
+        if infinite && stages.iter().all(|it| matches!(it[0], StageConfig::Bottleneck(_))) {
+            for (shared, alone) in ends.iter().zip(alone(&stages, &packets)) {
+                prop_assert!(shared.2 == Fate::Delivered && shared.0 >= alone.0);
+            }
+        }
+    }
+
+    #[test]
+    fn with_equal_channels_the_cell_carries_what_one_link_does(
+        millis in timestamps(), packets in any_packets(4), scheduler in any_scheduler(), slot in 1..6u64,
+    ) {
+        let packets: Vec<Packet> = packets.into_iter().map(|(at, user, _)| (at, user, 1500)).collect();
+        let stages = vec![trace(&millis); 4];
+        let shared = through(links(scheduler, Duration::from_millis(slot), &stages), &packets);
+        let together: Vec<Packet> = packets.iter().map(|&(at, _, size)| (at, 0, size)).collect();
+        let instants = |ends: Ends| {
+            let mut instants: Vec<Time> = ends.into_iter().map(|end| end.0).collect();
+            instants.sort();
+            instants
+        };
+        // Opportunities pass unused only if nothing waits, and none is used twice.
+        prop_assert_eq!(instants(shared), instants(alone(&stages[..1], &together)));
+    }
+}
+
+/// `count` packets at once for each of `users` users.
+fn saturated(users: usize, count: usize) -> Vec<Packet> {
+    (0..users * count)
+        .map(|index| (0, index % users, 1500))
+        .collect()
+}
+
+/// Bytes of each user that left its queue before `until`.
+fn carried(ends: &Ends, packets: &[Packet], users: usize, until: Time) -> Vec<u64> {
+    let mut bytes = vec![0; users];
+    for (end, packet) in ends.iter().zip(packets) {
+        if end.0 < until && end.2 == Fate::Delivered {
+            bytes[packet.1] += packet.2;
+        }
+    }
+    bytes
+}
+
+#[test]
+fn saturated_users_with_equal_channels_get_equal_shares() {
+    let packets = saturated(7, 300);
+    let window = Duration::from_millis(100);
+    for scheduler in [
+        Scheduler::RoundRobin {},
+        Scheduler::ProportionalFair { window },
+    ] {
+        for stages in [constant(12_000_000), trace(&[1, 2, 3, 4])] {
+            // 1500 bytes a slot.
+            let ends = through(links(scheduler, SLOT, &vec![stages; 7]), &packets);
+            for millis in [50, 501, 1002, 2000] {
+                let bytes = carried(&ends, &packets, 7, Time::from_nanos(millis * MS + 1));
+                let most = bytes.iter().max().unwrap();
+                assert!(
+                    bytes.iter().all(|it| it + 1500 >= *most),
+                    "{scheduler:?}: {bytes:?}"
+                );
+                let total = bytes.iter().sum::<u64>();
+                assert!(
+                    total.abs_diff(millis * 1500) <= 1500,
+                    "{total} {millis} {bytes:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn one_slot_serves_one_user_until_its_queue_is_empty() {
+    let packets = saturated(3, 100);
+    let stages = vec![constant(60_000_000); 3]; // five packets in a slot
+    let cell = links(Scheduler::RoundRobin {}, SLOT, &stages);
+    let ends = through(cell, &packets);
+    for (end, packet) in ends.iter().zip(&packets) {
+        let slot = (end.0.as_nanos() - 1) / MS;
+        assert_eq!(slot % 3, packet.1 as u64);
+    }
+}
+
+#[test]
+fn small_slots_of_a_slow_link_lose_nothing() {
+    let packets = saturated(2, 20); // 60 kB at 1 Mbit/s: 480 ms
+    let stages = vec![constant(1_000_000); 2];
+    let ends = through(
+        links(Scheduler::RoundRobin {}, Duration::from_micros(10), &stages),
+        &packets,
+    );
+    let last = ends.iter().map(|end| end.0).max();
+    assert_eq!(last, Some(Time::from_millis(480)));
+}
+
+#[test]
+fn served_time_adds_up_to_the_busy_time() {
+    let mut cell = links(
+        Scheduler::RoundRobin {},
+        SLOT,
+        &vec![constant(12_000_000); 4],
+    );
+    for (number, &(_, user, size)) in saturated(4, 10).iter().enumerate() {
+        cell.accept(Time::ZERO, user, number, Bytes(size));
+    }
+    while let Some(event) = cell.next_event() {
+        while cell.poll(event).is_some() {}
+    }
+    cell.accept(Time::from_millis(100), 2, 0, Bytes(3000));
+    while let Some(event) = cell.next_event() {
+        while cell.poll(event).is_some() {}
+    }
+    let served: Vec<Duration> = cell.served().collect();
+    assert_eq!(served, [10, 10, 12, 10].map(Duration::from_millis));
+}
+
+#[test]
+fn more_opportunism_carries_more() {
+    let users = 8;
+    let stages: Vec<_> = (0..users as u64).map(varying).collect();
+    let packets = saturated(users, 6000);
+    let until = Time::from_millis(8000);
+    let total = |scheduler| {
+        let ends = through(links(scheduler, SLOT, &stages), &packets);
+        carried(&ends, &packets, users, until)
+    };
+    let window = Duration::from_millis(200);
+    let [fair, proportional, greedy] = [
+        Scheduler::RoundRobin {},
+        Scheduler::ProportionalFair { window },
+        Scheduler::MaxRate {},
+    ]
+    .map(total);
+    let sum = |bytes: &[u64]| bytes.iter().sum::<u64>();
+    assert!(
+        sum(&greedy) > sum(&proportional),
+        "{greedy:?} {proportional:?}"
+    );
+    assert!(
+        sum(&proportional) * 10 > sum(&fair) * 13,
+        "{proportional:?} {fair:?}"
+    );
+    assert!(
+        proportional
+            .iter()
+            .zip(&fair)
+            .all(|(one, other)| one > other)
+    );
+}
+
+#[test]
+fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
+    let mut random = Random(3);
+    let (mut now, mut packets) = (0, Vec::new());
+    for index in 0..2000 {
+        now += random.below(3 * MS);
+        packets.push((now, usize::from(index % 4 != 0), 200 + random.below(1300)));
+    }
+    let stages = [constant(12_000_000), constant(6_000_000)];
+    let shared = through(links(Scheduler::Priority {}, SLOT, &stages), &packets);
+    let alone = alone(&stages, &packets);
+    let mut delayed = 0;
+    for index in (0..packets.len()).filter(|&index| packets[index].1 == 0) {
+        assert!(shared[index].0 <= alone[index].0 + SLOT, "packet {index}");
+        delayed += usize::from(shared[index].0 > alone[index].0);
+    }
+    assert!(delayed > 50);
+}
+
+#[test]
+fn the_shortest_flow_finishes_first() {
+    let stages = vec![constant(12_000_000); 3];
+    let finish = |to_come: [Option<Bytes>; 3]| {
+        let mut cell = links(Scheduler::ShortestRemaining {}, SLOT, &stages);
+        for (user, packets) in [20, 5, 10].into_iter().enumerate() {
+            for packet in 0..packets {
+                let tag = Tag::default();
+                cell.accept_tagged(Time::ZERO, user, packet, Bytes(1500), tag, to_come[user]);
+            }
+        }
+        let mut last = [Time::ZERO; 3];
+        while let Some(event) = cell.next_event() {
+            while let Some((user, outcome)) = cell.poll(event) {
+                last[user] = outcome.released;
+            }
+        }
+        last
+    };
+    // User 0 begins, since it came first.
+    let known = [None, Some(Bytes(60_000)), None];
+    assert_eq!(finish([None; 3]), [35, 6, 16].map(Time::from_millis));
+    assert_eq!(finish(known)[2], Time::from_millis(11));
+}
+
+#[test]
+fn fair_schedulers_share_the_processor() {
+    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which the mean time
+    // of a flow is E[S] / (1 − ρ) whatever the distribution of S (Kleinrock, Queueing Systems II, §4.4).
+    const USERS: usize = 60;
+    let rate = 24_000_000; // a packet takes 0.5 ms
+    let load = 0.6;
+    let window = Duration::from_millis(100);
+    for scheduler in [
+        Scheduler::RoundRobin {},
+        Scheduler::ProportionalFair { window },
+    ] {
+        let mut cell = links(
+            scheduler,
+            Duration::from_micros(500),
+            &vec![constant(rate); USERS],
+        );
+        let mut random = Random(7);
+        let mean = 0.5 * (0.8 * 5.0 + 0.2 * 50.0); // ms: four of five flows have 5 packets, the others 50
+        let (mut now, mut times) = (0.0, Vec::new());
+        let mut left = [0u64; USERS];
+        let finish =
+            |cell: &mut Links<u64>, now: Time, left: &mut [u64; USERS], times: &mut Vec<f64>| {
+                while let Some((user, outcome)) = cell.poll(now) {
+                    left[user] -= 1;
+                    if left[user] == 0 {
+                        times.push((outcome.released - outcome.arrived).as_secs_f64() * 1e3);
+                    }
+                }
+            };
+        for _ in 0..20_000 {
+            now += -(1.0 - random.unit()).ln() * mean / load;
+            let at = Time::from_nanos((now * 1e6) as u64);
+            finish(&mut cell, at, &mut left, &mut times);
+            let user = left.iter().position(|&it| it == 0).expect("enough users");
+            left[user] = if random.unit() < 0.8 { 5 } else { 50 };
+            for packet in 0..left[user] {
+                cell.accept(at, user, packet, Bytes(1500));
+            }
+        }
+        finish(
+            &mut cell,
+            Time::from_nanos(u64::MAX / 2),
+            &mut left,
+            &mut times,
+        );
+        let batches: Vec<f64> = times
+            .chunks_exact(1000)
+            .map(|it| it.iter().sum::<f64>() / 1000.0)
+            .collect();
+        let count = batches.len() as f64;
+        let average = batches.iter().sum::<f64>() / count;
+        let variance = batches.iter().map(|it| (it - average).powi(2)).sum::<f64>() / (count - 1.0);
+        let half = 2.861 * (variance / count).sqrt(); // 99 %, 19 degrees of freedom
+        let expected = mean / (1.0 - load);
+        assert!(
+            (average - expected).abs() < half,
+            "{scheduler:?}: {average} ± {half}, not {expected}"
+        );
+        assert!(half < 0.15 * expected);
+    }
+}
+
+#[test]
+fn radio_links_share_a_cell() {
+    let stages: Vec<Vec<StageConfig>> = (1..4)
+        .map(|device| {
+            let config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+            let queue = Discipline::Infinite;
+            vec![
+                RadioConfig {
+                    device,
+                    queue,
+                    ..config
+                }
+                .into(),
+            ]
+        })
+        .collect();
+    let packets = saturated(3, 20_000);
+    let until = Time::from_millis(500);
+    let alone = carried(&alone(&stages, &packets), &packets, 3, until);
+    for scheduler in all_schedulers().into_iter().take(2) {
+        let ends = through(links(scheduler, SLOT, &stages), &packets);
+        let shared = carried(&ends, &packets, 3, until);
+        let total: u64 = shared.iter().sum();
+        let mean = alone.iter().sum::<u64>() / 3;
+        assert!(total.abs_diff(mean) * 10 < mean, "{total} in {mean}");
+        assert!(shared.iter().all(|it| it * 3 > total * 4 / 5), "{shared:?}");
+    }
+}
+
+#[test]
+fn what_cannot_share_a_cell_is_refused() {
+    let refused = |scheduler, slot, stages: Vec<Vec<StageConfig>>| {
+        let users = stages.into_iter().map(|stages| CellUser {
+            stages,
+            priority: 0,
+        });
+        Links::<()>::new(scheduler, slot, users.collect(), Time::ZERO).unwrap_err()
+    };
+    let fair = Scheduler::RoundRobin {};
+    assert_eq!(refused(fair, SLOT, vec![]), CellError::Empty);
+    assert_eq!(refused(fair, SLOT, vec![vec![]]), CellError::NoQueue);
+    let mut late = constant(1);
+    late.rotate_right(1);
+    assert_eq!(refused(fair, SLOT, vec![late]), CellError::DelayFirst);
+    let short = Duration::from_micros(9);
+    assert_eq!(
+        refused(fair, short, vec![constant(1)]),
+        CellError::Slot(short)
+    );
+    let window = Duration::ZERO;
+    let scheduler = Scheduler::ProportionalFair { window };
+    assert_eq!(
+        refused(scheduler, SLOT, vec![constant(1)]),
+        CellError::Window
+    );
+}
+
+/// A small generator of random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

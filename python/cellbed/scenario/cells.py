@@ -1,0 +1,110 @@
+"""Radio cells: groups of endpoints whose links share the time of one cell."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cellbed.near_names import did_you_mean
+from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.fields import Unlimited, quantity
+from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
+from cellbed.scenario.table import Path, Table, written
+from cellbed.units import DURATION
+
+
+class PlainScheduler(Table):
+    """A scheduler without parameters."""
+
+    kind: Literal["round-robin", "max-rate", "shortest-remaining", "priority"] = Field(description="Kind of scheduler.")
+
+
+class ProportionalFair(Table):
+    """The user with the highest ratio of its rate in the slot to its average throughput."""
+
+    kind: Literal["proportional-fair"] = Field(description="Kind of scheduler.")
+    window: Annotated[int, quantity(DURATION, "1 ms", "1000 s")] = Field(
+        written("1 s"), description="Time constant of the average throughput."
+    )
+
+
+def _as_table(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+_KINDS = Literal["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
+_Tables = Annotated[PlainScheduler | ProportionalFair, Field(discriminator="kind")]
+Scheduler = Annotated[_Tables, BeforeValidator(_as_table, json_schema_input_type=_KINDS | _Tables)]
+"""Who gets a slot: the name of a kind, or its table."""
+
+
+class Cell(Table):
+    """A radio cell: its users share its time slot by slot, uplink and downlink independently."""
+
+    IN_WORDS: ClassVar[dict[str, str]] = {
+        "round-robin": "round robin",
+        "proportional-fair": "proportional fair",
+        "max-rate": "max-rate",
+        "shortest-remaining": "shortest remaining first",
+        "priority": "strict priority",
+    }
+
+    scheduler: Scheduler = Field(
+        written("proportional-fair"),
+        description="Who gets a slot: 'round-robin', 'proportional-fair', 'max-rate', 'shortest-remaining', "
+        "'priority', or a table.",
+        examples=["proportional-fair", "round-robin"],
+    )
+    slot: Annotated[int, quantity(DURATION, "10 us", "1 s")] = Field(written("1 ms"), description="Length of a slot.")
+
+    def __str__(self) -> str:
+        """The cell in a few words."""
+        window = getattr(self.scheduler, "window", None)
+        words = self.IN_WORDS[self.scheduler.kind] + (f" over {DURATION.format(window)}" if window else "")
+        return f"{words}, slots of {DURATION.format(self.slot)}"
+
+
+Cells = dict[Name, Cell]
+
+
+def cell_misfits(
+    cells: Mapping[str, Cell], groups: Mapping[str, NodeGroup], mobile: AnyMobileLink | None
+) -> Iterator[tuple[Path, str]]:
+    """What does not fit between cells and groups; mobile: the link of groups without one: (path, what to do)."""
+    for name, group in groups.items():
+        where: Path = ("nodes", name, "cell")
+        if group.cell is None:
+            if group.priority:
+                yield (
+                    ("nodes", name, "priority"),
+                    "only users of a cell have a priority: write 'cell', or remove this key",
+                )
+        elif group.node_class != "endpoint":
+            yield where, "only endpoints have a mobile link: remove this key"
+        elif group.cell not in cells:
+            there = f"write one of {', '.join(cells)}" if cells else f"write [cells.{group.cell}]"
+            yield where, f"there is no cell '{group.cell}': {did_you_mean(group.cell, cells)}{there}"
+        else:
+            if group.priority and cells[group.cell].scheduler.kind != "priority":
+                text = f"the scheduler of [cells.{group.cell}] has no priorities: write scheduler = 'priority' there"
+                yield ("nodes", name, "priority"), f"{text}, or remove this key"
+            if (link := group.link or mobile) is not None and (objection := _objection(link)):
+                yield where, objection
+    for name in cells:
+        if not any(group.cell == name for group in groups.values()):
+            yield (
+                ("cells", name),
+                f"no group of nodes is in this cell: write cell = '{name}' in one, or remove the cell",
+            )
+
+
+def _objection(link: AnyMobileLink) -> str | None:
+    """Why a link cannot share a cell."""
+    capacities = [link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))]
+    if any(isinstance(each, Replay | Conditional) for each in capacities):
+        text = "a recording of two workloads contains the scheduling of its own cell, so it cannot share one"
+        return f"{text}: write a trace, a rate or a radio link"
+    if any(isinstance(each, Unlimited) for each in capacities):
+        return "a link without a limit has nothing to share: write a trace, a rate or a radio link"
+    return None
