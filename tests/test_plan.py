@@ -41,7 +41,7 @@ def test_a_link_can_change_all_that_a_link_has() -> None:
     plan = planned(GOOD)
     assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "gate", "bottleneck", "delay"]
     loss, gate, bottleneck, delay = down(plan).stages
-    assert gate == {"kind": "gate", "outages_ns": [], "down": False}
+    assert gate == {"kind": "gate", "outages_ns": []}
     assert loss["probability"] == 0.0
     assert bottleneck["schedule"] == {"kind": "unlimited"}
     assert delay == {"kind": "delay", "fixed_ns": 10 * MS}
