@@ -20,6 +20,7 @@ from cellbed.archive import Archive
 from cellbed.whole_files import write_whole
 from in_process import cellbed
 from run_folder import make_run
+from test_ping_record import needs_icmp
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -220,7 +221,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", OUTPUTS)
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=needs_icmp if verb == "ping-record" else ()) for verb in OUTPUTS]
+)
 def test_any_target_is_written_or_refused_with_a_line(
     verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

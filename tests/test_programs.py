@@ -111,8 +111,8 @@ def test_a_server_is_ready_when_it_listens_and_nothing_connects_to_find_out(site
         "time.sleep(0.2)\n"
         "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
         "server.settimeout(1.0)\n"
-        "try: server.accept(); print('somebody connected')\n"
-        "except TimeoutError: print('nobody came')\n"
+        "try: server.accept(); print('somebody connected', flush=True)\n"
+        "except TimeoutError: print('nobody came', flush=True)\n"
         "time.sleep(600)"
     )
     (program,) = site.start(site.python("import sys; " + f"exec({code!r})", str(port), ready=Ready(port=port)))

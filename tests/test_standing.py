@@ -395,6 +395,16 @@ sys.exit(run_as_guest(record, sys.argv[1], sys.argv[2:]))
 """
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to enter this machine's own namespace")
+def test_programs_are_found_where_ordinary_users_do_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    node = NamespaceNode(Setup("edge-0", NodePlace("/proc/self/ns/net")))
+    assert node.missing({}, ["chroot"], {}, None) is None
+    assert node.spawn(["chroot", "--version"], stdout=subprocess.DEVNULL).wait() == 0
+    assert "there is no program 'chroot' in /usr/bin" in str(node.missing({}, ["chroot"], {"PATH": "/usr/bin"}, None))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to enter this machine's own namespace")
 def test_the_run_starts_commands_on_nodes_that_it_alone_reaches() -> None:
     node = NamespaceNode(Setup("edge-0", NodePlace("/proc/self/ns/net")))
     guests = Guests({"edge-0": node}, "testbed-1-abcdef")

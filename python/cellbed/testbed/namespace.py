@@ -12,7 +12,7 @@ from typing import Any
 
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
-from cellbed.testbed.process import Running, kill, signal_inhabitants, spawn
+from cellbed.testbed.process import Running, kill, search_path, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 
@@ -42,7 +42,7 @@ class NamespaceNode:
         _table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
     ) -> str | None:
         """As of :class:`~cellbed.testbed.backend.Backend`. Files in the node's own folder are not there yet."""
-        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+        path = environment.get("PATH", search_path())
         has_path = "/" in command[0]
         program = str(Path(folder or "", command[0])) if has_path else command[0]
         places = [program] if has_path else path.split(os.pathsep)
@@ -84,7 +84,7 @@ class NamespaceNode:
         return spawn(
             command,
             self.place,
-            environment={**os.environ, RUN_VARIABLE: self._run, **(environment or {})},
+            environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self._run, **(environment or {})},
             folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
             stdin=stdin,
             stdout=stdout,

@@ -230,9 +230,14 @@ def last_line(output: bytes) -> str | None:
     return lines[-1] if lines else None
 
 
+def search_path() -> str:
+    """``PATH``, and where distributions keep programs that ordinary users seldom run, such as nginx."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
 def find(name: str) -> str | None:
-    """Path of a program, also where distributions keep those that ordinary users seldom run."""
-    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin")
+    """Path of a program on the search path."""
+    return shutil.which(name, path=search_path())
 
 
 def run(command: Sequence[str], *, text: str | None = None, place: Place | None = None) -> str:
