@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from cellbed.cli.report import Ending, Open
+
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
     from cellbed.experiments.sweep.store import Result
     from cellbed.experiments.sweep.trials import Plan, Trial
+
+
+class Average(StrEnum):
+    """Statistics of a point over its repetitions."""
+
+    mean = "mean"
+    median = "median"
 
 
 class _OfFile(TyperGroup):
@@ -116,6 +126,73 @@ def run_sweep(
         print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)
     raise typer.Exit(DISTURBED if strict and account.disturbed else 0)
+
+
+@app.command("report")
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of the sweep.", metavar="DIR")],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measure",
+            "-m",
+            help="Column of the dataset; may be repeated. Default: latency_p50_s, latency_p99_s, lost_share.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Page to write. Default: report.html in DIR.", metavar="FILE")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Write every figure and the script that draws it into this folder.", metavar="FOLDER"),
+    ] = None,
+    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = Ending.svg,
+    statistic: Annotated[Average, typer.Option("--statistic", help="Of a point, over its repetitions.")] = Average.mean,
+    half_width: Annotated[
+        float,
+        typer.Option(
+            "--half-width", min=0.01, max=100, help="Of the wanted intervals, in % of the mean: repetitions needed."
+        ),
+    ] = 10.0,
+    with_disturbed: Annotated[
+        bool, typer.Option("--with-disturbed", help="Use disturbed trials. Default: leave them out.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything but the figures as JSON.")] = False,
+    open_: Annotated[
+        Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
+    ] = Open.auto,
+) -> None:
+    """Make the report of a sweep: a figure per factor, intervals over repetitions, effects.
+
+    Failed trials, and disturbed ones unless --with-disturbed is given, are left out and listed. A sweep that is running
+    can be reported, too.
+
+    \b
+    Examples:
+      cellbed sweep report sweeps/load-and-place
+      cellbed sweep report sweeps/load-and-place -m latency_p90_s -m uplink_p50_s --statistic median
+      cellbed sweep report sweeps/load-and-place --figures figures --format pdf
+      cellbed sweep report sweeps/load-and-place --json | jq '.applications[].measures[].effects'
+    """
+    from cellbed.experiments.sweep.library import Sweep
+    from cellbed.report import html
+    from cellbed.report.sweep import show
+
+    found = Sweep.load(folder).report(
+        measure or (), statistic=statistic.value, half_width=half_width / 100, disturbed=with_disturbed
+    )
+    page = out or folder / "report.html"
+    found.write(page)
+    if figures is not None:
+        written = found.write_figures(figures, ending.value)
+        print(f"{len(written)} figures, each with its script, in {figures}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(found.content(), indent=1))
+    else:
+        show(found)
+        print(page)
+    html.open_page(page, open_.value, quiet=as_json)
 
 
 def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:

@@ -29,8 +29,8 @@ Ending = Literal["svg", "pdf"]
 TIME = "time since the start of the schedule, s"
 _BINS = 400
 """Bins of a series that are drawn at most."""
-_RUNS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
-_DASHES = ("-", "--", "-.", ":")
+COLOURS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
+DASHES = ("-", "--", "-.", ":")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,28 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
 
     Raises MeasureError for what is not a measured run, and for a folder that cannot be written to.
     """
-    found = of_run(run)
+    return save({name: partial(together, [drawing]) for name, drawing in of_run(run).items()}, folder, ending)
+
+
+def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:
+    """Write figures into `folder`, which is made, by their names; returns the files. Raises MeasureError for a folder
+    that cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MeasureError(f"{folder}: cannot be made: {error.strerror}") from None
     paths = []
-    for name, drawing in found.items():
-        content = plot.drawn(ending, partial(together, [drawing]), name)
-        # The names come from the run's files, which may be edited.
-        path = folder / (re.sub(r"[^\w.-]", "_", name) + f".{ending}")
+    for name, drawing in drawings.items():
+        content = plot.drawn(ending, drawing, name)
+        path = folder / f"{file_name(name)}.{ending}"
         replace(path, partial(_save, content))
         paths.append(path)
     return paths
+
+
+def file_name(name: str) -> str:
+    """A name of a figure as that of a file. The names come from files which users may edit."""
+    return re.sub(r"[^\w.-]", "_", name)
 
 
 def _save(content: bytes, path: Path) -> None:
@@ -136,8 +145,8 @@ def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], perce
     for number, (name, replies) in enumerate(finite.items()):
         total = len(samples[name])
         style: Any = {
-            "color": _RUNS[number % len(_RUNS)],
-            "linestyle": _DASHES[number % len(_DASHES)],
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": DASHES[number % len(DASHES)],
             "linewidth": 1.6,
         }
         steps = ranks(len(replies))

@@ -1,6 +1,7 @@
 """Numbers as a reader wants them: three significant digits, a space, a unit."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,44 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if float(value).is_integer() else _digits(value)
+
+
+def measure_name(measure: str) -> str:
+    """A column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
+    stem = re.sub("(_per)?_s$", "", measure).removeprefix("part_")
+    stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
+    shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
+    return ", ".join(filter(None, [stem.replace("_", " "), shown]))
+
+
+def measure_value(measure: str, value: float | None) -> str:
+    """A value of a column of measures with its unit."""
+    if value is None:
+        return NOTHING
+    if measure.endswith("_per_s"):
+        return f"{number(value)} /s"
+    if measure.endswith("_s"):
+        return duration(value)
+    return share(value) if measure.endswith("_share") else number(value)
+
+
+def measure_difference(measure: str, value: float | None) -> str:
+    """A difference of two values of a column of measures, with its sign."""
+    if value is None:
+        return NOTHING
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value))}"
+
+
+def measure_axis(measure: str, most: float) -> tuple[str, float]:
+    """Name with unit, and units of the axis per unit of the measure, for values up to `most`."""
+    unit, scale = "", 1.0
+    if measure.endswith("_per_s"):
+        unit = "/s"
+    elif measure.endswith("_s"):
+        unit, scale = ("s", 1.0) if most >= 2 else ("ms", 1e3)
+    elif measure.endswith("_share"):
+        unit, scale = "%", 100.0
+    return ", ".join(filter(None, [measure_name(measure), unit])), scale
 
 
 def round_to(value: float, digits: int) -> float:

@@ -44,7 +44,7 @@ def of_place(place: Place) -> tuple[str, ...]:
     return _SHADES[place]
 
 
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "axes.titlesize": 10,
@@ -85,7 +85,7 @@ def drawn(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], ti
     """What `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
     import matplotlib as mpl
 
-    style: Any = _STYLE
+    style: Any = STYLE
     with mpl.rc_context(style):
         content = io.BytesIO()
         metadata: dict[str, dict[str, Any]] = {

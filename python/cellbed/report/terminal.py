@@ -32,7 +32,7 @@ def show(run: Path, console: Console | None = None) -> None:
     """Print the summary of a measured run. Raises MeasureError where it has none."""
     from cellbed.measure.summary import Summary
 
-    console = console or _console()
+    console = console or new_console()
     summary = Summary.read(run)
     description = read_run(run)
     described = applications_of(description)
@@ -62,7 +62,7 @@ def show(run: Path, console: Console | None = None) -> None:
             console.print(Text(str(run.resolve() / name)), soft_wrap=True)
 
 
-def _console() -> Console:
+def new_console() -> Console:
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=LINE)
 
@@ -301,7 +301,7 @@ def _table(*columns: str) -> Table:
 
 def show_comparison(comparison: "Comparison", console: Console | None = None) -> None:
     """Print runs beside each other, and what each differs from the first by."""
-    console = console or _console()
+    console = console or new_console()
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
     table, summaries = _beside(comparison.names), comparison.summaries

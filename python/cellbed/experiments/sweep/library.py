@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
-from cellbed.experiments.sweep.file import SweepFile, read_sweep
-from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
+from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
+from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store, results_in
 from cellbed.library import Run, RunError, load
+from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.testbed.testbed import obstacles
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
     from cellbed.experiments.sweep.runner import Progress
     from cellbed.experiments.sweep.trials import Trial
+    from cellbed.report.sweep import SweepReport
 
 
 class Sweep:
@@ -69,6 +72,91 @@ class Sweep:
             return pl.read_parquet(self.path / DATASET)
         except FileNotFoundError:
             raise CellbedError(f"{self.path / DATASET}: missing: run the sweep again to make it") from None
+        except pl.exceptions.PolarsError as error:
+            raise CellbedError(f"{self.path / DATASET}: damaged: {str(error).splitlines()[0]}") from None
+
+    def study(self, *, statistic: Statistic = "mean", half_width: float = 0.1, disturbed: bool = False) -> Study:
+        """The dataset with its factors, for statistics over repetitions (:class:`cellbed.measure.factors.Study`)."""
+        labels = self.points
+        found = []
+        for name, factor in self.file.factors.items():
+            ends = None if factor.range is None else (label(factor.range[0]), label(factor.range[1]))
+            levels = list(factor.named()) if ends is None else labels[name].unique(maintain_order=True).to_list()
+            found.append(Factor(name, tuple(levels), ends, factor.scale == "logarithmic"))
+        additive = isinstance(self.file.design, LatinHypercube)
+        return Study(self.trials, tuple(found), additive, statistic, half_width, disturbed)
+
+    def intervals(
+        self,
+        measure: str,
+        *,
+        app: str | None = None,
+        statistic: Statistic = "mean",
+        half_width: float = 0.1,
+        disturbed: bool = False,
+    ) -> pl.DataFrame:
+        """A measure at each point: mean or median over repetitions with its 95 % interval, and the repetitions still
+        needed for an interval of ± `half_width` of the mean (:meth:`cellbed.measure.factors.Study.intervals`).
+
+        app: application, where there are several. disturbed: use disturbed trials, too; failed ones are left out.
+        Errors: :class:`CellbedError` for an unknown measure or application.
+        """
+        study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
+        return study.intervals(self._chosen(measure, app), measure)
+
+    def effects(self, measure: str, *, app: str | None = None, disturbed: bool = False) -> pl.DataFrame:
+        """Each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
+        procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors are those of `intervals`."""
+        return self.study(disturbed=disturbed).effects(self._chosen(measure, app), measure)
+
+    def figure(
+        self,
+        measure: str,
+        factor: str,
+        *,
+        app: str | None = None,
+        statistic: Statistic = "mean",
+        disturbed: bool = False,
+    ) -> Figure:
+        """A measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors are those
+        of `intervals`; also an error for a factor without a second level in the dataset."""
+        import matplotlib as mpl
+
+        from cellbed.report import factor_figures, plot
+
+        study = self.study(statistic=statistic, disturbed=disturbed)
+        found = {it.factor: it for it in factor_figures.of_factors(study, self._chosen(measure, app), measure)}
+        if factor not in found:
+            raise CellbedError(f"'{factor}' is not a factor with several levels: choose from {', '.join(found)}")
+        style: Any = plot.STYLE
+        with mpl.rc_context(style):
+            return found[factor].drawn(self.trials)
+
+    def report(
+        self,
+        measures: Sequence[str] = (),
+        *,
+        statistic: Statistic = "mean",
+        half_width: float = 0.1,
+        disturbed: bool = False,
+    ) -> SweepReport:
+        """The report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of the
+        dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
+        from cellbed.report.sweep import MEASURES, SweepReport
+
+        study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
+        errors = {key: result.error for key, result in results_in(self.path).items()}
+        planned = len(self.points), self.file.repetitions
+        return SweepReport(self.name, self.path, study, planned, errors, tuple(measures) or MEASURES)
+
+    def _chosen(self, measure: str, app: str | None) -> str:
+        """The application; checks the measure, too."""
+        names = list(self.report([measure]).study.trials["app"].unique(maintain_order=True))
+        if app is None and len(names) == 1:
+            return str(names[0])
+        if app not in names:
+            raise CellbedError(f"choose an application: app={' or app='.join(map(repr, names))}")
+        return str(app)
 
     def run(self, key: str) -> Run:
         """The run of a trial, by its key in the dataset. Errors: :class:`CellbedError` for a trial without a run."""

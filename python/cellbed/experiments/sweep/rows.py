@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.workloads.kind import PLACES, Description
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ PART = "part_"
 
 
 def is_taken(name: str) -> bool:
-    """Whether a factor cannot have this name: the dataset has such a column."""
-    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *MEASURES} or name.startswith(PART)
+    """Whether a factor cannot have this name: the dataset, or a table of its results, has such a column."""
+    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *MEASURES, *RESULT_COLUMNS} or name.startswith(PART)
 
 
 def measured(run: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,257 @@
+"""What a sweep shows: measures at its points with intervals over repetitions, and effects of its factors. Pure.
+
+Statistics of repetitions are those of :mod:`cellbed.measure.repetitions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cellbed.measure.repetitions import (
+    compare_paired,
+    holm,
+    mean_interval,
+    quantile_interval,
+    repetitions_needed,
+)
+from cellbed.measure.statistics import CONFIDENCE
+from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Statistic = Literal["mean", "median"]
+RESULT_COLUMNS = ("value", "low", "high", "repetitions", "more", "note")
+"""Columns of :meth:`Study.intervals` beside the point and the factors."""
+_Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor of a sweep. levels: their labels in the order of the file. ends: labels of the lowest and the highest
+    value of a range, None for a factor with levels. logarithmic: of a range."""
+
+    name: str
+    levels: tuple[str, ...]
+    ends: tuple[str, str] | None = None
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The dataset of a sweep, and how to read it.
+
+    trials: a row for each trial and application (``docs/reference/sweep.md``). additive: the design has no points that
+    differ in one factor alone (Latin hypercube). statistic: of a point over its repetitions. half_width: of the wanted
+    interval, as a share of the mean. disturbed: use disturbed trials, too. Failed ones have no measures.
+    """
+
+    trials: pl.DataFrame
+    factors: tuple[Factor, ...]
+    additive: bool = False
+    statistic: Statistic = "mean"
+    half_width: float = 0.1
+    disturbed: bool = False
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """Of the trials that are used."""
+        return ("complete", "disturbed") if self.disturbed else ("complete",)
+
+    def intervals(self, app: str, measure: str) -> pl.DataFrame:
+        """A measure of an application at each point that has trials.
+
+        Columns: ``point``, the factors, ``value``, ``low``, ``high`` (mean or median over repetitions with its 95 %
+        interval, in the unit of the measure), ``repetitions`` used, ``more`` (repetitions still needed for the
+        half-width, of the mean; null where unknown), and ``note``: why there is no value or no interval.
+        """
+        import polars as pl
+
+        names = [factor.name for factor in self.factors]
+        rows = []
+        of_app = self.trials.filter(app=app).sort("point", "repetition")
+        for _, group in of_app.group_by("point", maintain_order=True):
+            values = _numbers(group.filter(pl.col("status").is_in(self.statuses)), measure)
+            of_mean = mean_interval(values)
+            found = of_mean if self.statistic == "mean" else quantile_interval(values)
+            half = self.half_width * abs(of_mean.value or 0.0)
+            more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
+            about = group.select("point", *names).row(0)
+            rows.append([*about, found.value, found.low, found.high, found.repetitions, more, found.note])
+        kinds = (pl.Float64, pl.Float64, pl.Float64, pl.Int64, pl.Int64, pl.String)
+        schema: dict[str, Any] = {"point": pl.Int64, **dict.fromkeys(names, pl.String)}
+        return pl.DataFrame(rows, schema=schema | dict(zip(RESULT_COLUMNS, kinds, strict=True)), orient="row")
+
+    def effects(self, app: str, measure: str) -> pl.DataFrame:
+        """Each level of each factor compared with the first one, paired by repetition.
+
+        A difference is the mean over the pairs of points that differ in this factor alone. Of a Latin hypercube, which
+        has no such pairs, it is that of a least-squares fit to the means of the points, linear in the factors with a
+        range, from the lowest value to the highest. Only repetitions with all of these points are used. p-values are
+        corrected by Holm's procedure for all rows.
+
+        Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``repetitions``,
+        ``effect`` (standardised difference; of a fit in standard deviations of its residuals), ``delta`` (Cliff's,
+        between pairs only), ``p``, ``p_adjusted``, ``distinct`` and ``note``: why
+        there is no interval.
+        """
+        import polars as pl
+
+        rows = list(_compared_by_fit(self, app, measure) if self.additive else _compared(self, app, measure))
+        adjusted = iter(holm([p for *_, found in rows if (p := found["p"]) is not None]))
+        for *_, found in rows:
+            found["p_adjusted"] = None if found["p"] is None else next(adjusted)
+            found["distinct"] = None if found["p"] is None else found["p_adjusted"] < 1 - CONFIDENCE
+        schema: dict[str, Any] = dict.fromkeys(("factor", "first", "level"), pl.String)
+        schema |= dict.fromkeys(("difference", "low", "high"), pl.Float64) | {"repetitions": pl.Int64}
+        schema |= dict.fromkeys(("effect", "delta", "p", "p_adjusted"), pl.Float64)
+        schema |= {"distinct": pl.Boolean, "note": pl.String}
+        cells = [[*about, *(found[name] for name in list(schema)[3:])] for *about, found in rows]
+        return pl.DataFrame(cells, schema=schema, orient="row")
+
+
+_Row = tuple[str, str, str, dict[str, Any]]
+
+
+def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
+    """Rows of effects by pairs of points."""
+    labels, values, present = _grid(study, app, measure)
+    for at, factor in enumerate(study.factors):
+        first = factor.levels[0]
+        alike: dict[tuple[str, ...], dict[str, int]] = {}
+        for index, each in enumerate(labels):
+            alike.setdefault((*each[:at], *each[at + 1 :]), {})[each[at]] = index
+        for level in factor.levels[1:]:
+            pairs = [(each[first], each[level]) for each in alike.values() if first in each and level in each]
+            if not pairs:
+                yield factor.name, first, level, _refused("there are no points that differ in this factor alone")
+                continue
+            used = present[[index for pair in pairs for index in pair]].all(0)
+            before, after = (values[[pair[side] for pair in pairs]][:, used].mean(0) for side in (0, 1))
+            yield factor.name, first, level, _statement(before, after)
+
+
+def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
+    """Rows of effects by least squares over the means of points: a linear term for a range, one for each level but the
+    first of other factors. Intervals are those of the coefficients, so they contain what the fit does not explain."""
+    from scipy.special import stdtr, stdtrit
+
+    labels, values, present = _grid(study, app, measure)
+    terms = [_terms(factor, [each[at] for each in labels]) for at, factor in enumerate(study.factors)]
+    design = np.column_stack([np.ones(len(labels)), *(column for _, found in terms for *_, column in found)])
+    points, count = design.shape
+    used = present.all(0)
+    means = values[:, used].mean(1) if used.any() else np.empty(0)
+    why = None
+    if points <= count or np.linalg.matrix_rank(design) < count:
+        why = f"{points} points cannot separate {count - 1} terms: more points are needed"
+    elif not len(means):
+        why = "no repetition has all of the points"
+    elif not np.isfinite(means).all():
+        why = f"{int((~np.isfinite(means)).sum())} of {points} points have repetitions without a finite value"
+    else:
+        slopes = np.linalg.pinv(design) @ means
+        freedom = points - count
+        deviation = math.sqrt(float(((means - design @ slopes) ** 2).sum()) / freedom)
+        errors = deviation * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    place = 0
+    for factor, (first, found) in zip(study.factors, terms, strict=True):
+        for level, _ in found:
+            place += 1
+            if why is not None:
+                yield factor.name, first, level, _refused(why)
+                continue
+            slope, error = float(slopes[place]), float(errors[place])
+            half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+            p = float(2 * stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
+            shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p}
+            effect = slope / deviation if deviation else None
+            about = {"repetitions": int(used.sum()), "effect": effect, "delta": None, "note": None}
+            yield factor.name, first, level, shown | about
+
+
+def _terms(factor: Factor, labels: list[str]) -> tuple[str, list[tuple[str, _Values]]]:
+    """The label that a factor is compared with; and, for each that is compared, its label and column of the design."""
+    if factor.ends is None:
+        found = [level for level in factor.levels if level in labels]
+        return found[0], [(level, np.array([each == level for each in labels], float)) for level in found[1:]]
+    axis = Axis.of([*factor.ends, *labels])
+    assert axis is not None, "a range has numbers or quantities"
+    places = np.array([axis.places[label] for label in (*factor.ends, *labels)])
+    if factor.logarithmic:
+        places = np.log(places)
+    return factor.ends[0], [(factor.ends[1], (places[2:] - places[0]) / (places[1] - places[0]))]
+
+
+def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], _Values, NDArray[np.bool_]]:
+    """Labels of each point, its values by repetition, and which of these there are (NaN among them: no value)."""
+    import polars as pl
+
+    rows = study.trials.filter(pl.col("app") == app).with_row_index("row")
+    points = rows.unique("point", keep="first").sort("point")
+    numbers, repetitions = points["point"].to_list(), rows["repetition"].unique().sort().to_list()
+    rows = rows.filter(pl.col("status").is_in(study.statuses))
+    values = np.full((len(numbers), len(repetitions)), np.nan)
+    present = np.zeros(values.shape, bool)
+    at = ([numbers.index(each) for each in rows["point"]], [repetitions.index(each) for each in rows["repetition"]])
+    values[at], present[at] = _numbers(rows, measure), True
+    return list(points.select(factor.name for factor in study.factors).iter_rows()), values, present
+
+
+def _statement(before: _Values, after: _Values) -> dict[str, Any]:
+    """A comparison as the columns of a row of effects."""
+    if not len(before):
+        return _refused("no repetition has all of the points")
+    (found,) = compare_paired(before, {"": after})
+    shown = asdict(found) | asdict(found.difference) | {"difference": found.difference.value}
+    if np.isnan(before).any() or np.isnan(after).any():
+        shown["delta"] = None
+    return shown
+
+
+def _refused(why: str) -> dict[str, Any]:
+    names = ("difference", "low", "high", "effect", "delta", "p")
+    return {**dict.fromkeys(names), "repetitions": 0, "note": f"refused: {why}"}
+
+
+def _numbers(rows: pl.DataFrame, measure: str) -> _Values:
+    return rows[measure].fill_null(math.nan).to_numpy().astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Places of levels on an axis, by label, in `unit`, which is empty for numbers."""
+
+    places: dict[str, float]
+    unit: str
+
+    @classmethod
+    def of(cls, labels: Sequence[str]) -> Axis | None:
+        """The axis of levels that are all numbers, or all quantities of one kind, else None."""
+        try:
+            numbers = {label: float(label) for label in labels}
+            return cls(numbers, "") if all(map(math.isfinite, numbers.values())) else None
+        except ValueError:
+            pass
+        try:
+            return cls({label: 100 * parse_probability(label, certain=True) for label in labels}, "%")
+        except UnitError:
+            pass
+        for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY):
+            try:
+                values = {label: quantity.parse(label) for label in labels}
+            except UnitError:
+                continue
+            written = {label.strip().lstrip("+0123456789. \t") for label in labels}
+            most = max(values.values())
+            fitting = [unit for unit in quantity.shown if quantity.units[unit] <= most] or [quantity.shown[-1]]
+            unit = written.pop() if len(written) == 1 else fitting[0]
+            scale = float(quantity.units.get(unit) or quantity.units["µs"])
+            return cls({label: value / scale for label, value in values.items()}, unit)
+        return None

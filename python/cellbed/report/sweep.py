@@ -1,0 +1,359 @@
+"""The report of a sweep: as data, as a self-contained page, and on the terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from cellbed.errors import CellbedError
+from cellbed.measure import collect
+from cellbed.measure.factors import Study
+from cellbed.measure.run_folder import MeasureError, replace
+from cellbed.near_names import did_you_mean
+from cellbed.report import factor_figures, figures, formats, html, plot
+from cellbed.report.chart_library import AssetError, style
+from cellbed.report.figures import Ending
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+MEASURES = ("latency_p50_s", "latency_p99_s", "lost_share")
+"""Those that are shown where none are chosen."""
+_SHOWN = 30
+"""Points of a table that are shown before the fold, and on the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. errors: why trials
+    failed, by key. measures: columns of the dataset.
+
+    Raises MeasureError for an unknown measure and for a dataset without trials.
+    """
+
+    name: str
+    folder: Path
+    study: Study
+    planned: tuple[int, int]
+    errors: Mapping[str, str | None]
+    measures: Sequence[str] = MEASURES
+
+    def __post_init__(self) -> None:
+        if not len(self.study.trials):
+            raise MeasureError(f"{self.folder}: no trial has a result yet: run the sweep first")
+        known = measures_of(self.study)
+        for measure in self.measures:
+            if measure not in known:
+                hint = did_you_mean(measure, known) or f"one of {', '.join(known)}"
+                raise MeasureError(f"--measure {measure}: the dataset has no such measure: {hint.strip()}")
+
+    @property
+    def _runs(self) -> pl.DataFrame:
+        """A row for each trial."""
+        return self.study.trials.unique(["point", "repetition"], keep="first").sort("point", "repetition")
+
+    def content(self) -> dict[str, Any]:
+        """Everything but the figures, for JSON."""
+        import polars as pl
+
+        study, runs = self.study, self._runs
+        counts = dict(runs.group_by("status").len().sort("status").rows())
+        points, repetitions = self.planned
+        if missing := points * repetitions - len(runs):
+            counts["missing"] = missing
+        about = [
+            "point",
+            "repetition",
+            *(factor.name for factor in study.factors),
+            "key",
+            "folder",
+            "status",
+            "attempts",
+        ]
+        unusual = runs.filter(pl.col("status") != "complete").select(about).to_dicts()
+        for each in unusual:
+            each |= {"used": each["status"] in study.statuses, "error": self.errors.get(each["key"])}
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "factors": [factor.name for factor in study.factors],
+            "statistic": study.statistic,
+            "half_width": study.half_width,
+            "points": points,
+            "repetitions": repetitions,
+            "trials": counts,
+            "unusual": unusual,
+            "applications": [self._application(app, kind) for app, kind in _applications(study)],
+        }
+
+    def _application(self, app: str, kind: str) -> dict[str, Any]:
+        of_app = self.study.trials.filter(app=app)
+        found: list[dict[str, Any]] = []
+        without = []
+        for measure in self.measures:
+            if of_app[measure].fill_nan(None).is_null().all():
+                without.append(measure)
+                continue
+            points = self.study.intervals(app, measure).to_dicts()
+            effects = self.study.effects(app, measure).to_dicts()
+            constant = of_app[measure].drop_nulls().n_unique() == 1
+            found.append({"measure": measure, "constant": constant, "points": points, "effects": effects})
+        return {"name": app, "kind": kind, "measures": found, "without": without}
+
+    def figures(self) -> list[factor_figures.FactorFigure]:
+        """The figures of all measures that differ between trials."""
+        return [
+            figure
+            for app in self.content()["applications"]
+            for each in app["measures"]
+            if not each["constant"]
+            for figure in factor_figures.of_factors(self.study, app["name"], each["measure"])
+        ]
+
+    def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
+        """Write each figure, and beside it the Python script that draws it; returns the figures."""
+        found = {each.name: each for each in self.figures()}
+        drawings = {name: partial(each.drawn, self.study.trials) for name, each in found.items()}
+        paths = figures.save(drawings, folder, ending)
+        for path, each in zip(paths, found.values(), strict=True):
+            script = each.script(self.folder / "trials.parquet", folder).encode()
+            replace(path.with_suffix(".py"), partial(_save, script))
+        return paths
+
+    def write(self, page: Path) -> None:
+        """Write the page; reports of runs that are missing are made. Raises MeasureError for a file that cannot be
+        written."""
+        content = self.content()
+        drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
+        for figure in self.figures():
+            element = plot.element(figure.name, partial(figure.drawn, self.study.trials))
+            drawn.setdefault((figure.app, figure.spec["measure"]), []).append((figure.factor, element, figure.pooled))
+        text = (
+            html.environment()
+            .get_template("sweep.html")
+            .render(
+                report=content,
+                figures=drawn,
+                links=self._links(page),
+                shown=_SHOWN,
+                formats=formats,
+                p_value=p_value,
+                verdict=verdict,
+                interval=_interval,
+                needed=needed,
+                notes=notes,
+                points={app["name"]: self._points(app) for app in content["applications"]},
+                levels=levels,
+                summary=summary,
+                treated=treated,
+                style=style(),
+            )
+        )
+        replace(page, partial(_save, text.encode()))
+
+    def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """A row for each point: `at`, its place among the values of a measure, its number and its levels."""
+        names = [factor.name for factor in self.study.factors]
+        rows = self.study.trials.filter(app=app["name"]).unique("point").sort("point").select("point", *names)
+        return rows.with_row_index("at").to_dicts()
+
+    def _links(self, page: Path) -> dict[int, list[dict[str, Any]]]:
+        """By point, for each repetition: its number, its status, and the address of the run's report from the page,
+        None where there is none."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in self._runs.iter_rows(named=True):
+            report = _run_report(self.folder / row["folder"]) if row["folder"] else None
+            href = None if report is None else quote(os.path.relpath(report.resolve(), page.resolve().parent))
+            found.setdefault(row["point"], []).append(
+                {"repetition": row["repetition"], "status": row["status"], "href": href}
+            )
+        return found
+
+
+def measures_of(study: Study) -> list[str]:
+    """The measures that a dataset has: the columns behind name and kind of the application."""
+    columns = study.trials.columns
+    return columns[columns.index("kind") + 1 :]
+
+
+def _applications(study: Study) -> list[tuple[str, str]]:
+    return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
+
+
+def _run_report(run: Path) -> Path | None:
+    """The page of a run, made where it is missing; None where the run has too little for one."""
+    page = run / "report.html"
+    if not page.is_file():
+        if not (run / "run.json").is_file():
+            return None
+        try:
+            if not (run / "summary.json").is_file():
+                collect(run)
+            html.write(run)
+        except AssetError:
+            raise
+        except CellbedError:
+            return None
+    return page
+
+
+def _save(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+
+
+def p_value(p: float | None) -> str:
+    """``"0.03"``, ``"< 0.001"``."""
+    return formats.NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def levels(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """The levels of a point in words."""
+    return ", ".join(f"{name} = {row[name]}" for name in report["factors"]) or "the scenario as it is"
+
+
+def notes(measured: Mapping[str, Any]) -> list[str]:
+    """Why points of a measure have no value or no interval, each reason once."""
+    found: dict[str, list[int]] = {}
+    for row in measured["points"]:
+        if row["note"]:
+            found.setdefault(row["note"].removeprefix("refused: "), []).append(row["point"])
+    return [f"{_points(numbers, len(measured['points']))}: {note}" for note, numbers in found.items()]
+
+
+def _points(numbers: list[int], of: int) -> str:
+    if len(numbers) == of:
+        return "all points"
+    shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
+    return f"{len(numbers)} of {of} points ({shown})" if len(numbers) > 1 else f"point {shown}"
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """Points, repetitions and trials in words."""
+    states = ", ".join(f"{count} {state}" for state, count in report["trials"].items())
+    return f"{report['points']} points × {report['repetitions']} repetitions; trials: {states}"
+
+
+def treated(report: Mapping[str, Any]) -> str:
+    """How trials that are not complete were treated, in words."""
+    used = sum(each["used"] for each in report["unusual"])
+    counts = {"left out of all values": len(report["unusual"]) - used, "disturbed and used": used}
+    parts = [f"{count} trial{'s' * (count > 1)} {what}" for what, count in counts.items() if count]
+    return f"{', '.join(parts)}."
+
+
+def needed(measured: Mapping[str, Any], half_width: float) -> str:
+    """How many more repetitions the points of a measure need, in words."""
+    more = [row["more"] for row in measured["points"] if row["more"] is not None]
+    if not more:
+        return ""
+    text = f"for 95 % intervals of the mean of ±{formats.share(half_width)}: "
+    short = sum(each > 0 for each in more)
+    text += (
+        f"{max(more)} more repetitions at most, at {short} of {len(more)} points" if short else "no more repetitions"
+    )
+    return text
+
+
+def show(report: SweepReport, console: Console | None = None) -> None:
+    """Print the report."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from cellbed.report.terminal import new_console
+
+    console = console or new_console()
+    content = report.content()
+    console.print(Text.assemble("\n", (content["name"], "bold"), f"  {summary(content)}"))
+    for each in content["unusual"][:_SHOWN]:
+        text = f"{each['status']}, {'used' if each['used'] else 'left out'}: {levels(content, each)}, "
+        text += f"repetition {each['repetition']}" + (f": {each['error']}" if each["error"] else "")
+        console.print(Text(text, style="red" if each["status"] == "failed" else "yellow"))
+    _more(console, len(content["unusual"]), "trials")
+    for app in content["applications"]:
+        for each in app["measures"]:
+            measure = each["measure"]
+            value = partial(formats.measure_value, measure)
+            if each["constant"]:
+                same = next((row["value"] for row in each["points"] if row["value"] is not None), None)
+                console.print(Text(f"\n{app['name']}: {formats.measure_name(measure)}: {value(same)} in every trial"))
+                continue
+            console.print(Text(f"\n{app['name']}: {formats.measure_name(measure)}", style="bold"))
+            table = Table(box=None, pad_edge=False)
+            for name in ("point", *content["factors"]):
+                table.add_column(Text(name), justify="right" if name == "point" else "left")
+            for name in (content["statistic"], "95 % interval", "repetitions", "more"):
+                table.add_column(name, justify="right")
+            for row in each["points"][:_SHOWN]:
+                shown: list[str | Text] = [str(row["point"]), *(Text(row[name]) for name in content["factors"])]
+                table.add_row(
+                    *shown, value(row["value"]), interval(row, value), str(row["repetitions"]), _count(row["more"])
+                )
+            console.print(table)
+            _more(console, len(each["points"]), "points")
+            if each["effects"]:
+                console.print()
+                console.print(_effects(each))
+            for line in (*notes(each), needed(each, content["half_width"])):
+                if line:
+                    console.print(Text(line, style="dim"))
+        for measure in app["without"]:
+            console.print(Text(f"{app['name']}: no trial has a value of {measure}", style="dim"))
+
+
+def _effects(measured: Mapping[str, Any]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("effect of")
+    table.add_column("level")
+    for name in ("difference", "95 % interval", "standardised", "Cliff's delta", "p (Holm)"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    difference = partial(formats.measure_difference, measured["measure"])
+    for row in measured["effects"]:
+        table.add_row(
+            Text(row["factor"]),
+            Text(f"{row['level']} minus {row['first']}"),
+            difference(row["difference"]),
+            interval(row, difference),
+            formats.number(row["effect"]),
+            formats.number(row["delta"]),
+            p_value(row["p_adjusted"]),
+            Text(verdict(row)),
+        )
+    return table
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """What an effect shows, in words."""
+    if row["note"]:
+        return str(row["note"]).removeprefix("refused: ")
+    return "differs" if row["distinct"] else "may be none"
+
+
+def interval(row: Mapping[str, Any], shown: Any) -> str:
+    """The ends of an interval."""
+    if row["low"] is None and row["high"] is None:
+        return formats.NOTHING
+    low, high = ("∞" if row[end] is None else shown(row[end]) for end in ("low", "high"))
+    return f"{low} to {high}"
+
+
+def _interval(measure: str, row: Mapping[str, Any], signed: bool = False) -> str:
+    return interval(row, partial(formats.measure_difference if signed else formats.measure_value, measure))
+
+
+def _count(value: int | None) -> str:
+    return formats.NOTHING if value is None else str(value)
+
+
+def _more(console: Console, rows: int, what: str) -> None:
+    if rows > _SHOWN:
+        console.print(f"… and {rows - _SHOWN} more {what}: see the page or --json", style="dim")
