@@ -1,0 +1,179 @@
+"""Users of a radio cell in the emulator, with real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cellbed.measure.packets import UDP
+from emulator_process import EmulatorProcess, Stages, constant, delay, packets, series
+
+RATE = 12_000_000
+SLOT_NS = 1_000_000
+USERS = 3
+EDGE = "100.64.64.2"
+# Each of two clients sends bytes, and gets them back.
+ECHO = """
+import socket, sys, threading
+def answer(connection):
+    with connection:
+        while data := connection.recv(65536):
+            connection.sendall(data)
+with socket.create_server((sys.argv[1], 7000)) as server:
+    print("ready", flush=True)
+    threads = [threading.Thread(target=answer, args=(server.accept()[0],)) for _ in range(2)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
+ASK = """
+import socket, sys
+question = bytes(range(256)) * 600
+with socket.create_connection((sys.argv[1], 7000), timeout=60) as connection:
+    connection.sendall(question)
+    connection.shutdown(socket.SHUT_WR)
+    answer = b"".join(iter(lambda: connection.recv(65536), b""))
+print(answer == question)
+"""
+
+
+def cell_of_users(stages: Stages, folder: Path) -> dict[str, Any]:
+    """A configuration: endpoints that share a cell in both directions, tower, edge."""
+
+    def node(name: str, address: str) -> dict[str, Any]:
+        return {"name": name, "namespace": "new", "addresses": [f"{address}/32"], "routes": ["0.0.0.0/0"]}
+
+    names = [f"mobile-{user}" for user in range(USERS)]
+    directions: list[dict[str, Any]] = []
+    for name in names:
+        directions += [
+            {"name": f"{name}.uplink", "from": name, "to": "tower", "stages": stages},
+            {"name": f"{name}.downlink", "from": "tower", "to": name, "stages": stages},
+        ]
+    directions += [
+        {"name": "core.uplink", "from": "tower", "to": "edge", "stages": []},
+        {"name": "core.downlink", "from": "edge", "to": "tower", "stages": []},
+    ]
+    return {
+        "namespaces": "auto",
+        "vertices": [
+            *(node(name, f"100.64.0.{2 + user}") for user, name in enumerate(names)),
+            {"name": "tower", "namespace": None},
+            node("edge", EDGE),
+        ],
+        "default_vertex": None,
+        "directions": directions,
+        "cells": [
+            {
+                "name": f"macro.{way}",
+                "scheduler": {"kind": "round-robin"},
+                "slot_ns": SLOT_NS,
+                "users": [{"direction": f"{name}.{way}"} for name in names],
+            }
+            for way in ("uplink", "downlink")
+        ],
+        "series": str(folder / "series.bin"),
+        "packet_log": str(folder / "packets.bin"),
+    }
+
+
+def flood(emulator: EmulatorProcess, seconds: float) -> None:
+    """Let each user offer two thirds of the capacity of the cell."""
+    flow = {"to": "edge", "bytes": 1500, "bit_rate": 2 * RATE // 3, "duration_ns": round(seconds * 1e9), "family": 4}
+    answer = emulator.command(do="probe", flows=[flow | {"from": f"mobile-{user}"} for user in range(USERS)])
+    assert answer["event"] == "probed", answer
+
+
+def served(account: dict[str, Any]) -> dict[str, int]:
+    """How long each user of the cells has been served, ns."""
+    return {user["direction"]: user["served_ns"] for cell in account["cells"] for user in cell["users"]}
+
+
+def test_users_of_a_cell_share_its_capacity(tmp_path: Path) -> None:
+    with EmulatorProcess(cell_of_users([constant(RATE), delay(5)], tmp_path)) as emulator:
+        emulator.ready()
+        flood(emulator, 0.1)
+        before = served(emulator.command(do="status"))
+        zero = time.monotonic_ns() + 1_000_000
+        assert emulator.command(do="start", at_ns=zero, offset_ns=0) == {"event": "started"}
+        flood(emulator, 0.5)
+        status = emulator.command(do="status")
+        with contextlib.ExitStack() as stack:
+            server = subprocess.Popen(
+                [sys.executable, "-c", ECHO, EDGE], preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE
+            )
+            stack.enter_context(server)
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            clients = [
+                stack.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, "-c", ASK, EDGE],
+                        preexec_fn=emulator.inside(f"mobile-{user}"),
+                        stdout=subprocess.PIPE,
+                    )
+                )
+                for user in range(2)
+            ]
+            assert [client.communicate()[0] for client in clients] == [b"True\n", b"True\n"]
+        account = emulator.stop()
+        end = time.monotonic_ns()
+    log, bins = packets(tmp_path), series(tmp_path)
+    assert (log["drop"] == 0).all()
+    assert all(nanos > 0 for name, nanos in before.items() if name.endswith("uplink"))
+
+    ways = {"uplink": [2 * user for user in range(USERS)], "downlink": [2 * user + 1 for user in range(USERS)]}
+    for way, directions in ways.items():
+        of_way = np.sort(log[np.isin(log["direction"], directions)], order="released")
+        # Together no faster than one link, but for what was sent of each user's first packet.
+        sent = np.cumsum(of_way["bytes"], dtype=np.int64) * 8e9 / RATE - (of_way["released"] - of_way["released"][0])
+        assert (sent - np.minimum.accumulate(sent)).max() <= (USERS + 1) * SLOT_NS
+        # A user has the cell for as long as its packets take, since the restart.
+        for user, direction in enumerate(directions):
+            after = log[(log["direction"] == direction) & (log["arrived"] >= zero)]
+            took = int(after["bytes"].sum(dtype=np.int64)) * 8e9 / RATE
+            assert abs(served(account)[f"mobile-{user}.{way}"] - took) <= 10 * len(after)
+    uplink = [served(status)[f"mobile-{user}.uplink"] for user in range(USERS)]
+    assert min(uplink) > 0
+    assert sum(uplink) <= end - zero
+
+    # While packets of all users wait, each gets a slot in turn. Slots begin anew at the restart.
+    flows = log[(log["protocol"] == UDP) & (log["arrived"] >= zero)]
+    waiting = functools.reduce(both, (busy(flows[flows["direction"] == each]) for each in ways["uplink"]))
+    begin, end = max(waiting, key=lambda it: it[1] - it[0])
+    assert end - begin > 10 * USERS * SLOT_NS
+    first = -(-(begin - zero) // SLOT_NS) * SLOT_NS + zero
+    shared = log[(log["released"] > first) & (log["released"] <= end)]
+    leaving = [shared["released"][shared["direction"] == each] - zero for each in ways["uplink"]]
+    turns = [np.unique((each - 1) // SLOT_NS) for each in leaving]
+    assert all((np.diff(each) == USERS).all() for each in turns)
+    assert len({int(each[0]) % USERS for each in turns}) == USERS
+
+    # The series begins with the run, and has the capacity and the bytes of the links.
+    for direction in itertools.chain.from_iterable(ways.values()):
+        rows = bins[(bins["direction"] == direction) & (bins["start"] >= zero)]
+        assert (np.diff(bins["start"][bins["direction"] == direction]) <= 20_000_000).all()
+        assert (np.diff(rows["start"]) == 10_000_000).all()
+        assert (rows["capacity"][:-1] == RATE // 800).all()
+        left = log[(log["direction"] == direction) & (log["arrived"] >= zero)]
+        assert rows["used"].sum() == left["bytes"][left["released"] < rows["start"][-1] + 10_000_000].sum()
+
+
+def busy(log: np.ndarray[Any, np.dtype[Any]]) -> list[tuple[int, int]]:
+    """The times at which packets of a direction waited."""
+    gaps = np.flatnonzero(log["arrived"][1:] > log["released"][:-1]) + 1
+    begins, ends = np.r_[0, gaps], np.r_[gaps, len(log)] - 1
+    return [(int(log["arrived"][one]), int(log["released"][other])) for one, other in zip(begins, ends, strict=True)]
+
+
+def both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times that are in two lists."""
+    pairs = [(max(a, c), min(b, d)) for (a, b), (c, d) in itertools.product(one, other)]
+    return [(begin, end) for begin, end in pairs if begin < end]
