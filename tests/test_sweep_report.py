@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -333,8 +335,38 @@ def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:
     pl.read_parquet(folder / "trials.parquet").clear().write_parquet(empty / "trials.parquet")
     done = cellbed("sweep", "report", empty)
     assert "no trial has a result yet" in done.stderr
+    pl.read_parquet(folder / "trials.parquet").drop("place").write_parquet(empty / "trials.parquet")
+    assert "has no factor 'place'" in cellbed("sweep", "report", empty).stderr
     (empty / "trials.parquet").write_bytes(b"PAR1")
     done = cellbed("sweep", "report", empty)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     done = cellbed("sweep", "report", folder, "--out", tmp_path / "none" / "page.html")
     assert (done.returncode, done.stderr.count("\n"), "Traceback" in done.stderr) == (2, 1, False)
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell by cell, without Jupyter: its kernel would add nothing to what the cells compute."""
+    how_to = Path(__file__).parents[1] / "docs" / "how-to"
+    (text,) = re.findall(r"^```toml\n(.*?)^```", (how_to / "sweeps.md").read_text(), re.MULTILINE | re.DOTALL)
+    factors = tomllib.loads(text)["factors"]
+    factors["distance"]["key"] = "links.mobile.base_delay"  # the small scenario has no core links
+    make_sweep(tmp_path / "sweeps" / "load-and-place", factors, disturbed=((3, 1),))
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((how_to / "sweep.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            *statements, last = ast.parse("".join(cell["source"])).body
+            assert isinstance(last, ast.Expr)
+            exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+            shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    sweep, unusual, points, effects, medians, figure, page = shown
+    assert "44 complete, 1 disturbed" in repr(sweep)
+    assert unusual.rows() == [(3, 1, "disturbed", 1)]
+    assert len(points) == len(medians) == 9
+    assert effects["factor"].to_list() == ["rate", "rate", "distance", "distance"]
+    assert figure.axes
+    assert page.is_file()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["rate.pdf", "sweeps"]

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import cellbed
+import in_process
 from test_run import command, limits_reason
 
 pytestmark = [
@@ -177,6 +178,13 @@ levels = { broken = "sh -c 'exit 3'", sound = "python3 -m http.server 8080" }
     assert table.select("server", "attempts").rows() == [("broken", 2), ("sound", 1)]
     assert table["status"][0] == "failed"
     assert table["requests"][0] is None
+
+    words = ("sweep", "report", tmp_path / "sweeps" / "short", "--with-disturbed", "--open", "no")
+    done = in_process.cellbed(*words, "-m", "latency_p50_s")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "failed, left out: server = broken, repetition 1: " in done.stdout
+    assert f'href="{table["folder"][1]}/report.html"' in (words[2] / "report.html").read_text()
+    assert (words[2] / table["folder"][1] / "report.html").is_file()
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ def report(
         written = found.write_figures(figures, ending.value)
         print(f"{len(written)} figures, each with its script, in {figures}", file=sys.stderr)
     if as_json:
-        print(json.dumps(found.content(), indent=1))
+        print(json.dumps(found.content, indent=1))
     else:
         show(found)
         print(page)

@@ -193,13 +193,16 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
     """Labels of each point, its values by repetition, and which of these there are (NaN among them: no value)."""
     import polars as pl
 
-    rows = study.trials.filter(pl.col("app") == app).with_row_index("row")
+    rows = study.trials.filter(pl.col("app") == app)
     points = rows.unique("point", keep="first").sort("point")
     numbers, repetitions = points["point"].to_list(), rows["repetition"].unique().sort().to_list()
     rows = rows.filter(pl.col("status").is_in(study.statuses))
     values = np.full((len(numbers), len(repetitions)), np.nan)
     present = np.zeros(values.shape, bool)
-    at = ([numbers.index(each) for each in rows["point"]], [repetitions.index(each) for each in rows["repetition"]])
+    at = tuple(
+        np.searchsorted(known, rows[name].to_numpy())
+        for name, known in (("point", numbers), ("repetition", repetitions))
+    )
     values[at], present[at] = _numbers(rows, measure), True
     return list(points.select(factor.name for factor in study.factors).iter_rows()), values, present
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -29,7 +29,7 @@ _SHOWN = 30
 """Points of a table that are shown before the fold, and on the terminal."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SweepReport:
     """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. errors: why trials
     failed, by key. measures: columns of the dataset.
@@ -58,6 +58,7 @@ class SweepReport:
         """A row for each trial."""
         return self.study.trials.unique(["point", "repetition"], keep="first").sort("point", "repetition")
 
+    @cached_property
     def content(self) -> dict[str, Any]:
         """Everything but the figures, for JSON."""
         import polars as pl
@@ -78,7 +79,10 @@ class SweepReport:
         ]
         unusual = runs.filter(pl.col("status") != "complete").select(about).to_dicts()
         for each in unusual:
-            each |= {"used": each["status"] in study.statuses, "error": self.errors.get(each["key"])}
+            each |= {
+                "used": each["status"] in study.statuses,
+                "error": (self.errors.get(each["key"]) or "").partition("\n")[0] or None,
+            }
         return {
             "name": self.name,
             "folder": str(self.folder),
@@ -102,7 +106,8 @@ class SweepReport:
                 continue
             points = self.study.intervals(app, measure).to_dicts()
             effects = self.study.effects(app, measure).to_dicts()
-            constant = of_app[measure].drop_nulls().n_unique() == 1
+            values = of_app[measure].drop_nulls()
+            constant = len(values) > 1 and values.n_unique() == 1
             found.append({"measure": measure, "constant": constant, "points": points, "effects": effects})
         return {"name": app, "kind": kind, "measures": found, "without": without}
 
@@ -110,7 +115,7 @@ class SweepReport:
         """The figures of all measures that differ between trials."""
         return [
             figure
-            for app in self.content()["applications"]
+            for app in self.content["applications"]
             for each in app["measures"]
             if not each["constant"]
             for figure in factor_figures.of_factors(self.study, app["name"], each["measure"])
@@ -129,7 +134,7 @@ class SweepReport:
     def write(self, page: Path) -> None:
         """Write the page; reports of runs that are missing are made. Raises MeasureError for a file that cannot be
         written."""
-        content = self.content()
+        content = self.content
         drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
         for figure in self.figures():
             element = plot.element(figure.name, partial(figure.drawn, self.study.trials))
@@ -268,7 +273,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     from cellbed.report.terminal import new_console
 
     console = console or new_console()
-    content = report.content()
+    content = report.content
     console.print(Text.assemble("\n", (content["name"], "bold"), f"  {summary(content)}"))
     for each in content["unusual"][:_SHOWN]:
         text = f"{each['status']}, {'used' if each['used'] else 'left out'}: {levels(content, each)}, "

@@ -83,6 +83,11 @@ class Sweep:
             ends = None if factor.range is None else (label(factor.range[0]), label(factor.range[1]))
             levels = list(factor.named()) if ends is None else labels[name].unique(maintain_order=True).to_list()
             found.append(Factor(name, tuple(levels), ends, factor.scale == "logarithmic"))
+        if missing := [name for name in self.file.factors if name not in self.trials.columns]:
+            raise CellbedError(
+                f"{self.path / DATASET}: has no factor '{missing[0]}', which {SWEEP_FILE} beside it has: run the sweep "
+                "again to make the dataset"
+            )
         additive = isinstance(self.file.design, LatinHypercube)
         return Study(self.trials, tuple(found), additive, statistic, half_width, disturbed)
 
