@@ -44,6 +44,8 @@ down = "20 Mbit/s"
 base_delay = "20 ms"
 [links.core]
 edge = "5 ms"
+[transport]
+slow_start_after_idle = false
 [workload]
 kind = "image-classification"
 on = "edge"
@@ -184,6 +186,8 @@ def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
     assert place.run("exec", "edge-0", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
     with place.popen("exec", "edge-0", "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
         assert cat.communicate("through\n")[0] == "through\n"
+    setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
+    assert place.run("exec", "endpoint-0", "--", "cat", setting).stdout == "0\n", "as [transport] asks"
     groups = place.run("exec", "endpoint-0", "--", "cat", "/proc/self/cgroup").stdout
     assert f"{identifier_of(place, 'first')}/endpoint-0" in groups
     (event, *_) = [event for event in place.status("first")["events"] if event["event"] == "exec"]

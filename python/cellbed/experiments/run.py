@@ -175,13 +175,12 @@ def _drive(
     raw = path / "raw"
     with contextlib.ExitStack() as stack:
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
-        control = scenario.transport.congestion_control
         binds = _name_files(plan, raw)
         # What `cellbed exec` has started.
         stack.callback(kill_marked, record.identifier)
         bed = stack.enter_context(
             Testbed(
-                plan.emulator_config(raw, control, control_path(record), options.packet_log_bytes),
+                plan.emulator_config(raw, control_path(record), options.packet_log_bytes),
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
                 backends={node.name: node.backend for node in plan.nodes},
@@ -196,7 +195,7 @@ def _drive(
         journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         stack.callback(_stop_emulator, emulator, state)
         stack.enter_context(emulator.required())
-        environment = folder.environment(plan, control or folder.host_congestion_control())
+        environment = folder.environment(plan)
         nodes = [{"node": name, **node.facts} for name, node in bed.nodes.items() if node.facts]
         folder.write_json(path / "environment.json", environment | {"nodes": nodes})
         if options.proof:

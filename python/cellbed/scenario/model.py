@@ -45,6 +45,10 @@ class Links(Table):
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
+
+
 class Transport(Table):
     """Settings of the nodes' TCP."""
 
@@ -54,6 +58,18 @@ class Transport(Table):
         description="TCP congestion control of every node. Default: the kernel's.",
         examples=["cubic", "bbr"],
     )
+    slow_start_after_idle: bool | None = Field(
+        None,
+        description="Whether TCP of every node starts with a small window again after a pause. Default: the kernel's.",
+    )
+
+    def sysctls(self) -> dict[str, str]:
+        """The kernel settings of a node's network namespace."""
+        asked = {
+            CONGESTION_CONTROL: self.congestion_control,
+            SLOW_START_AFTER_IDLE: None if self.slow_start_after_idle is None else str(int(self.slow_start_after_idle)),
+        }
+        return {key: value for key, value in asked.items() if value is not None}
 
     @field_validator("congestion_control")
     @classmethod

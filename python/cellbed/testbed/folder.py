@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
@@ -71,8 +72,9 @@ def write_json(path: Path, content: Any) -> None:
         raise
 
 
-def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
-    """On what the run was measured: versions, kernel, processor, trace hashes, seed, congestion control."""
+def environment(plan: Plan) -> dict[str, Any]:
+    """On what the run was measured: versions, kernel, processor, trace hashes, seed, settings of TCP."""
+    asked = plan.scenario.transport.sysctls()
     traces: dict[str, str] = {}
     for direction in plan.directions:
         traces |= direction.recordings()
@@ -88,8 +90,8 @@ def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "user": "root" if os.geteuid() == 0 else "ordinary",
-        "congestion_control": congestion_control,
-        "slow_start_after_idle": _sysctl("net/ipv4/tcp_slow_start_after_idle"),
+        "congestion_control": asked.get(CONGESTION_CONTROL) or host_congestion_control(),
+        "slow_start_after_idle": asked.get(SLOW_START_AFTER_IDLE) or _sysctl(SLOW_START_AFTER_IDLE),
         "traces": traces,
         "seed": plan.scenario.seed,
         "load_average_before": os.getloadavg()[0],
@@ -98,12 +100,12 @@ def environment(plan: Plan, congestion_control: str) -> dict[str, Any]:
 
 def host_congestion_control() -> str:
     """The congestion control that new network namespaces of this host begin with."""
-    return _sysctl("net/ipv4/tcp_congestion_control") or "unknown"
+    return _sysctl(CONGESTION_CONTROL) or "unknown"
 
 
 def _sysctl(name: str) -> str | None:
     try:
-        return Path("/proc/sys", name).read_text(encoding="utf-8").strip()
+        return Path("/proc/sys", name.replace(".", "/")).read_text(encoding="utf-8").strip()
     except OSError:
         return None
 

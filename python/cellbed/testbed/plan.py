@@ -253,7 +253,6 @@ class Plan:
     def emulator_config(
         self,
         raw: Path | None = None,
-        congestion_control: str | None = None,
         control: Path | None = None,
         packet_log_bytes: int | None = None,
     ) -> dict[str, Any]:
@@ -262,7 +261,7 @@ class Plan:
         raw: folder for its files, none without. control: where it listens for changes. packet_log_bytes: only the
         latest records of the packet log are kept, in files of at most so many bytes.
         """
-        sysctls = {"net.ipv4.tcp_congestion_control": congestion_control} if congestion_control else {}
+        sysctls = self.scenario.transport.sysctls()
         vertices: list[dict[str, Any]] = [
             {
                 "name": node.name,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cellbed.prctl import die_with_parent
+from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 from cellbed.testbed.agent_hub import LARGEST_MESSAGE
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
@@ -27,7 +28,7 @@ from cellbed.testbed.state import RUN_VARIABLE
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
 ANSWER_S = 30.0
-INHERITED_SETTINGS = ("net.ipv4.tcp_congestion_control",)
+INHERITED_SETTINGS = (CONGESTION_CONTROL, SLOW_START_AFTER_IDLE)
 """Kernel settings of the node's namespace that its machine gets, too."""
 NOTHING = Sample(None, None, None, None, None, None)
 
