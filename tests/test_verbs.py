@@ -16,8 +16,8 @@ from in_process import cellbed
     [
         (["doc"], "unknown command 'doc'. Did you mean doctor?"),
         (["Shell", "--up", "x"], "unknown command 'Shell'. Did you mean shell?"),
-        (["re"], "Did you mean report or record?"),
-        (["r", "--help"], "Did you mean run or report or record?"),
+        (["re"], "Did you mean report or reproduce or record?"),
+        (["r", "--help"], "Did you mean run or report or reproduce or record?"),
         (["xyzzy"], "unknown command 'xyzzy'. Commands: run, report, compare"),
     ],
 )

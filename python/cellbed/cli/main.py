@@ -18,6 +18,7 @@ VERBS = {
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Compare runs, with intervals of the differences.",
     "sweep": "Run a scenario at many points, several times each.",
+    "reproduce": "Run a publication's experiments and compare its claims.",
     "import": "Make a scenario from a Compose file or Kubernetes manifests.",
     "log": "Show or convert the packet log of a run.",
     "up": "Bring up a testbed that stands until `cellbed down`.",

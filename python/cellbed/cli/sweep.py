@@ -102,7 +102,7 @@ def run_sweep(
     if dry_run:
         _show_plan(plan, runner.forecast(plan, results_in(folder), most, repeats), as_json)
         return
-    with _Terminal() as terminal, Store(folder, terminal.note) as store:
+    with Terminal() as terminal, Store(folder, terminal.note) as store:
         for note in plan.notes:
             terminal.note(f"note: {note}")
         store.begin(plan)
@@ -224,14 +224,14 @@ def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
         print(f"note: {note}")
 
 
-class _Terminal:
-    """A line per attempt on standard error; on a terminal also what happens now."""
+class Terminal:
+    """Progress of a sweep: a line per attempt on standard error; on a terminal also what happens now."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._shown = ""
 
-    def __enter__(self) -> _Terminal:
+    def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:

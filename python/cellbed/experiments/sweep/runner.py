@@ -21,7 +21,7 @@ from cellbed.testbed.prove import ProofError
 
 REPEATS = 2
 """How often a disturbed trial is repeated."""
-_AROUND_S = 5.0
+AROUND_S = 5.0
 """What a run takes beyond its schedule and drain, about: bring-up, proof, report."""
 _SPARE = 0.25
 """Processors that emulator and programs of a run use beside its nodes, about."""
@@ -232,7 +232,7 @@ def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
 
 def forecast(plan: Plan, results: dict[str, Result], at_once: int, repeats: int) -> dict[str, Any]:
     """What a sweep will do: trials to run, how many at once, and seconds, about."""
-    ahead, known = missing(plan, results, repeats), around_s(plan, results) or [_AROUND_S]
+    ahead, known = missing(plan, results, repeats), around_s(plan, results) or [AROUND_S]
     seconds = sum(trial.planned_s + sum(known) / len(known) for trial in ahead) / at_once
     return {"name": plan.sweep.name, "missing": len(ahead), "at_once": at_once, "seconds": seconds}
 
@@ -274,7 +274,7 @@ class Runner:
 
     def left_s(self) -> float:
         """How long the trials that are missing take, about."""
-        around = sum(self._around_s) / len(self._around_s) if self._around_s else _AROUND_S
+        around = sum(self._around_s) / len(self._around_s) if self._around_s else AROUND_S
         ahead = sum(trial.planned_s + around for trial in self._waiting)
         now = time.monotonic()
         under_way = sum(max(0.0, trial.planned_s + around - (now - began)) for trial, began in self._running.values())

@@ -1,0 +1,140 @@
+"""``cellbed reproduce``: run the experiments of a publication and compare its claims with our trials."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cellbed.experiments.reproduce.page import Result
+    from cellbed.experiments.reproduce.publication import Publication
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Run the experiments of a publication and compare its claims with our trials.",
+)
+
+
+@app.callback()
+def reproduce() -> None:
+    """Run the experiments of a publication and compare its claims with our trials."""
+
+
+@app.command()
+def thesis(
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option("--experiment", "-e", help="E1, E2, E3, E4 or 6G; repeatable. Default: all.", metavar="NAME"),
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="At most ten minutes on two idle processors.")] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option("--traces", help="Folder with the recordings, such as KPN-5G.up and Verizon-LTE-short.up."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the results are created.")] = Path(
+        "reproductions"
+    ),
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
+    ] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")] = False,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """The experiments of chapter 6 of the thesis that cellbed began with, and its findings beside ours.
+
+    The same command continues after any stop. Without the thesis's recordings, in --traces or the archive, synthetic
+    stand-ins are used, and the page names them. Exit status: 0 every trial has been run, 1 some failed, 2 bad input,
+    130 interrupted.
+
+    \b
+    Examples:
+      cellbed reproduce thesis --short
+      cellbed reproduce thesis --experiment E3 --experiment E4 --traces recordings
+    """
+    from cellbed.experiments.reproduce.thesis import THESIS
+
+    _reproduce(THESIS, experiment or [], short, traces, out, repeats, dry_run, not no_limits, as_json)
+
+
+def _reproduce(
+    publication: Publication,
+    experiments: list[str],
+    short: bool,
+    given: Path | None,
+    out: Path,
+    repeats: int,
+    dry_run: bool,
+    limits: bool,
+    as_json: bool,
+) -> None:
+    from cellbed.cli.sweep import Terminal
+    from cellbed.experiments.reproduce import page, reproduction
+    from cellbed.experiments.sweep import runner
+    from cellbed.experiments.sweep.store import results_in
+
+    chosen = reproduction.check_names(publication, experiments)
+    folder = out / (publication.name + "-short" * short)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary) if dry_run else folder
+        played = reproduction.traces(publication, place / "traces", given)
+        prepared = reproduction.prepare(publication, chosen, place, folder, played, short=short, running=not dry_run)
+    if dry_run:
+        for each in prepared:
+            missing = runner.missing(each.plan, results_in(each.folder), repeats)
+            print(f"{each.experiment.name}: {len(each.plan.points)} points, {len(missing)} trials to run")
+        print(f"in all, with shared trials run once: {runner.words(reproduction.seconds(prepared, repeats))}")
+        for trace in played:
+            print(f"{trace.role}.{trace.way}: {trace.note}")
+        return
+    failed = 0
+    with Terminal() as terminal:
+        for each in prepared:
+            left = reproduction.seconds(prepared, repeats)
+            terminal.note(f"{each.experiment.name}: {each.experiment.title}; in all {runner.words(left)} left")
+            try:
+                account = reproduction.run(each, prepared, terminal, repeats=repeats, limits=limits)
+            except KeyboardInterrupt:
+                print("interrupted: run the same command to continue", file=sys.stderr)
+                raise typer.Exit(130) from None
+            failed += account.failed
+    data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
+    command = shlex.join(["cellbed", *sys.argv[1:]])
+    control = prepared[0].plan.trials[0].tables["transport"]["congestion_control"]
+    result = page.Result(publication, data, played, short, command, page.machine(), control)
+    path = page.write(result, folder)
+    if as_json:
+        print(json.dumps(result.json(), indent=1, ensure_ascii=False))
+    else:
+        _show(result)
+        print(f"page: {path}")
+    if failed:
+        print(f"error: {failed} trials failed: run the same command to try them again", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _show(result: Result) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cellbed.experiments.reproduce.page import rows
+
+    table = Table(title=result.publication.title)
+    for heading in ("", "where", "claim", "published", "ours (95 % interval)", "direction"):
+        table.add_column(heading)
+    for row in rows(result.findings):
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    for key, (_, text) in result.answers().items():
+        console.print(f"{key}: {text}\n", highlight=False)
+    for text in result.cautions():
+        console.print(f"note: {text}", highlight=False)

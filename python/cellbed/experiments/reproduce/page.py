@@ -1,0 +1,234 @@
+"""The findings of a reproduction as a table, as JSON, and as one page with figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cellbed.experiments.reproduce.publication import Data, Finding, Publication, Trials, evaluate
+from cellbed.report import html, plot
+from cellbed.report.chart_library import style
+from cellbed.workloads.kind import PLACES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from cellbed.experiments.reproduce.reproduction import Played
+
+VERDICTS = {"yes": "same", "no": "not the same", "open": "undecided", "–": "", "not measured": "not measured"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A reproduction. data: trials by experiment; traces: what was played; command: that made it; machine: in words.
+    control: congestion control of its nodes."""
+
+    publication: Publication
+    data: Data
+    traces: Sequence[Played]
+    short: bool
+    command: str
+    machine: str
+    control: str = "cubic"
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """The claims beside our trials, by key."""
+        return evaluate(self.publication, self.data)
+
+    def answers(self) -> dict[str, tuple[str, str]]:
+        """The main findings whose experiments are there: published sentence and paragraph."""
+        found, answers = self.findings, {}
+        for each in self.publication.answers:
+            try:
+                answers[each.key] = each.published, each.paragraph(found, self.data)
+            except KeyError:
+                continue
+        return answers
+
+    def states(self) -> dict[str, dict[str, int]]:
+        """Trials by status, by experiment."""
+        return {name: _states(trials) for name, trials in self.data.items()}
+
+    def cautions(self) -> list[str]:
+        """What a reader must know of the values."""
+        found = []
+        for name, states in self.states().items():
+            total = sum(states.values())
+            for status, what in (
+                ("disturbed", "were disturbed by other work of the machine, which makes latencies longer"),
+                ("failed", "failed and are missing"),
+            ):
+                if states.get(status):
+                    found.append(f"{name}: {states[status]} of {total} trials {what}.")
+        stand_ins = [f"{each.role}.{each.way} ({each.note})" for each in self.traces if each.stand_in]
+        if stand_ins:
+            found.append(f"Not the publication's recordings: {'; '.join(stand_ins)}.")
+        if self.control != (wanted := self.publication.scenario["transport"]["congestion_control"]):
+            found.append(
+                f"TCP {self.control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`."
+            )
+        if self.short:
+            found.append(
+                "A short reproduction: few repetitions of seconds instead of minutes, fewer places, rates and queues, "
+                "four endpoints at once where the publication has one, and for the load the trace's poorest seconds "
+                "only. Its intervals are wide; its P99 is about the highest of few requests."
+            )
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {
+            "publication": self.publication.citation,
+            "command": self.command,
+            "machine": self.machine,
+            "short": self.short,
+            "traces": [
+                {"role": each.role, "direction": each.way, "note": each.note, "stand_in": each.stand_in}
+                for each in self.traces
+            ],
+            "trials": self.states(),
+            "cautions": self.cautions(),
+            "claims": [
+                {
+                    "key": key,
+                    "experiment": each.claim.experiment,
+                    "section": each.claim.section,
+                    "statement": each.claim.statement,
+                    "published": each.claim.published,
+                    "unit": each.claim.unit,
+                    "value": each.interval.value,
+                    "low": each.interval.low,
+                    "high": each.interval.high,
+                    "repetitions": each.interval.repetitions,
+                    "same_direction": each.same,
+                    "why": each.why,
+                }
+                for key, each in self.findings.items()
+            ],
+            "answers": {key: text for key, (_, text) in self.answers().items()},
+        }
+
+
+def machine() -> str:
+    """This machine now, in words."""
+    processors, load = os.cpu_count() or 1, os.getloadavg()[0]
+    return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
+
+
+def _states(trials: Trials) -> dict[str, int]:
+    counts = trials.frame.unique(["point", "repetition"]).group_by("status").len().sort("status").rows()
+    return {str(status): int(count) for status, count in counts}
+
+
+def page(result: Result) -> str:
+    """The page, self-contained."""
+    findings = result.findings
+    sections = []
+    for experiment in result.publication.experiments:
+        if experiment.name in result.data:
+            trials = result.data[experiment.name]
+            drawings = [plot.element(experiment.title, lambda trials=trials: _bars(trials))]  # type: ignore[misc]
+            if "place" in trials.frame.columns:
+                drawings.append(plot.element("core delay", lambda trials=trials: _lines(trials)))  # type: ignore[misc]
+            claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
+            sections.append((experiment, drawings, claims))
+    return (
+        html.environment()
+        .get_template("reproduction.html")
+        .render(result=result, answers=result.answers(), sections=sections, verdicts=VERDICTS, style=style())
+    )
+
+
+def _points(trials: Trials) -> list[tuple[str, dict[str, str]]]:
+    """Name and labels of each point with measures, in order."""
+    names = trials.frame.columns
+    factors = names[names.index("late_p99_s") + 1 : names.index("app")]
+    rows = trials.at().unique("point").sort("point").select(factors).rows()
+    varied = [at for at in range(len(factors)) if len({row[at] for row in rows}) > 1]
+    return [
+        (", ".join(row[at] for at in varied or range(len(factors))), dict(zip(factors, row, strict=True)))
+        for row in rows
+    ]
+
+
+def _bars(trials: Trials) -> Figure:
+    """Percentiles of each place's time as bars, as in the publication: of each place by itself."""
+    from matplotlib.figure import Figure
+
+    points = _points(trials)
+    figure = Figure(figsize=(9, 1.6 + 0.5 * len(points)), layout="constrained")
+    for axes, (name, title) in zip(
+        figure.subplots(1, 2, sharey=True), (("p50", "Median"), ("p99", "P99")), strict=True
+    ):
+        begin = np.zeros(len(points))
+        for place, words in PLACES.items():
+            found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
+            width = np.array([np.mean(values) * 1e3 if values else 0.0 for values in found])
+            label = words if name == "p50" else None
+            axes.barh(range(len(points)), width, left=begin, color=plot.of_place(place)[1], label=label)
+            begin += width
+        axes.set_yticks(range(len(points)), [point for point, _ in points])
+        axes.set(xlabel="time of each place, mean of repetitions, ms", title=title)
+        axes.grid(visible=False, axis="y")
+    axes.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+def _lines(trials: Trials) -> Figure:
+    """Uplink latency over the core's delay, with and without slow start after idle."""
+    from matplotlib.figure import Figure
+
+    from cellbed.experiments.reproduce.thesis import ONE_WAY_MS
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
+    for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
+        for restart, colour in (("on", plot.of_place("uplink")[1]), ("off", plot.of_place("remote")[2])):
+            found = [
+                (at, value * 1e3)
+                for place, at in ONE_WAY_MS.items()
+                for value in trials.values(f"uplink_{name}_s", place=place, restart=restart).values()
+            ]
+            if len({at for at, _ in found}) > 1:
+                x, y = np.array(found).T
+                axes.plot(x, y, "o", ms=4, color=colour, label=f"slow start after idle {restart}" * (name == "p50"))
+                axes.plot(ends := np.array([x.min(), x.max()]), np.polyval(np.polyfit(x, y, 1), ends), color=colour)
+        axes.set(xlabel="core delay one way, ms", ylabel="uplink latency, ms", title=title, ylim=(0, None))
+    handles, labels = figure.axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    return figure
+
+
+def rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str, str, str, str]]:
+    """The table: experiment, section, statement, published, ours, direction."""
+    return [
+        (
+            each.claim.experiment,
+            each.claim.section,
+            each.claim.statement,
+            each.claim.published,
+            each.ours,
+            VERDICTS[each.same],
+        )
+        for each in findings.values()
+    ]
+
+
+def write(result: Result, folder: Path) -> Path:
+    """Write the page and ``findings.json`` into a folder; returns the page's path."""
+    from cellbed.testbed.folder import write_json
+    from cellbed.whole_files import write_whole
+
+    path = folder / "report.html"
+    content = page(result)
+    write_whole(path, lambda file: file.write_text(content, encoding="utf-8"))
+    write_json(folder / "findings.json", result.json())
+    return path

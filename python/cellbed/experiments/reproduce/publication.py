@@ -1,0 +1,298 @@
+"""What a publication did and claims, and what trials show of it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cellbed.measure.repetitions import Interval, mean_interval, paired_difference
+from cellbed.report.formats import duration
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.archive.generation.model import Model
+
+Values = dict[int, float]
+"""By repetition."""
+Way = Literal["up", "down"]
+Unit = Literal["share", "ratio", "time", "number", "change"]
+"""Of a claim: a part of a whole, a factor between two measurements (averaged geometrically), seconds, a plain number, a
+difference of plain numbers."""
+MEAN = "mean_"
+"""Begins the columns with the mean of a part over the requests of a trial, seconds."""
+_ENOUGH = 5
+"""Repetitions from which on an interval is corrected for skewness."""
+SEGMENT = 1448
+"""Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A network that the publication recorded.
+
+    files: stems of its recordings' files in a user's folder, without regard to case, `-` and `_`. entry: of the user's
+    archive. model: makes the stand-in, which `stand_in` describes.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    entry: str
+    model: Model
+    stand_in: str
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A sweep. changes: values by dotted key of the base scenario. short: keys of this class with other values in a
+    short reproduction; its changes are made in addition. worst: the role in whose poorest time a short trial lies."""
+
+    name: str
+    title: str
+    section: str
+    factors: Mapping[str, Mapping[str, Any]]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    design: str = "factorial"
+    repetitions: int = 5
+    short: Mapping[str, Any] = field(default_factory=dict)
+    worst: str | None = None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests."""
+
+    frame: pl.DataFrame
+
+    def at(self, **labels: str) -> pl.DataFrame:
+        """The trials with measures at these levels, by repetition."""
+        import polars as pl
+
+        found = self.frame.filter(pl.col("status") != "failed").sort("repetition")
+        for name, label in labels.items():
+            found = found.filter(pl.col(name) == label)
+        return found
+
+    def values(self, column: str, **labels: str) -> Values:
+        """A measure at a point, where it is finite."""
+        if column not in self.frame.columns:
+            return {}
+        rows = self.at(**labels).select("repetition", column).drop_nulls().iter_rows()
+        return {repetition: value for repetition, value in rows if math.isfinite(value)}
+
+    def parts(self, place: str | None = None, **labels: str) -> dict[str, float]:
+        """Means of parts over the trials at a point, seconds, largest first; place: those of it only."""
+        found = {}
+        for name in self.frame.columns:
+            if name.startswith(MEAN) and (place is None or name.removeprefix(MEAN).startswith(place)):
+                values = self.values(name, **labels)
+                found[name.removeprefix(MEAN)] = float(np.mean(list(values.values()))) if values else 0.0
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+Data = Mapping[str, Trials]
+"""Trials by experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the publication with a figure.
+
+    published: as printed, "–" where it gives none. measure: one value per repetition. agrees: whether a value points
+    into the published direction, which `direction` names; None for a figure of ours. shown: levels whose parts explain
+    it. explain: more, from the data.
+    """
+
+    key: str
+    experiment: str
+    section: str
+    statement: str
+    published: str
+    measure: Callable[[Data], Values]
+    unit: Unit = "ratio"
+    direction: str = ""
+    agrees: Callable[[float], bool] | None = None
+    shown: tuple[Mapping[str, str], ...] = ()
+    explain: Callable[[Data], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim beside our trials.
+
+    same: "yes" and "no" where the whole interval, or without one the value, agrees or does not; "open" where the
+    interval has both; "–" without a direction; "not measured". why: where the time went, and explanations.
+    """
+
+    claim: Claim
+    interval: Interval
+    same: str
+    why: str
+
+    @property
+    def ours(self) -> str:
+        """The value with its interval."""
+        return shown(self.interval, self.claim.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A main finding of the publication, and the paragraph that answers it."""
+
+    key: str
+    published: str
+    paragraph: Callable[[Mapping[str, Finding], Data], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is reproduced. scenario: the base of all experiments; ``{trace:ROLE.up}`` stands for a trace. short: values
+    by dotted key for short trials. differences: what of our setting differs, for the page."""
+
+    name: str
+    title: str
+    citation: str
+    scenario: Mapping[str, Any]
+    short: Mapping[str, Any]
+    roles: tuple[Role, ...]
+    experiments: tuple[Experiment, ...]
+    claims: tuple[Claim, ...]
+    answers: tuple[Answer, ...]
+    differences: tuple[str, ...]
+
+
+# ---- values
+
+
+def paired(function: Callable[..., float], *columns: Values) -> Values:
+    """A function of measures, for each repetition that has all of them; without values that are not finite."""
+    found = {}
+    for repetition in sorted(set.intersection(*map(set, columns))):
+        with np.errstate(all="ignore"):
+            try:
+                value = function(*(column[repetition] for column in columns))
+            except ZeroDivisionError:
+                continue
+        if math.isfinite(value):
+            found[repetition] = value
+    return found
+
+
+def ratio(above: Values, below: Values) -> Values:
+    """One measure over another."""
+    return paired(lambda one, other: one / other, above, below)
+
+
+def slope(columns: Sequence[tuple[float, Values]]) -> Values:
+    """The least-squares slope of a measure over `x`, for each repetition with all points. columns: (x, measure)."""
+    points = np.array([x for x, _ in columns])
+    return paired(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
+
+
+def determination(columns: Sequence[tuple[float, Values]]) -> Values:
+    """The share of a measure's variance over all points and repetitions that a line over `x` explains: one value."""
+    pairs = [(x, value) for x, column in columns for value in column.values()]
+    if len(pairs) < 3:
+        return {}
+    return {1: float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)}
+
+
+def rounds(packets: float, first: int = 10) -> int:
+    """Flights in which slow start sends so many packets, from a window of `first` that doubles (RFC 6928, RFC 5681)."""
+    return max(1, math.ceil(math.log2(packets / first + 1) - 1e-9))
+
+
+# ---- findings
+
+
+def evaluate(publication: Publication, data: Data) -> dict[str, Finding]:
+    """The claims of the experiments in `data`, by key."""
+    return {claim.key: _finding(claim, data) for claim in publication.claims if claim.experiment in data}
+
+
+def _finding(claim: Claim, data: Data) -> Finding:
+    values = list(claim.measure(data).values())
+    interval = _interval(values, claim.unit)
+    same = "–"
+    if interval.value is None:
+        same = "not measured"
+    elif claim.agrees is not None:
+        ends = [each for each in (interval.low, interval.high) if each is not None] or [interval.value]
+        verdicts = {claim.agrees(each) for each in (*ends, interval.value)}
+        same = "open" if len(verdicts) == 2 else "yes" if True in verdicts else "no"
+    sentences = []
+    if same == "not measured":
+        sentences += [text for labels in claim.shown if (text := _unanswered(data[claim.experiment], labels))]
+    if same in ("no", "open"):
+        trials = data[claim.experiment]
+        sentences += [text for labels in claim.shown if (text := where(trials, labels))]
+    if same == "open" and interval.low is not None:
+        sentences.append(
+            f"The interval over {interval.repetitions} repetitions has values of both directions: more repetitions, or "
+            "longer ones, would decide."
+        )
+    if claim.explain is not None and interval.value is not None:
+        sentences.append(claim.explain(data))
+    if interval.value is not None and interval.low is None and interval.note:
+        sentences.append(f"Interval {interval.note}.")
+    return Finding(claim, interval, same, " ".join(filter(None, sentences)))
+
+
+def _interval(values: Sequence[float], unit: Unit) -> Interval:
+    """The mean with its interval; of a ratio the geometric mean. Student's for paired measures, and where there are
+    too few repetitions to correct for skewness (:func:`mean_interval`)."""
+    logarithmic = unit == "ratio" and bool(values) and min(values) > 0
+    student = logarithmic or unit == "change" or len(values) < _ENOUGH
+    found = (paired_difference if student else mean_interval)(np.log(values) if logarithmic else values)
+    ends = [found.value, found.low, found.high]
+    if logarithmic:
+        ends = [None if each is None else math.exp(min(each, 700.0)) for each in ends]
+    elif unit == "share":
+        ends = [None if each is None else min(max(each, 0.0), 1.0) for each in ends]
+    return replace(
+        found, value=ends[0], low=ends[1], high=ends[2], note=(found.note or "").replace("pair", "repetition") or None
+    )
+
+
+def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
+    lost = list(trials.values("lost_share", **labels).values())
+    if not lost or not max(lost):
+        return ""
+    share = quantity(float(np.mean(lost)), "share")
+    at = ", ".join(labels.values())
+    return f"At {at} {share} of the requests had no reply by the end: percentiles among them are infinite."
+
+
+def where(trials: Trials, labels: Mapping[str, str]) -> str:
+    """Where the time of the requests at a point goes, as a sentence; empty without parts."""
+    parts = trials.parts(**labels)
+    total = sum(parts.values())
+    if not total:
+        return ""
+    listed = ", ".join(f"{name.replace('_', ' ')} {each / total:.0%}" for name, each in list(parts.items())[:4])
+    at = ", ".join(labels.values()) or "all trials"
+    return f"At {at} the mean request takes {duration(total)}: {listed}."
+
+
+def shown(interval: Interval, unit: Unit) -> str:
+    """A value with its interval, for people."""
+    if interval.value is None:
+        return "–"
+    value = quantity(interval.value, unit)
+    if interval.low is None or interval.high is None:
+        return value
+    return f"{value} ({quantity(interval.low, unit)} to {quantity(interval.high, unit)})"
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """A number with its unit."""
+    if unit == "share":
+        return f"{100 * value:.1f} %" if abs(value) > 0.985 else f"{100 * value:.0f} %"
+    if unit == "time":
+        return duration(value) if value >= 0 else f"−{duration(-value)}"
+    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−") + " times" * (unit == "ratio")

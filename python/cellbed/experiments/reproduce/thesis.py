@@ -1,0 +1,609 @@
+"""The thesis that cellbed began with: its experiments, claims and main findings, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cellbed.archive.generation.capacity import Capacity
+from cellbed.archive.generation.making import each_way
+from cellbed.archive.generation.model import SLOT_LTE, Model
+from cellbed.archive.generation.presets.thesis import CITATION, MODELS
+from cellbed.archive.generation.wander import TICK_NS, Wander
+from cellbed.archive.randomness import Stream
+from cellbed.experiments.reproduce.publication import (
+    MEAN,
+    Answer,
+    Claim,
+    Data,
+    Experiment,
+    Finding,
+    Publication,
+    Role,
+    Values,
+    determination,
+    paired,
+    quantity,
+    ratio,
+    rounds,
+    slope,
+)
+from cellbed.report.formats import duration
+
+
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    """A rate that is a quarter of itself from 40 to 70 s."""
+
+    usual: Wander
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        found = self.usual.capacity(duration_ns, stream)
+        begin, end = (second * 10**9 // TICK_NS for second in (40, 70))
+        found.bit_s[begin:end] //= 4
+        return found
+
+
+_VERIZON = Model(
+    name="lte-with-a-drop",
+    summary="An LTE uplink of 8 Mbit/s with a drop to 2 Mbit/s for 30 s.",
+    about={"technology": "4g"},
+    citation=f"{CITATION}, §6.6",
+    cited="Published: the drop below 5 Mbit/s for 30 s. Ours: everything else.",
+    duration="140 s",
+    make=each_way(
+        _Drop(Wander(8e6, 2e6, 3e6, 12e6, 2_000_000_000, 0.01, 200_000_000)),
+        Wander(9e6, 3e6, 2e6, 15e6, 2_000_000_000),
+        SLOT_LTE,
+    ),
+)
+_PRESETS = {model.name: model for model in MODELS}
+ROLES = (
+    Role("lte", ("KPN-4G", "KPN-LTE"), "kpn-lte", _PRESETS["lte-netherlands"], "generator lte-netherlands"),
+    Role("5g", ("KPN-5G",), "kpn-5g", _PRESETS["5g-netherlands"], "generator 5g-netherlands"),
+    Role(
+        "5g-window",
+        ("KPN-5G-low-band", "KPN-5G-window"),
+        "kpn-5g-window",
+        _PRESETS["5g-window-netherlands"],
+        "generator 5g-window-netherlands",
+    ),
+    Role(
+        "lte-2016",
+        ("Verizon-LTE-short",),
+        "verizon-lte-short",
+        _VERIZON,
+        "8 Mbit/s with 30 s at a quarter of it, after §6.6",
+    ),
+)
+
+
+def _links(role: str) -> list[str]:
+    return [f"{{trace:{role}.up}}", f"{{trace:{role}.down}}"]
+
+
+_LINKS = ["links.mobile.up", "links.mobile.down"]
+_OFFLOADING = {"server": "edge", "rate": "1 /s", "timeout": "60 s", "drain": "30 s"}
+_IMAGE = {"kind": "image-classification", **_OFFLOADING}
+_TEXT = {"kind": "translation", **_OFFLOADING}
+_SCENARIO: dict[str, Any] = {
+    "name": "thesis",
+    "duration": "120 s",
+    "nodes": {
+        "endpoint": {"count": 1, "cpus": 1.0, "memory": "512 MiB", "stagger": "31 s"},
+        "edge": {"cpus": 2.0, "memory": "2 GiB"},
+    },
+    "links": {
+        "mobile": {
+            "up": "{trace:5g.up}",
+            "down": "{trace:5g.down}",
+            "base_delay": "0 ms",
+            "queue": {"kind": "infinite"},
+        },
+        "core": {"edge": "base-edge"},
+    },
+    "transport": {"congestion_control": "cubic", "slow_start_after_idle": True},
+    "workload": _IMAGE,
+}
+ONE_WAY_MS = {"edge": 0.5, "local": 5.0, "regional": 10.0, "transcontinental": 45.0}
+"""Core delay of the places of table 5.2."""
+_PLACES = {"edge": "base-edge", "local": "eu-central-1", "regional": "eu-west-3", "transcontinental": "us-east-1"}
+_KBIT_6G = 100e6
+"""Of 100 Gbit/s, per millisecond."""
+_NEVER = {"kind": "halve", "above": "1 h"}
+"""No policy: its latency is not reached. TOML has no null."""
+_HIGH = {"rate": "10 /s", "queue": "infinite", "policy": "none"}
+
+EXPERIMENTS = (
+    Experiment(
+        "E1",
+        "Network technology",
+        "§6.3",
+        {
+            "network": {
+                "keys": _LINKS,
+                "levels": {"5G": _links("5g"), "5G behind a window": _links("5g-window"), "LTE": _links("lte")},
+            }
+        },
+    ),
+    Experiment(
+        "E2",
+        "Images and text",
+        "§6.4",
+        {
+            "workload": {
+                "keys": ["workload", "nodes.endpoint.count"],
+                "levels": {"image": [_IMAGE, 1], "text": [_TEXT, 1]},
+            }
+        },
+        short={
+            "factors": {
+                "workload": {
+                    "keys": ["workload", "nodes.endpoint.count"],
+                    "levels": {"image": [_IMAGE | {"drain": "1 s"}, 4], "text": [_TEXT | {"drain": "1 s"}, 1]},
+                }
+            }
+        },
+    ),
+    Experiment(
+        "E3",
+        "Place of the server",
+        "§6.5",
+        {
+            "place": {"key": "links.core.edge", "levels": _PLACES},
+            "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
+        },
+        short={
+            "factors": {
+                "place": {
+                    "key": "links.core.edge",
+                    "levels": {name: _PLACES[name] for name in ("edge", "transcontinental")},
+                },
+                "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
+            }
+        },
+    ),
+    Experiment(
+        "E4",
+        "Load",
+        "§6.6",
+        {
+            "rate": {"key": "workload.rate", "levels": ["10 /s", "5 /s", "2 /s"]},
+            "queue": {
+                "key": "links.mobile.queue",
+                "levels": {
+                    "infinite": {"kind": "infinite"},
+                    "1 MB": {"kind": "droptail", "limit": "1 MB"},
+                    "100 kB": {"kind": "droptail", "limit": "100 kB"},
+                },
+            },
+            "policy": {
+                "key": "workload.policy",
+                "levels": {
+                    "none": _NEVER,
+                    "halve": {"kind": "halve", "above": "500 ms"},
+                    "reduce-resolution": {"kind": "reduce-resolution", "above": "500 ms"},
+                    "aimd": {"kind": "aimd", "above": "500 ms"},
+                },
+            },
+        },
+        changes={"links.mobile.up": "{trace:lte-2016.up}", "links.mobile.down": "{trace:lte-2016.down}"},
+        design="one-at-a-time",
+        short={
+            "repetitions": 2,
+            "changes": {"duration": "12 s", "nodes.endpoint.count": 1, "workload.drain": "4 s"},
+            "factors": {
+                "rate": {"key": "workload.rate", "levels": ["10 /s", "2 /s"]},
+                "queue": {
+                    "key": "links.mobile.queue",
+                    "levels": {"infinite": {"kind": "infinite"}, "100 kB": {"kind": "droptail", "limit": "100 kB"}},
+                },
+                "policy": {
+                    "key": "workload.policy",
+                    "levels": {
+                        "none": _NEVER,
+                        "halve": {"kind": "halve", "above": "500 ms"},
+                        "reduce-resolution": {"kind": "reduce-resolution", "above": "500 ms"},
+                        "aimd": {"kind": "aimd", "above": "500 ms"},
+                    },
+                },
+            },
+        },
+        worst="lte-2016",
+    ),
+    Experiment(
+        "6G",
+        "Projection of 6G",
+        "§6.7",
+        {
+            "network": {
+                "keys": [*_LINKS, "links.mobile.base_delay", "links.core.edge"],
+                "levels": {
+                    "5G": [*_links("5g"), "0 ms", "base-edge"],
+                    "6G": ["100 Gbit/s", "100 Gbit/s", "0.1 ms", "0 ms"],
+                },
+            }
+        },
+    ),
+)
+
+
+# ---- measures
+
+
+def _share(part: str, whole: str, experiment: str, **labels: str) -> Callable[[Data], Values]:
+    return lambda data: ratio(data[experiment].values(part, **labels), data[experiment].values(whole, **labels))
+
+
+def _between(
+    column: str, experiment: str, above: Mapping[str, str], below: Mapping[str, str], other: str | None = None
+) -> Callable[[Data], Values]:
+    """A measure at one point over that, or `other`, at another."""
+    return lambda data: ratio(
+        data[experiment].values(column, **above), data[experiment].values(other or column, **below)
+    )
+
+
+def _value(column: str, experiment: str, **labels: str) -> Callable[[Data], Values]:
+    return lambda data: data[experiment].values(column, **labels)
+
+
+def _columns(data: Data, column: str, restart: str) -> list[tuple[float, Values]]:
+    present = set(data["E3"].frame["place"].to_list())
+    return [
+        (at, data["E3"].values(column, place=place, restart=restart))
+        for place, at in ONE_WAY_MS.items()
+        if place in present
+    ]
+
+
+def _slope(column: str, restart: str = "on") -> Callable[[Data], Values]:
+    """ms of a measure per ms of core delay."""
+    return lambda data: paired(lambda value: value * 1e3, slope(_columns(data, column, restart)))
+
+
+def _drop_of_slope(data: Data) -> Values:
+    return paired(lambda on, off: on - off, _slope("uplink_p50_s")(data), _slope("uplink_p50_s", "off")(data))
+
+
+def _at(values: Values) -> float:
+    return sum(values.values()) / len(values) if values else float("nan")
+
+
+def _slow_start(data: Data) -> str:
+    trials, far = data["E3"], "transcontinental"
+    packets = _at(trials.values("packets_p50", place=far, restart="on"))
+    flights = rounds(packets)
+    on, off = (_at(_slope("part_uplink_transport_p50_s", restart)(data)) for restart in ("on", "off"))
+    windows = [_at(trials.values("cwnd_p50", place=far, restart=restart)) for restart in ("on", "off")]
+    text = (
+        f"The median request has {packets:.0f} segments: {flights} flights of slow start from a window of 10, "
+        f"which makes {2 * flights - 1} ms per ms. Of the measured slope, sending (transport) has {on:.2f} with "
+        f"the restart after idle periods and {off:.2f} without. tcp_info reports windows of {windows[0]:.0f} and "
+        f"{windows[1]:.0f} segments before a request"
+    )
+    unused = min(windows) >= packets and on > off
+    return text + (": enough for the request in both cases, but after a pause TCP begins with 10." if unused else ".")
+
+
+def _uplink_at(trials: Any, **labels: str) -> dict[str, float]:
+    found: dict[str, float] = trials.parts("uplink", **labels)
+    return found
+
+
+def _queued(data: Data) -> Values:
+    """The share of the uplink's time in its queue, or waiting for bytes that are."""
+    trials = data["E4"]
+    names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
+    columns = [trials.values(name, **_HIGH) for name in names]
+    queue = [names.index(f"{MEAN}uplink_{part}") for part in ("queue", "wait") if f"{MEAN}uplink_{part}" in names]
+    if not queue:
+        return {}
+    return paired(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
+
+
+def _of_queue(data: Data) -> str:
+    parts = _uplink_at(data["E4"], **_HIGH)
+    total = sum(parts.values())
+    listed = ", ".join(f"{name.removeprefix('uplink_')} {value / total:.0%}" for name, value in parts.items())
+    return f"Uplink of the mean request at 10 requests a second: {listed} of {duration(total)}." if total else ""
+
+
+def _skipped(policy: str) -> Callable[[Data], str]:
+    def text(data: Data) -> str:
+        skipped = _at(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
+        sent = _at(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
+        if not skipped + sent > 0:
+            return ""
+        return f"It skips {quantity(skipped / (skipped + sent), 'share')} of the requests."
+
+    return text
+
+
+def _formula(data: Data) -> Values:
+    """The thesis's formula for the network, seconds."""
+    bits = paired(lambda size: 8 * size, data["6G"].values("bytes_up_p50", network="6G"))
+    return paired(lambda size: (size / _KBIT_6G + 0.2) / 1e3, bits)
+
+
+def _compute_20(data: Data) -> Values:
+    trials = data["6G"]
+    places = [trials.values(f"{place}_p50_s", network="6G") for place in ("endpoint", "remote", "network")]
+    return paired(lambda endpoint, remote, network: endpoint + remote / 20 + network, *places)
+
+
+def _of_compute(data: Data) -> str:
+    trials = data["6G"]
+    at = {name: _at(trials.values(f"{name}_p50_s", network="6G")) for name in ("endpoint", "remote", "network")}
+    return (
+        f"Arithmetic on medians: endpoint {duration(at['endpoint'])} + compute {duration(at['remote'])} ÷ 20 + network "
+        f"{duration(at['network'])}."
+    )
+
+
+def _of_formula(data: Data) -> str:
+    formula, link = _at(_formula(data)), _at(data["6G"].values("network_p50_s", network="6G"))
+    packets = _at(data["6G"].values("packets_p50", network="6G"))
+    return (
+        f"The formula gives {duration(formula)}, the link with TCP {duration(link)}: the formula has neither the "
+        f"{rounds(packets)} flight(s) in which TCP sends {packets:.0f} segments nor the processing of packets at both "
+        "ends, which are measured here with the emulator's own lateness."
+    )
+
+
+# ---- claims
+
+
+def _more_than(least: float) -> Callable[[float], bool]:
+    return lambda value: value > least
+
+
+def _less_than(most: float) -> Callable[[float], bool]:
+    return lambda value: value < most
+
+
+_5G, _LTE, _WINDOW = ({"network": name} for name in ("5G", "LTE", "5G behind a window"))
+_POLICIES = {"halve": ("9 times", "3.5 times"), "reduce-resolution": ("–", "–"), "aimd": ("–", "–")}
+
+
+def _claims() -> tuple[Claim, ...]:
+    e1 = (
+        Claim(
+            "compute", "E1", "§6.3", "Compute in the median latency (5G)", "up to 80 %",
+            _share("remote_p50_s", "latency_p50_s", "E1", **_5G), "share", "most of it", _more_than(0.5), (_5G,),
+        ),
+        Claim(
+            "network-p99", "E1", "§6.3", "Network in the P99 latency (LTE)", "up to 80 %",
+            _share("network_p99_s", "latency_p99_s", "E1", **_LTE), "share", "most of it", _more_than(0.5), (_LTE,),
+        ),
+        *(
+            Claim(
+                f"uplink-{name}-{at}", "E1", section, f"Uplink in the {words} network latency ({label})", published,
+                _share(f"uplink_{at}_s", f"network_{at}_s", "E1", network=label), "share", "most of it",
+                _more_than(0.5), ({"network": label},),
+            )
+            for at, words, published, section in (
+                ("p50", "median", "over 90 %", "§6.1, MF1"),
+                ("p99", "P99", "up to 95 %", "§6.3"),
+            )
+            for name, label in (("lte", "LTE"), ("5g", "5G"))
+        ),
+        Claim(
+            "window", "E1", "§6.3", "Median network latency, LTE over 5G behind a window", "no improvement",
+            _between("network_p50_s", "E1", _LTE, _WINDOW), "ratio", "1.25 times at most", _less_than(1.25),
+            (_LTE, _WINDOW),
+        ),
+        Claim(
+            "best", "E1", "§6.3", "Median uplink latency, LTE over 5G", "5G without obstacle is best",
+            _between("uplink_p50_s", "E1", _LTE, _5G), "ratio", "above 1", _more_than(1), (_LTE, _5G),
+        ),
+        Claim(
+            "standard-p99", "E1", "§6.3", "P99 network latency, LTE over 5G", "no improvement",
+            _between("network_p99_s", "E1", _LTE, _5G), "ratio", "1.25 times at most", _less_than(1.25), (_LTE, _5G),
+        ),
+    )  # fmt: skip
+    image, text = {"workload": "image"}, {"workload": "text"}
+    e2 = (
+        Claim(
+            "text-p99", "E2", "§6.1, MF2", "P99 network latency, image over text", "1.5 times",
+            _between("network_p99_s", "E2", image, text), "ratio", "above 1", _more_than(1), (image, text),
+        ),
+        Claim(
+            "text-median", "E2", "§6.4", "Median latency, text over image", "higher",
+            _between("latency_p50_s", "E2", text, image), "ratio", "above 1", _more_than(1), (image, text),
+        ),
+        Claim(
+            "text-compute", "E2", "§6.4", "Compute in the median latency of text", "over 99 %",
+            _share("remote_p50_s", "latency_p50_s", "E2", **text), "share", "nearly all", _more_than(0.9), (text,),
+        ),
+        Claim(
+            "text-spread", "E2", "§6.4", "P99 over median latency, text over image", "less variable",
+            lambda data: ratio(
+                _between("latency_p99_s", "E2", text, text, "latency_p50_s")(data),
+                _between("latency_p99_s", "E2", image, image, "latency_p50_s")(data),
+            ), "ratio", "below 1", _less_than(1), (image, text),
+        ),
+        Claim(
+            "slots-image", "E2", "§6.4", "Packets of an image request (mean)", "about 50",
+            _value("packets_mean", "E2", **image), "number", "many", _more_than(10), (),
+        ),
+        Claim(
+            "slots-text", "E2", "§6.4", "Packets of a text request (mean)", "1",
+            _value("packets_mean", "E2", **text), "number", "one", _less_than(1.5), (),
+        ),
+    )  # fmt: skip
+    edge, far = ({"place": name, "restart": "on"} for name in ("edge", "transcontinental"))
+    e3 = (
+        Claim(
+            "edge", "E3", "§6.5", "Median latency at the edge", "well below 100 ms",
+            _value("latency_p50_s", "E3", **edge), "time", "below 100 ms", _less_than(0.1), (edge,),
+        ),
+        Claim(
+            "slope-p1", "E3", "§6.5", "P1 uplink latency per core one-way delay, ms per ms", "about 1",
+            _slope("uplink_p01_s"), "number", "0.7 to 1.5", lambda value: 0.7 <= value <= 1.5, (edge, far),
+        ),
+        Claim(
+            "slope-median", "E3", "§6.5", "Median uplink latency per core one-way delay, ms per ms", "about 4",
+            _slope("uplink_p50_s"), "number", "above 1.5", _more_than(1.5), (edge, far), _slow_start,
+        ),
+        Claim(
+            "slope-p99", "E3", "§6.5", "P99 uplink latency per core one-way delay, ms per ms", "weak",
+            _slope("uplink_p99_s"), "number",
+        ),
+        Claim(
+            "weak-p99", "E3", "§6.5", "Variance of the P99 uplink latency that the core delay explains", "weak",
+            lambda data: determination(_columns(data, "uplink_p99_s", "on")), "share", "below half",
+            _less_than(0.5), (edge, far),
+        ),
+        Claim(
+            "slope-off", "E3", "§6.5", "The median's slope without slow start after idle, ms per ms", "–",
+            _slope("uplink_p50_s", "off"), "number",
+        ),
+        Claim(
+            "slope-drop", "E3", "§6.5", "The part of the median's slope that slow start after idle causes, ms per ms",
+            "supposed: the window", _drop_of_slope, "change", "above 0", _more_than(0), (edge, far),
+        ),
+    )  # fmt: skip
+    high, low = _HIGH, _HIGH | {"rate": "2 /s"}
+    e4 = (
+        Claim(
+            "good", "E4", "§6.6", "Median uplink latency at 2 requests a second", "below 100 ms",
+            _value("uplink_p50_s", "E4", **low), "time", "below 100 ms", _less_than(0.1), (low,),
+        ),
+        Claim(
+            "collapse", "E4", "§6.1, MF3", "P99 uplink latency at 10 /s over the median at 2 /s", "200 times",
+            _between("uplink_p99_s", "E4", high, low, "uplink_p50_s"), "ratio", "above 10", _more_than(10), (high, low),
+        ),
+        Claim(
+            "worst", "E4", "§6.6", "P99 uplink latency at 10 requests a second", "up to 20 s",
+            _value("uplink_p99_s", "E4", **high), "time", "above 1 s", _more_than(1), (high,),
+        ),
+        Claim(
+            "queue", "E4", "§6.6", "Queue in the uplink latency at 10 /s (with bytes that wait for it)", "the cause",
+            _queued, "share", "most of it", _more_than(0.5), (), _of_queue,
+        ),
+        *(
+            Claim(
+                f"{policy}-{at}", "E4", "§6.6", f"{words} latency without a policy over '{policy}'", published,
+                _between(f"latency_{at}_s", "E4", high, high | {"policy": policy}), "ratio", "above 1", _more_than(1),
+                (high, high | {"policy": policy}), _skipped(policy) if at == "p50" else None,
+            )
+            for policy, figures in _POLICIES.items()
+            for at, words, published in (("p50", "Median", figures[0]), ("p99", "P99", figures[1]))
+        ),
+        *(
+            Claim(
+                f"limit-{limit}", "E4", "§6.6", f"P99 uplink latency, infinite queue over {limit}", "–",
+                _between("uplink_p99_s", "E4", high, high | {"queue": limit}), "ratio",
+            )
+            for limit in ("1 MB", "100 kB")
+        ),
+    )  # fmt: skip
+    projected = (
+        Claim(
+            "6g-latency", "6G", "§6.7", "Median latency, 5G over 6G", "6G is lower",
+            _between("latency_p50_s", "6G", _5G, {"network": "6G"}), "ratio", "above 1", _more_than(1),
+            (_5G, {"network": "6G"}),
+        ),
+        Claim(
+            "6g-compute", "6G", "§6.7", "Compute in the median latency with 6G", "the limiting factor",
+            _share("remote_p50_s", "latency_p50_s", "6G", network="6G"), "share", "most of it", _more_than(0.5),
+            ({"network": "6G"},),
+        ),
+        Claim(
+            "6g-formula", "6G", "§6.7", "Network latency of the link with TCP over the formula", "the formula alone",
+            lambda data: ratio(data["6G"].values("network_p50_s", network="6G"), _formula(data)), "ratio", "", None,
+            (), _of_formula,
+        ),
+        Claim(
+            "6g-20", "6G", "§6.7", "Latency with 6G and compute 20 times as fast", "low enough (10 ms, §1)",
+            _compute_20, "time", "below 10 ms", _less_than(0.010), (), _of_compute,
+        ),
+    )  # fmt: skip
+    return (*e1, *e2, *e3, *e4, *projected)
+
+
+# ---- main findings
+
+
+def _verdict(findings: Mapping[str, Finding], *keys: str) -> str:
+    found = [findings[key].same for key in keys]
+    if "not measured" in found:
+        return "Not measured in full"
+    return "Reproduced" if set(found) == {"yes"} else "Not reproduced" if set(found) == {"no"} else "Reproduced in part"
+
+
+def _mf1(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("uplink-lte-p50", "uplink-5g-p50", "uplink-lte-p99", "uplink-5g-p99")
+    lte, five, lte_p99, five_p99 = (findings[key].ours for key in keys)
+    return (
+        f"{_verdict(findings, *keys)}. The uplink has {lte} of the median network latency over LTE and {five} over 5G; "
+        f"of the P99 {lte_p99} and {five_p99}. Compute has {findings['compute'].ours} of the median latency over 5G."
+    )
+
+
+def _mf2(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("text-p99", "slots-image", "slots-text")
+    factor, image, text = (findings[key].ours for key in keys)
+    return (
+        f"{_verdict(findings, *keys)}. The P99 network latency of images is {factor} that of text, where the thesis "
+        f"has 1.5 times. An image request has {image} packets, a text request {text}."
+    )
+
+
+def _mf3(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("collapse", "queue", "halve-p50", "halve-p99")
+    collapse, queue, median, tail = (findings[key].ours for key in keys)
+    limits = " and ".join(
+        f"{quantity(value, 'time')} with {limit}"
+        for limit in ("infinite", "1 MB", "100 kB")
+        if (value := _at(data["E4"].values("uplink_p99_s", **(_HIGH | {"queue": limit})))) == value
+    )
+    return (
+        f"{_verdict(findings, *keys)}. The P99 uplink latency at 10 requests a second is {collapse} the median at 2; "
+        f"the queue, and waiting for it, has {queue} of the uplink's time. Halving the rate lowers the median "
+        f"latency {median} and the P99 {tail}. By the queue's limit, the P99 uplink latency is {limits}."
+    )
+
+
+def _mf4(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("6g-latency", "6g-compute", "6g-20")
+    gain, compute, faster = (findings[key].ours for key in keys)
+    return (
+        f"{_verdict(findings, *keys)}. With the network of 6G the median latency falls by a factor of {gain}, and "
+        f"compute has {compute} of what remains. With compute 20 times as fast, which is arithmetic, "
+        f"{faster} would remain. TCP on the link takes {findings['6g-formula'].ours} the formula's time."
+    )
+
+
+_PUBLISHED = {
+    "MF1": "The uplink is the limiting factor: over 90 % of the network latency for LTE and 5G.",
+    "MF2": "Text instead of images decreases the P99 network latency 1.5 times.",
+    "MF3": "A drop of the network's performance for 30 s increases the uplink latency 200 times, and applications need "
+    "congestion control.",
+    "MF4": "Novel applications need faster compute as well as a faster network.",
+}
+ANSWERS = tuple(
+    Answer(key, text, paragraph)
+    for (key, text), paragraph in zip(_PUBLISHED.items(), (_mf1, _mf2, _mf3, _mf4), strict=True)
+)
+
+THESIS = Publication(
+    name="thesis",
+    title="Network Simulation for AI in the Digital Continuum",
+    citation=CITATION,
+    scenario=_SCENARIO,
+    short={"duration": "8 s", "nodes.endpoint.count": 4, "workload.drain": "1 s"},
+    roles=ROLES,
+    experiments=tuple(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS),
+    claims=_claims(),
+    answers=ANSWERS,
+    differences=(
+        "Each repetition starts at another offset of the traces; the thesis has one run of each kind.",
+        "The endpoint has 1 processor and the server 2; the thesis has 2 and 4 of a Xeon Silver 4210R.",
+        "MobileNetV2 and MarianMT have their architectures with seeded weights: the computation is real, its results "
+        "are not.",
+        "The mobile link has no delay except its queue and its schedule, as in the thesis (Mahimahi's link shell).",
+    ),
+)

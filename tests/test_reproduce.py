@@ -1,0 +1,271 @@
+"""Reproductions of publications: their sweeps, claims, paragraphs and page, and a real one that is very short."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.errors import CellbedError
+from cellbed.experiments.reproduce import page, reproduction
+from cellbed.experiments.reproduce.page import Result
+from cellbed.experiments.reproduce.publication import Data, Trials, determination, evaluate, ratio, rounds, slope
+from cellbed.experiments.reproduce.reproduction import Played, Prepared
+from cellbed.experiments.reproduce.thesis import ONE_WAY_MS, THESIS
+from cellbed.experiments.sweep.store import Result as Row
+from cellbed.experiments.sweep.store import dataset
+from cellbed.scenario.reader import with_values
+from in_process import cellbed
+from test_run import limits_reason
+
+Measure = Callable[[Mapping[str, str], int], dict[str, float]]
+NAMES = [each.name for each in THESIS.experiments]
+
+
+def prepared_in(folder: Path, *, short: bool) -> tuple[list[Played], dict[str, Prepared]]:
+    played = reproduction.traces(THESIS, folder / "traces", None)
+    found = reproduction.prepare(THESIS, NAMES, folder, folder, played, short=short, running=False)
+    return played, {each.experiment.name: each for each in found}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Played], dict[str, Prepared]]:
+    return prepared_in(tmp_path_factory.mktemp("full"), short=False)
+
+
+def network(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    uplink = {"LTE": 0.019, "5G": 0.0095, "5G behind a window": 0.019, "6G": 0.0002}[labels["network"]]
+    place = {"endpoint_p50_s": 0.001, "remote_p50_s": 0.040, "uplink_p50_s": uplink, "network_p50_s": uplink / 0.95}
+    tail = {"uplink_p99_s": 0.2, "network_p99_s": 0.21, "latency_p99_s": 0.25}
+    parts = {"mean_uplink_queue": uplink, "mean_inference": 0.04, "bytes_up_p50": 50_000, "packets_p50": 35}
+    return {**place, **tail, **parts, "latency_p50_s": 0.041 + uplink / 0.95}
+
+
+def workload(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    if labels["workload"] == "text":
+        return {
+            "latency_p50_s": 0.3,
+            "remote_p50_s": 0.299,
+            "network_p99_s": 0.1,
+            "packets_mean": 1,
+            "latency_p99_s": 0.4,
+        }
+    return {"latency_p50_s": 0.06, "network_p99_s": 0.15, "packets_mean": 50, "latency_p99_s": 0.3}
+
+
+def place(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    at, extra = ONE_WAY_MS[labels["place"]] / 1e3, 3 if labels["restart"] == "on" else 0
+    uplink = {
+        "uplink_p01_s": 0.005 + at,
+        "uplink_p50_s": 0.01 + (1 + extra) * at,
+        "uplink_p99_s": 0.2 * repetition + at,
+    }
+    transport = {"part_uplink_transport_p50_s": 0.001 + extra * at}
+    return {**uplink, **transport, "latency_p50_s": 0.05, "packets_p50": 35.0, "cwnd_p50": 60.0}
+
+
+def load(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    median, tail = {"halve": (0.12, 5.5), "reduce-resolution": (0.5, 8.0), "aimd": (2.0, 30.0)}.get(
+        labels["policy"], (1.08, 19.25)
+    )
+    uplink = 0.05 if labels["rate"] == "2 /s" else 0.2
+    skipped = 50.0 if labels["policy"] == "halve" else 0.0
+    return {
+        "latency_p50_s": median, "latency_p99_s": tail, "uplink_p50_s": uplink, "skipped": skipped, "requests": 50.0,
+        "uplink_p99_s": 0.5 if labels["queue"] == "100 kB" else 10.0, "mean_uplink_queue": 0.9,
+        "mean_uplink_wait": 0.05, "mean_uplink_transport": 0.05,
+    }  # fmt: skip
+
+
+MEASURES: dict[str, Measure] = {"E1": network, "E2": workload, "E3": place, "E4": load, "6G": network}
+
+
+def trials_of(prepared: Prepared, measure: Measure, status: str = "complete") -> Trials:
+    """Trials of a sweep with these measures, which differ between repetitions by 1 %."""
+    table = dataset(prepared.plan, {key: Row(status, 1, 0, 1.0, rows=[]) for key in prepared.plan.distinct})
+    factors = list(prepared.experiment.factors)
+    rows = []
+    for row in table.select("repetition", *factors).iter_rows(named=True):
+        repetition = row.pop("repetition")
+        rows.append({name: value * (1 + repetition / 100) for name, value in measure(row, repetition).items()})
+    more = pl.DataFrame(rows, infer_schema_length=None)
+    return Trials(pl.concat([table.drop(set(more.columns) & set(table.columns)), more], how="horizontal"))
+
+
+@pytest.fixture(scope="module")
+def data(full: tuple[list[Played], dict[str, Prepared]]) -> Data:
+    return {name: trials_of(each, MEASURES[name]) for name, each in full[1].items()}
+
+
+def test_the_experiments_are_sweeps_of_valid_scenarios(
+    tmp_path: Path, full: tuple[list[Played], dict[str, Prepared]]
+) -> None:
+    played, prepared = full
+    assert {name: len(each.plan.points) for name, each in prepared.items()} == {
+        "E1": 3, "E2": 2, "E3": 8, "E4": 8, "6G": 2,
+    }  # fmt: skip
+    assert all(each.stand_in for each in played)
+    keys = [set(prepared[name].plan.distinct) for name in ("E1", "E2", "E3", "6G")]
+    assert len(set.intersection(*keys)) == 5, "the same base is run once in each repetition"
+    short = prepared_in(tmp_path, short=True)[1]
+    assert reproduction.seconds(list(short.values()), 0) <= 600
+    assert short["E4"].plan.trials[0].offset_ns is None, "it lies in the trace's poorest time"
+    assert 30_000 <= float(short["E4"].plan.trials[0].tables["links"]["mobile"]["start"].split()[0]) <= 70_000
+    # The stand-in has the drop that is published: 30 s below 5 Mbit/s.
+    stamps = [int(line) for line in (tmp_path / "traces" / "lte-2016.up").read_text().split()]
+    rate = sum(40_000 <= at < 70_000 for at in stamps) * 12_000 / 30
+    assert rate < 5e6 < (len(stamps) - sum(40_000 <= at < 70_000 for at in stamps)) * 12_000 / 110
+
+
+def test_measures_of_claims() -> None:
+    assert ratio({1: 4.0, 2: 9.0, 3: 1.0}, {1: 2.0, 2: 3.0, 4: 1.0, 3: 0.0}) == {1: 2.0, 2: 3.0}
+    line = [(float(x), {1: 2.0 * x + 1, 2: 5.0}) for x in range(4)]
+    assert slope(line) == pytest.approx({1: 2.0, 2: 0.0})
+    assert slope([*line, (5.0, {2: 5.0})]) == pytest.approx({2: 0.0}), "repetitions with all points"
+    assert determination([(float(x), {1: 2.0 * x}) for x in range(4)]) == pytest.approx({1: 1.0})
+    assert [rounds(each) for each in (1, 10, 11, 30, 31, 35, 71)] == [1, 1, 2, 2, 3, 3, 4]
+
+
+def test_claims_have_values_directions_and_reasons(data: Data) -> None:
+    found = evaluate(THESIS, data)
+    assert set(found) == {claim.key for claim in THESIS.claims}
+    values = {
+        "slope-p1": 1.03, "slope-median": 4.12, "slope-off": 1.03, "slope-drop": 3.09, "collapse": 200, "halve-p50": 9,
+        "halve-p99": 3.5, "aimd-p50": 0.54, "text-p99": 1.5, "uplink-lte-p50": 0.95, "limit-100 kB": 20, "queue": 0.95,
+        "window": 1, "slots-image": 51.5, "best": 2,
+    }  # fmt: skip
+    for key, value in values.items():
+        assert found[key].interval.value == pytest.approx(value, rel=1e-3), key
+        assert found[key].interval.repetitions == 5
+    assert {found[key].same for key in ("slope-median", "collapse", "halve-p50", "weak-p99", "6g-20")} == {"yes"}
+    assert (found["aimd-p50"].same, found["limit-1 MB"].same) == ("no", "–")
+    assert "3 flights of slow start" in found["slope-median"].why
+    assert "after a pause TCP begins with 10" in found["slope-median"].why
+    assert "It skips 50 % of the requests." in found["halve-p50"].why
+    # 8 · 50 kB · 1.03 / 100 Gbit/s + 0.2 ms
+    assert found["6g-formula"].interval.value == pytest.approx(0.0002 / 0.95 * 1.03 / 0.00020412, rel=1e-3)
+
+
+def test_an_interval_with_both_directions_is_undecided(full: tuple[list[Played], dict[str, Prepared]]) -> None:
+    def varying(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        slow = labels["network"] == "LTE" and repetition % 2 == 0
+        return network(labels, repetition) | {"uplink_p50_s": 0.05 if slow else 0.0095}
+
+    found = evaluate(THESIS, {"E1": trials_of(full[1]["E1"], varying)})["best"]
+    assert found.same == "open"
+    assert "the mean request takes" in found.why
+    assert "uplink queue" in found.why
+    assert "more repetitions" in found.why
+
+
+def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
+    full: tuple[list[Played], dict[str, Prepared]],
+) -> None:
+    def collapsed(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        return load(labels, repetition) | {"lost_share": 0.4, "latency_p99_s": math.inf}
+
+    found = evaluate(THESIS, {"E4": trials_of(full[1]["E4"], collapsed)})["halve-p99"]
+    assert (found.same, found.ours) == ("not measured", "–")
+    assert "At 10 /s, infinite, none 41 % of the requests had no reply" in found.why
+
+
+def test_the_page_has_every_claim_and_what_a_reader_must_know(
+    full: tuple[list[Played], dict[str, Prepared]], data: Data
+) -> None:
+    disturbed = {**data, "E2": trials_of(full[1]["E2"], workload, "disturbed")}
+    result = Result(THESIS, disturbed, full[0], False, "cellbed reproduce thesis", "2 processors")
+    text = page.page(result)
+    for claim in THESIS.claims:
+        assert f'data-claim="{claim.key}"' in text
+    assert text.count("<svg") == 6
+    assert "E2: 10 of 10 trials were disturbed" in text
+    assert "Not the publication&#39;s recordings: lte.up" in text
+    content = json.loads(json.dumps(result.json()))
+    assert set(content["answers"]) == {"MF1", "MF2", "MF3", "MF4"}
+    assert content["answers"]["MF3"].startswith(
+        "Reproduced. The P99 uplink latency at 10 requests a second is 200 times"
+    )
+    assert "0.515 s" in content["answers"]["MF3"] or "515 ms" in content["answers"]["MF3"]
+    assert content["trials"]["E2"] == {"disturbed": 10}
+    # Of some experiments only, the findings that need others are left out; without a trial nothing is claimed.
+    failed = trials_of(full[1]["E4"], load, "failed")
+    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, full[0], True, "", "")
+    assert set(part.answers()) == {"MF1", "MF3"}
+    assert part.findings["collapse"].same == "not measured"
+    assert part.answers()["MF3"][1].startswith("Not measured in full.")
+    assert "E4: 40 of 40 trials failed" in page.page(part)
+
+
+def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
+    played = reproduction.traces(THESIS, tmp_path / "traces", tmp_path / "given")
+    given = [each for each in played if not each.stand_in]
+    assert [(each.role, each.way, each.note) for each in given] == [("5g", "up", "KPN_5G.up (given)")]
+    (tmp_path / "given" / "KPN_5G.up").write_text("1\ntwo\n")
+    with pytest.raises(CellbedError, match=r"KPN_5G\.up"):
+        reproduction.traces(THESIS, tmp_path / "traces", tmp_path / "given")
+
+
+def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
+    done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "E3: 4 points, 12 trials to run" in done.stdout
+    assert "lte-2016.up: stand-in: " in done.stdout
+    assert not list(tmp_path.iterdir())
+    done = cellbed("reproduce", "thesis", "-e", "E9", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "error: --experiment E9: not one of E1, E2, E3, E4, 6G\n")
+    done = cellbed("reproduce", "thesis", "--traces", "none", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --traces none: not a folder: ")
+
+
+class Quiet:
+    """A listener without a reader."""
+
+    def note(self, text: str) -> None: ...
+    def state(self, text: str) -> None: ...
+    def ended(self, *_: object) -> None: ...
+
+
+@pytest.mark.needs_tun
+@pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+@pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
+def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
+    changes = {
+        "duration": "1 s",
+        "workload.rate": "8 /s",
+        "workload.images": 3,
+        "transport.slow_start_after_idle": False,
+    }
+    one = {name: dict(each) for name, each in THESIS.experiments[0].factors.items()}
+    one["network"]["levels"] = {"LTE": one["network"]["levels"]["LTE"]}
+    experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
+    tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
+    played = reproduction.traces(tiny, tmp_path / "traces", None)
+    (prepared,) = reproduction.prepare(tiny, ["E1"], tmp_path, tmp_path, played, short=False)
+    account = reproduction.run(prepared, [prepared], Quiet(), repeats=0)
+    assert account.failed == 0
+    environment = json.loads(next(prepared.folder.glob("*/*/environment.json")).read_text())
+    assert environment["slow_start_after_idle"] == "0"
+    result = Result(tiny, {"E1": reproduction.collect(prepared.folder)}, played, False, "", page.machine())
+    frame = result.data["E1"].frame
+    assert frame["packets_mean"][0] > 1
+    assert frame["cwnd_p50"][0] >= 10
+    assert frame["mean_uplink_queue"][0] > 0
+    found = result.findings
+    assert found["uplink-lte-p50"].interval.value is not None
+    assert "at least 2 repetitions" in found["uplink-lte-p50"].why
+    assert found["best"].same == "not measured"
+    assert page.write(result, tmp_path).read_text().count("<svg") == 1
+    # Again: nothing is run, and another experiment takes the trial from this one.
+    assert reproduction.run(prepared, [prepared], Quiet(), repeats=0).ran == 0
+    other = replace(prepared, folder=tmp_path / "other")
+    if account.complete:
+        assert reproduction.run(other, [prepared], Quiet(), repeats=0).ran == 0
