@@ -56,8 +56,8 @@ def make_sweep(
     """The folder of a sweep. failed, disturbed: point and repetition of trials."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "base.toml").write_text(GOOD)
-    head = {"name": "a & <b>", "scenario": "base.toml", "repetitions": 5} | keys
-    text = tomli_w.dumps({**head, "name": "s", "factors": factors})
+    head = {"name": "s", "scenario": "base.toml", "repetitions": 5} | keys
+    text = tomli_w.dumps({**head, "factors": factors})
     (folder / "sweep.toml").write_text(text)
     found = plan(folder / "sweep.toml")
     results = {}
@@ -278,7 +278,7 @@ def test_figures_have_a_numeric_axis_and_the_intervals(folder: Path) -> None:
     assert figure._supylabel.get_text() == "latency, median, ms"
     with pytest.raises(CellbedError, match="'rates' is not a factor with several levels: choose from rate, place"):
         sweep.figure("latency_p50_s", "rates")
-    with pytest.raises(CellbedError, match="--measure latency_p5_s: the dataset has no such measure: did you mean"):
+    with pytest.raises(CellbedError, match="latency_p5_s: the dataset has no such measure: did you mean"):
         sweep.intervals("latency_p5_s")
     with pytest.raises(CellbedError, match="choose an application: app='workload'"):
         sweep.intervals("latency_p50_s", app="other")
@@ -320,8 +320,31 @@ def test_a_large_sweep_stays_readable(tmp_path: Path) -> None:
     page = Page(made / "report.html")
     assert len(page.links) == 1000
     assert "470 more points</summary>" in page.text
-    assert "of the mean over up to 10 points with this level" in page.text
+    assert "28 more levels</summary>" in page.text
+    assert "of the mean over the 10 points with this level" in page.text
     assert len(page.text) < 2_000_000
+
+
+def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_path: Path) -> None:
+    made = shutil.copytree(folder, tmp_path / "s")
+    one = pl.read_parquet(folder / "trials.parquet").filter(pl.col("repetition") < 3, pl.col("point") < 5)
+    never = [
+        pl.lit(math.inf if name == "latency_p99_s" else None, pl.Float64).alias(name)
+        for name in Study(one, ()).measures
+    ]
+    other = one.with_columns(pl.lit("other").alias("app"), *never)
+    pl.concat([one, other]).write_parquet(made / "trials.parquet")
+    done = cellbed("sweep", "report", made, "--statistic", "median", "--json", "--open", "no")
+    found = json.loads(done.stdout)
+    assert found["trials"] == {"complete": 10, "missing": 20}
+    workload, silent = found["applications"]
+    assert [row["repetitions"] for row in workload["measures"][0]["effects"]] == [2, 0, 0]
+    assert workload["measures"][0]["effects"][1]["note"] == "refused: no repetition has all of the points"
+    assert silent["without"] == ["latency_p50_s", "lost_share"]
+    assert silent["measures"][0]["points"][0]["note"].startswith("not finite: the value is infinite")
+    with pytest.raises(CellbedError, match="choose an application: app='workload' or app='other'"):
+        Sweep.load(made).effects("latency_p50_s")
+    assert len(Sweep.load(made).intervals("latency_p50_s", app="workload")) == 5
 
 
 def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:

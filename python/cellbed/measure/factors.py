@@ -20,7 +20,9 @@ from cellbed.measure.repetitions import (
     quantile_interval,
     repetitions_needed,
 )
+from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.statistics import CONFIDENCE
+from cellbed.near_names import did_you_mean
 from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Study:
     trials: a row for each trial and application (``docs/reference/sweep.md``). additive: the design has no points that
     differ in one factor alone (Latin hypercube). statistic: of a point over its repetitions. half_width: of the wanted
     interval, as a share of the mean. disturbed: use disturbed trials, too. Failed ones have no measures.
+    planned: number and levels of all points, of which some may have no trial yet.
     """
 
     trials: pl.DataFrame
@@ -58,11 +61,24 @@ class Study:
     statistic: Statistic = "mean"
     half_width: float = 0.1
     disturbed: bool = False
+    planned: pl.DataFrame | None = None
 
     @property
     def statuses(self) -> tuple[str, ...]:
         """Of the trials that are used."""
         return ("complete", "disturbed") if self.disturbed else ("complete",)
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures of the dataset: its columns behind name and kind of the application."""
+        columns = self.trials.columns
+        return columns[columns.index("kind") + 1 :]
+
+    def check(self, measure: str) -> None:
+        """Raises MeasureError for a measure that the dataset does not have."""
+        if measure not in self.measures:
+            hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
+            raise MeasureError(f"{measure}: the dataset has no such measure: {hint.strip()}")
 
     def intervals(self, app: str, measure: str) -> pl.DataFrame:
         """A measure of an application at each point that has trials.
@@ -82,8 +98,11 @@ class Study:
             found = of_mean if self.statistic == "mean" else quantile_interval(values)
             half = self.half_width * abs(of_mean.value or 0.0)
             more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
+            note = found.note
+            if self.statistic == "median" and found.value is None and len(values) and not np.isnan(values).any():
+                note = "not finite: the value is infinite in at least half of the repetitions"
             about = group.select("point", *names).row(0)
-            rows.append([*about, found.value, found.low, found.high, found.repetitions, more, found.note])
+            rows.append([*about, found.value, found.low, found.high, found.repetitions, more, note])
         kinds = (pl.Float64, pl.Float64, pl.Float64, pl.Int64, pl.Int64, pl.String)
         schema: dict[str, Any] = {"point": pl.Int64, **dict.fromkeys(names, pl.String)}
         return pl.DataFrame(rows, schema=schema | dict(zip(RESULT_COLUMNS, kinds, strict=True)), orient="row")
@@ -194,7 +213,11 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
     import polars as pl
 
     rows = study.trials.filter(pl.col("app") == app)
-    points = rows.unique("point", keep="first").sort("point")
+    names = ["point", *(factor.name for factor in study.factors)]
+    points = rows.unique("point", keep="first").select(names)
+    if study.planned is not None:
+        points = pl.concat([points, study.planned.join(study.trials, on="point", how="anti").select(names)])
+    points = points.sort("point")
     numbers, repetitions = points["point"].to_list(), rows["repetition"].unique().sort().to_list()
     rows = rows.filter(pl.col("status").is_in(study.statuses))
     values = np.full((len(numbers), len(repetitions)), np.nan)
@@ -204,7 +227,7 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
         for name, known in (("point", numbers), ("repetition", repetitions))
     )
     values[at], present[at] = _numbers(rows, measure), True
-    return list(points.select(factor.name for factor in study.factors).iter_rows()), values, present
+    return list(points.drop("point").iter_rows()), values, present
 
 
 def _statement(before: _Values, after: _Values) -> dict[str, Any]:

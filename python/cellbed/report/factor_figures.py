@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cellbed.measure import repetitions, statistics
 from cellbed.measure.factors import Axis, Factor, Study
 from cellbed.measure.repetitions import mean_bounds, quantile_bounds
-from cellbed.report.figures import COLOURS, DASHES
+from cellbed.report.figures import COLOURS, DASHES, file_name
 from cellbed.report.formats import measure_axis
 from cellbed.report.plot import STYLE
 
@@ -36,13 +36,11 @@ _LOGARITHMIC = 50.0
 
 @dataclass(frozen=True, slots=True)
 class FactorFigure:
-    """A figure of a measure of an application. rows: of panels. pooled: points that a mark is the mean of, at most.
-    spec: arguments of :func:`draw_factor`."""
+    """A figure of a measure of an application. rows: of panels. spec: arguments of :func:`draw_factor`."""
 
     app: str
     factor: str
     rows: int
-    pooled: int
     statuses: tuple[str, ...]
     spec: dict[str, Any]
 
@@ -74,7 +72,7 @@ class FactorFigure:
         sources = [inspect.getsource(each) for each in (*functions, over_repetitions, draw_factor)]
         style = {name: value for name, value in STYLE.items() if name != "svg.hashsalt"}
         return _SCRIPT.format(
-            name=ascii(self.name)[1:-1],
+            name=file_name(self.name),
             style=pprint.pformat(style, width=110, sort_dicts=False),
             colours=COLOURS,
             dashes=DASHES,
@@ -186,9 +184,10 @@ def _of_factor(study: Study, rows: pl.DataFrame, factor: Factor, app: str, measu
         "series": {name: order[name] for name in series},
         "panels": {name: order[name] for name in panels},
         "points": chosen,
+        "pooled": pooled,
     }
     count = math.prod(len(each) for each in spec["panels"].values())
-    return FactorFigure(app, factor.name, -(-count // 3), pooled, study.statuses, spec)
+    return FactorFigure(app, factor.name, -(-count // 3), study.statuses, spec)
 
 
 def over_repetitions(values: NDArray[np.float64], statistic: str) -> tuple[float, float, float]:
@@ -223,12 +222,13 @@ def draw_factor(
     series: dict[str, list[str]],
     panels: dict[str, list[str]],
     points: list[int] | None,
+    pooled: int,
 ) -> None:
     """Draw a measure over the levels of a factor, with intervals over repetitions.
 
     scale: units of the axis per unit of the measure. places: of the levels on the axis. joined: draw lines; else a mark
-    for each point. series, panels: factors with their levels. points: those that are drawn, None for all. Where several
-    points have one mark, it is of their mean in each repetition that has all of them.
+    for each point. series, panels: factors with their levels. points: those that are drawn, None for all.
+    pooled: points of each mark, which is of their mean in each repetition that has all of them.
     """
     import polars as pl
 
@@ -239,7 +239,7 @@ def draw_factor(
     marks = (
         trials.group_by(*keys, "repetition")
         .agg(value.mean().alias("value"), pl.len().alias("points"))
-        .filter(pl.col("points") == pl.col("points").max().over(keys))
+        .filter(pl.col("points") == pooled)
         .sort("repetition")
         .group_by(keys)
         .agg(pl.col("value"))

@@ -14,7 +14,6 @@ from cellbed.errors import CellbedError
 from cellbed.measure import collect
 from cellbed.measure.factors import Study
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.near_names import did_you_mean
 from cellbed.report import factor_figures, figures, formats, html, plot
 from cellbed.report.chart_library import AssetError, style
 from cellbed.report.figures import Ending
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 MEASURES = ("latency_p50_s", "latency_p99_s", "lost_share")
 """Those that are shown where none are chosen."""
 _SHOWN = 30
-"""Points of a table that are shown before the fold, and on the terminal."""
+"""Rows of a table that are shown before the fold, and on the terminal."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,8 @@ class SweepReport:
     def __post_init__(self) -> None:
         if not len(self.study.trials):
             raise MeasureError(f"{self.folder}: no trial has a result yet: run the sweep first")
-        known = measures_of(self.study)
         for measure in self.measures:
-            if measure not in known:
-                hint = did_you_mean(measure, known) or f"one of {', '.join(known)}"
-                raise MeasureError(f"--measure {measure}: the dataset has no such measure: {hint.strip()}")
+            self.study.check(measure)
 
     @property
     def _runs(self) -> pl.DataFrame:
@@ -138,7 +134,9 @@ class SweepReport:
         drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
         for figure in self.figures():
             element = plot.element(figure.name, partial(figure.drawn, self.study.trials))
-            drawn.setdefault((figure.app, figure.spec["measure"]), []).append((figure.factor, element, figure.pooled))
+            drawn.setdefault((figure.app, figure.spec["measure"]), []).append(
+                (figure.factor, element, figure.spec["pooled"])
+            )
         text = (
             html.environment()
             .get_template("sweep.html")
@@ -179,12 +177,6 @@ class SweepReport:
                 {"repetition": row["repetition"], "status": row["status"], "href": href}
             )
         return found
-
-
-def measures_of(study: Study) -> list[str]:
-    """The measures that a dataset has: the columns behind name and kind of the application."""
-    columns = study.trials.columns
-    return columns[columns.index("kind") + 1 :]
 
 
 def _applications(study: Study) -> list[tuple[str, str]]:
@@ -304,6 +296,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
             if each["effects"]:
                 console.print()
                 console.print(_effects(each))
+                _more(console, len(each["effects"]), "levels")
             for line in (*notes(each), needed(each, content["half_width"])):
                 if line:
                     console.print(Text(line, style="dim"))
@@ -322,7 +315,7 @@ def _effects(measured: Mapping[str, Any]) -> Any:
         table.add_column(name, justify="right")
     table.add_column("")
     difference = partial(formats.measure_difference, measured["measure"])
-    for row in measured["effects"]:
+    for row in measured["effects"][:_SHOWN]:
         table.add_row(
             Text(row["factor"]),
             Text(f"{row['level']} minus {row['first']}"),

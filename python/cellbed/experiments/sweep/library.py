@@ -89,7 +89,7 @@ class Sweep:
                 "again to make the dataset"
             )
         additive = isinstance(self.file.design, LatinHypercube)
-        return Study(self.trials, tuple(found), additive, statistic, half_width, disturbed)
+        return Study(self.trials, tuple(found), additive, statistic, half_width, disturbed, labels)
 
     def intervals(
         self,
@@ -107,12 +107,13 @@ class Sweep:
         Errors: :class:`CellbedError` for an unknown measure or application.
         """
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
-        return study.intervals(self._chosen(measure, app), measure)
+        return study.intervals(self._chosen(study, measure, app), measure)
 
     def effects(self, measure: str, *, app: str | None = None, disturbed: bool = False) -> pl.DataFrame:
         """Each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
         procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors are those of `intervals`."""
-        return self.study(disturbed=disturbed).effects(self._chosen(measure, app), measure)
+        study = self.study(disturbed=disturbed)
+        return study.effects(self._chosen(study, measure, app), measure)
 
     def figure(
         self,
@@ -130,7 +131,7 @@ class Sweep:
         from cellbed.report import factor_figures, plot
 
         study = self.study(statistic=statistic, disturbed=disturbed)
-        found = {it.factor: it for it in factor_figures.of_factors(study, self._chosen(measure, app), measure)}
+        found = {it.factor: it for it in factor_figures.of_factors(study, self._chosen(study, measure, app), measure)}
         if factor not in found:
             raise CellbedError(f"'{factor}' is not a factor with several levels: choose from {', '.join(found)}")
         style: Any = plot.STYLE
@@ -154,13 +155,15 @@ class Sweep:
         planned = len(self.points), self.file.repetitions
         return SweepReport(self.name, self.path, study, planned, errors, tuple(measures) or MEASURES)
 
-    def _chosen(self, measure: str, app: str | None) -> str:
+    def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """The application; checks the measure, too."""
-        names = list(self.report([measure]).study.trials["app"].unique(maintain_order=True))
+        study.check(measure)
+        names = study.trials["app"].unique(maintain_order=True).to_list()
         if app is None and len(names) == 1:
             return str(names[0])
         if app not in names:
-            raise CellbedError(f"choose an application: app={' or app='.join(map(repr, names))}")
+            known = " or ".join(f"app={name!r}" for name in names)
+            raise CellbedError(f"choose an application: {known or 'no trial has a result yet'}")
         return str(app)
 
     def run(self, key: str) -> Run:
