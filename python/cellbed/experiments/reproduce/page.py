@@ -6,12 +6,14 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed.experiments.reproduce.publication import Data, Finding, Publication, Trials, evaluate
+from cellbed.experiments.reproduce.publication import Data, Finding, Lines, Publication, Trials, evaluate
 from cellbed.report import html, plot
 from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from cellbed.experiments.reproduce.reproduction import Played
 
+_MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
+"""Of the reports of sweeps."""
 VERDICTS = {"yes": "same", "no": "not the same", "open": "undecided", "–": "", "not measured": "not measured"}
 
 
@@ -134,9 +138,9 @@ def page(result: Result) -> str:
     for experiment in result.publication.experiments:
         if experiment.name in result.data:
             trials = result.data[experiment.name]
-            drawings = [plot.element(experiment.title, lambda trials=trials: _bars(trials))]  # type: ignore[misc]
-            if "place" in trials.frame.columns:
-                drawings.append(plot.element("core delay", lambda trials=trials: _lines(trials)))  # type: ignore[misc]
+            drawings = [plot.element(experiment.title, partial(_bars, trials))]
+            if experiment.lines is not None:
+                drawings.append(plot.element(experiment.lines.label, partial(_lines, trials, experiment.lines)))
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
     return (
@@ -182,28 +186,27 @@ def _bars(trials: Trials) -> Figure:
     return figure
 
 
-def _lines(trials: Trials) -> Figure:
-    """Uplink latency over the core's delay, with and without slow start after idle."""
+def _lines(trials: Trials, lines: Lines) -> Figure:
+    """Percentiles of each trial over a quantity, with least-squares lines."""
     from matplotlib.figure import Figure
 
-    from cellbed.experiments.reproduce.thesis import ONE_WAY_MS
-
     figure = Figure(figsize=(9, 3.4), layout="constrained")
+    colours = (plot.of_place("uplink")[1], plot.of_place("remote")[2], plot.of_place("downlink")[1], plot.INK)
+    levels = trials.frame[lines.by].unique(maintain_order=True).to_list()
     columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
     for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
-        for restart, colour in (("on", plot.of_place("uplink")[1]), ("off", plot.of_place("remote")[2])):
+        for level, colour in zip(levels, cycle(colours), strict=False):
             found = [
                 (at, value * 1e3)
-                for place, at in ONE_WAY_MS.items()
-                for value in trials.values(f"uplink_{name}_s", place=place, restart=restart).values()
+                for label, at in lines.at.items()
+                for value in trials.values(f"{lines.place}_{name}_s", **{lines.factor: label, lines.by: level}).values()
             ]
             if len({at for at, _ in found}) > 1:
                 x, y = np.array(found).T
-                axes.plot(x, y, "o", ms=4, color=colour, label=f"slow start after idle {restart}" * (name == "p50"))
+                axes.plot(x, y, "o", ms=4, color=colour, label=f"{lines.legend} {level}")
                 axes.plot(ends := np.array([x.min(), x.max()]), np.polyval(np.polyfit(x, y, 1), ends), color=colour)
-        axes.set(xlabel="core delay one way, ms", ylabel="uplink latency, ms", title=title, ylim=(0, None))
-    handles, labels = figure.axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        axes.set(xlabel=lines.label, ylabel=f"{lines.place} latency, ms", title=title, ylim=(0, None))
+    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
@@ -223,10 +226,14 @@ def rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str, str, str,
 
 
 def write(result: Result, folder: Path) -> Path:
-    """Write the page and ``findings.json`` into a folder; returns the page's path."""
+    """Write the page, ``findings.json`` and the report of each sweep into a folder; returns the page's path."""
+    from cellbed.experiments.sweep.library import Sweep
     from cellbed.testbed.folder import write_json
     from cellbed.whole_files import write_whole
 
+    for name, trials in result.data.items():
+        if len(trials.at()):
+            Sweep.load(folder / name).report(_MEASURES, disturbed=True).write(folder / name / "report.html")
     path = folder / "report.html"
     content = page(result)
     write_whole(path, lambda file: file.write_text(content, encoding="utf-8"))

@@ -47,9 +47,25 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Lines:
+    """A figure of a place's latency over a quantity: P1, median and P99, with a line for each level of `by`.
+
+    factor: whose levels have the values `at`. label: of the quantity, with its unit; legend: of `by`.
+    """
+
+    place: str
+    factor: str
+    at: Mapping[str, float]
+    label: str
+    by: str
+    legend: str
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
     """A sweep. changes: values by dotted key of the base scenario. short: keys of this class with other values in a
-    short reproduction; its changes are made in addition. worst: the role in whose poorest time a short trial lies."""
+    short reproduction; its changes are made in addition. worst: the role in whose poorest time a short trial lies.
+    lines: a figure in addition."""
 
     name: str
     title: str
@@ -60,6 +76,7 @@ class Experiment:
     repetitions: int = 5
     short: Mapping[str, Any] = field(default_factory=dict)
     worst: str | None = None
+    lines: Lines | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cellbed.experiments.reproduce.publication import (
     Data,
     Experiment,
     Finding,
+    Lines,
     Publication,
     Role,
     Values,
@@ -163,6 +164,7 @@ EXPERIMENTS = (
                 "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
             }
         },
+        lines=Lines("uplink", "place", ONE_WAY_MS, "core delay one way, ms", "restart", "slow start after idle"),
     ),
     Experiment(
         "E4",
