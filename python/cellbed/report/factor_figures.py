@@ -65,11 +65,8 @@ class FactorFigure:
 
     def script(self, dataset: Path, folder: Path) -> str:
         """A Python program in `folder` that draws the figure of the file `dataset`."""
-        median = self.spec["statistic"] == "median"
-        functions = (
-            (statistics.needed, repetitions._lower_end, quantile_bounds) if median else (repetitions._t, mean_bounds)
-        )
-        sources = [inspect.getsource(each) for each in (*functions, over_repetitions, draw_factor)]
+        intervals = (repetitions._t, mean_bounds, statistics.needed, repetitions._lower_end, quantile_bounds)
+        sources = [inspect.getsource(each) for each in (*intervals, over_repetitions, draw_factor)]
         style = {name: value for name, value in STYLE.items() if name != "svg.hashsalt"}
         return _SCRIPT.format(
             name=file_name(self.name),
@@ -102,8 +99,10 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import polars as pl
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
+from numpy.typing import NDArray
 
+Values = NDArray[np.float64]
 CONFIDENCE = 0.95
 STYLE = {style}
 COLOURS = {colours}
@@ -111,6 +110,7 @@ DASHES = {dashes}
 APP = {app!r}
 STATUSES = {statuses}  # of the trials that are used
 SPEC = {spec}
+"""What is drawn, see `draw_factor`; the statistic is "mean" or "median"."""
 
 
 {sources}
