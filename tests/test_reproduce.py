@@ -29,7 +29,7 @@ NAMES = [each.name for each in THESIS.experiments]
 
 
 def prepared_in(folder: Path, *, short: bool) -> tuple[list[Played], dict[str, Prepared]]:
-    played = reproduction.traces(THESIS, folder / "traces", None)
+    played = reproduction.traces(THESIS, NAMES, folder / "traces", None)
     found = reproduction.prepare(THESIS, NAMES, folder, folder, played, short=short, running=False)
     return played, {each.experiment.name: each for each in found}
 
@@ -128,6 +128,7 @@ def test_measures_of_claims() -> None:
     line = [(float(x), {1: 2.0 * x + 1, 2: 5.0}) for x in range(4)]
     assert slope(line) == pytest.approx({1: 2.0, 2: 0.0})
     assert slope([*line, (5.0, {2: 5.0})]) == pytest.approx({2: 0.0}), "repetitions with all points"
+    assert slope(line[:1]) == slope([]) == determination(line[:1]) == {}
     assert determination([(float(x), {1: 2.0 * x}) for x in range(4)]) == pytest.approx({1: 1.0})
     assert [rounds(each) for each in (1, 10, 11, 30, 31, 35, 71)] == [1, 1, 2, 2, 3, 3, 4]
 
@@ -199,25 +200,26 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(
     assert set(part.answers()) == {"MF1", "MF3"}
     assert part.findings["collapse"].same == "not measured"
     assert part.answers()["MF3"][1].startswith("Not measured in full.")
-    assert "E4: 40 of 40 trials failed" in page.page(part)
+    assert "E4: 40 of 40 trials failed" in page.page(replace(part, data={"E4": failed}))
 
 
 def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
-    played = reproduction.traces(THESIS, tmp_path / "traces", tmp_path / "given")
+    played = reproduction.traces(THESIS, ["E2"], tmp_path / "traces", tmp_path / "given")
     given = [each for each in played if not each.stand_in]
     assert [(each.role, each.way, each.note) for each in given] == [("5g", "up", "KPN_5G.up (given)")]
     (tmp_path / "given" / "KPN_5G.up").write_text("1\ntwo\n")
     with pytest.raises(CellbedError, match=r"KPN_5G\.up"):
-        reproduction.traces(THESIS, tmp_path / "traces", tmp_path / "given")
+        reproduction.traces(THESIS, ["E2"], tmp_path / "traces", tmp_path / "given")
 
 
 def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
     done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "E3: 4 points, 12 trials to run" in done.stdout
-    assert "lte-2016.up: stand-in: " in done.stdout
+    assert "5g.up: stand-in: " in done.stdout
+    assert "lte-2016" not in done.stdout, "no chosen experiment plays it"
     assert not list(tmp_path.iterdir())
     done = cellbed("reproduce", "thesis", "-e", "E9", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "error: --experiment E9: not one of E1, E2, E3, E4, 6G\n")
@@ -248,7 +250,7 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     one["network"]["levels"] = {"LTE": one["network"]["levels"]["LTE"]}
     experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
     tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
-    played = reproduction.traces(tiny, tmp_path / "traces", None)
+    played = reproduction.traces(tiny, ["E1"], tmp_path / "traces", None)
     (prepared,) = reproduction.prepare(tiny, ["E1"], tmp_path, tmp_path, played, short=False)
     account = reproduction.run(prepared, [prepared], Quiet(), repeats=0)
     assert account.failed == 0

@@ -85,7 +85,7 @@ def _reproduce(
     folder = out / (publication.name + "-short" * short)
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) if dry_run else folder
-        played = reproduction.traces(publication, place / "traces", given)
+        played = reproduction.traces(publication, chosen, place / "traces", given)
         prepared = reproduction.prepare(publication, chosen, place, folder, played, short=short, running=not dry_run)
     if dry_run:
         for each in prepared:

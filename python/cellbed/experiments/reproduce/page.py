@@ -79,11 +79,7 @@ class Result:
                 f"TCP {self.control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`."
             )
         if self.short:
-            found.append(
-                "A short reproduction: few repetitions of seconds instead of minutes, fewer places, rates and queues, "
-                "four endpoints at once where the publication has one, and for the load the trace's poorest seconds "
-                "only. Its intervals are wide; its P99 is about the highest of few requests."
-            )
+            found.append(self.publication.short_note)
         return found
 
     def json(self) -> dict[str, Any]:

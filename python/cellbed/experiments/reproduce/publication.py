@@ -168,13 +168,15 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Publication:
     """What is reproduced. scenario: the base of all experiments; ``{trace:ROLE.up}`` stands for a trace. short: values
-    by dotted key for short trials. differences: what of our setting differs, for the page."""
+    by dotted key for short trials; short_note: what a reader must know of them. differences: what of our setting
+    differs, for the page."""
 
     name: str
     title: str
     citation: str
     scenario: Mapping[str, Any]
     short: Mapping[str, Any]
+    short_note: str
     roles: tuple[Role, ...]
     experiments: tuple[Experiment, ...]
     claims: tuple[Claim, ...]
@@ -188,7 +190,7 @@ class Publication:
 def paired(function: Callable[..., float], *columns: Values) -> Values:
     """A function of measures, for each repetition that has all of them; without values that are not finite."""
     found = {}
-    for repetition in sorted(set.intersection(*map(set, columns))):
+    for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
         with np.errstate(all="ignore"):
             try:
                 value = function(*(column[repetition] for column in columns))
@@ -207,13 +209,15 @@ def ratio(above: Values, below: Values) -> Values:
 def slope(columns: Sequence[tuple[float, Values]]) -> Values:
     """The least-squares slope of a measure over `x`, for each repetition with all points. columns: (x, measure)."""
     points = np.array([x for x, _ in columns])
+    if len(set(points)) < 2:
+        return {}
     return paired(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
 
 
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
     """The share of a measure's variance over all points and repetitions that a line over `x` explains: one value."""
     pairs = [(x, value) for x, column in columns for value in column.values()]
-    if len(pairs) < 3:
+    if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
         return {}
     return {1: float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)}
 

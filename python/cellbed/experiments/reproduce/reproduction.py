@@ -67,16 +67,19 @@ def congestion_control(wanted: str) -> str:
     return wanted if wanted in allowed else "reno"
 
 
-def traces(publication: Publication, folder: Path, given: Path | None) -> list[Played]:
-    """The trace of each direction of each role: a file in the folder `given`, else of the user's archive, else a
-    stand-in, which is written to `folder`. Errors: :class:`CellbedError`, OSError."""
+def traces(publication: Publication, chosen: Sequence[str], folder: Path, given: Path | None) -> list[Played]:
+    """The trace of each direction of each role in the chosen experiments: a file in the folder `given`, else of the
+    user's archive, else a stand-in, which is written to `folder`. Errors: :class:`CellbedError`, OSError."""
     files = {}
     if given is not None:
         if not given.is_dir():
             raise CellbedError(f"--traces {given}: not a folder: give the one with the recordings' files")
         files = {_plain(path.name): path for path in sorted(given.iterdir()) if path.is_file()}
     found = []
+    wanted = repr([each for each in publication.experiments if each.name in chosen]) + repr(publication.scenario)
     for role in publication.roles:
+        if f"{_TRACE}{role.name}." not in wanted:
+            continue
         for way in ENDINGS:
             names = [_plain(f"{stem}.{way}") for stem in role.files]
             path = next((files[name] for name in names if name in files), None)
