@@ -66,7 +66,7 @@ def place(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         "uplink_p50_s": 0.01 + (1 + extra) * at,
         "uplink_p99_s": 0.2 * repetition + at,
     }
-    transport = {"part_uplink_transport_p50_s": 0.001 + extra * at}
+    transport = {"part_uplink_transport_p50_s": 0.001 + extra * at, "mean_uplink_transport": 0.01 + extra * at}
     return {**uplink, **transport, "latency_p50_s": 0.05, "packets_p50": 35.0, "cwnd_p50": 60.0}
 
 
@@ -148,6 +148,10 @@ def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     assert (found["aimd-p50"].same, found["limit-1 MB"].same) == ("no", "–")
     assert "3 flights of slow start" in found["slope-median"].why
     assert "after a pause TCP begins with 10" in found["slope-median"].why
+    assert found["weak-p99"].why.startswith("One value over all places and repetitions.")
+    assert data["E4"].parts({"rate": "10 /s", "queue": "infinite", "policy": "none"}, "uplink_q") == {
+        "uplink_queue": pytest.approx(0.927)
+    }
     assert "It skips 50 % of the requests." in found["halve-p50"].why
     # 8 · 50 kB · 1.03 / 100 Gbit/s + 0.2 ms
     assert found["6g-formula"].interval.value == pytest.approx(0.0002 / 0.95 * 1.03 / 0.00020412, rel=1e-3)
@@ -174,6 +178,15 @@ def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
     found = evaluate(THESIS, {"E4": trials_of(full[1]["E4"], collapsed)})["halve-p99"]
     assert (found.same, found.ours) == ("not measured", "–")
     assert "At 10 /s, infinite, none 41 % of the requests had no reply" in found.why
+
+
+def test_reasons_do_not_confuse_factors_with_places(full: tuple[list[Played], dict[str, Prepared]]) -> None:
+    def slow(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        return place(labels, repetition) | {"latency_p50_s": 0.2}
+
+    found = evaluate(THESIS, {"E3": trials_of(full[1]["E3"], slow)})["edge"]
+    assert found.same == "no"
+    assert found.why.startswith("At edge, on the mean request takes")
 
 
 def test_the_page_has_every_claim_and_what_a_reader_must_know(

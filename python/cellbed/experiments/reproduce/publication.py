@@ -101,11 +101,11 @@ class Trials:
         rows = self.at(**labels).select("repetition", column).drop_nulls().iter_rows()
         return {repetition: value for repetition, value in rows if math.isfinite(value)}
 
-    def parts(self, place: str | None = None, **labels: str) -> dict[str, float]:
-        """Means of parts over the trials at a point, seconds, largest first; place: those of it only."""
+    def parts(self, labels: Mapping[str, str], beginning: str = "") -> dict[str, float]:
+        """Means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
         found = {}
         for name in self.frame.columns:
-            if name.startswith(MEAN) and (place is None or name.removeprefix(MEAN).startswith(place)):
+            if name.startswith(MEAN + beginning):
                 values = self.values(name, **labels)
                 found[name.removeprefix(MEAN)] = float(np.mean(list(values.values()))) if values else 0.0
         return dict(sorted(found.items(), key=lambda each: -each[1]))
@@ -290,7 +290,7 @@ def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
 
 def where(trials: Trials, labels: Mapping[str, str]) -> str:
     """Where the time of the requests at a point goes, as a sentence; empty without parts."""
-    parts = trials.parts(**labels)
+    parts = trials.parts(labels)
     total = sum(parts.values())
     if not total:
         return ""

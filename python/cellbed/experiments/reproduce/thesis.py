@@ -142,7 +142,7 @@ EXPERIMENTS = (
             "factors": {
                 "workload": {
                     "keys": ["workload", "nodes.endpoint.count"],
-                    "levels": {"image": [_IMAGE | {"drain": "1 s"}, 4], "text": [_TEXT | {"drain": "1 s"}, 1]},
+                    "levels": {"image": [_IMAGE | {"drain": "1 s"}, 4], "text": [_TEXT | {"drain": "4 s"}, 1]},
                 }
             }
         },
@@ -289,11 +289,6 @@ def _slow_start(data: Data) -> str:
     return text + (": enough for the request in both cases, but after a pause TCP begins with 10." if unused else ".")
 
 
-def _uplink_at(trials: Any, **labels: str) -> dict[str, float]:
-    found: dict[str, float] = trials.parts("uplink", **labels)
-    return found
-
-
 def _queued(data: Data) -> Values:
     """The share of the uplink's time in its queue, or waiting for bytes that are."""
     trials = data["E4"]
@@ -306,7 +301,7 @@ def _queued(data: Data) -> Values:
 
 
 def _of_queue(data: Data) -> str:
-    parts = _uplink_at(data["E4"], **_HIGH)
+    parts = data["E4"].parts(_HIGH, "uplink_")
     total = sum(parts.values())
     listed = ", ".join(f"{name.removeprefix('uplink_')} {value / total:.0%}" for name, value in parts.items())
     return f"Uplink of the mean request at 10 requests a second: {listed} of {duration(total)}." if total else ""
@@ -456,7 +451,7 @@ def _claims() -> tuple[Claim, ...]:
         Claim(
             "weak-p99", "E3", "§6.5", "Variance of the P99 uplink latency that the core delay explains", "weak",
             lambda data: determination(_columns(data, "uplink_p99_s", "on")), "share", "below half",
-            _less_than(0.5), (edge, far),
+            _less_than(0.5), (edge, far), lambda data: "One value over all places and repetitions.",
         ),
         Claim(
             "slope-off", "E3", "§6.5", "The median's slope without slow start after idle, ms per ms", "–",
@@ -562,6 +557,7 @@ def _mf3(findings: Mapping[str, Finding], data: Data) -> str:
         for limit in ("infinite", "1 MB", "100 kB")
         if (value := _at(data["E4"].values("uplink_p99_s", **(_HIGH | {"queue": limit})))) == value
     )
+    limits = limits or "not measured"
     return (
         f"{_verdict(findings, *keys)}. The P99 uplink latency at 10 requests a second is {collapse} the median at 2; "
         f"the queue, and waiting for it, has {queue} of the uplink's time. Halving the rate lowers the median "
