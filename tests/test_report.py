@@ -183,7 +183,13 @@ def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) 
 @needs_assets
 def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=3, rate=2, endpoints=18, outages=(), drain=2))
+    users = [f"mobile-{number}.uplink" for number in range(18)]
+    served = [{"direction": name, "served_ns": number * 10**7} for number, name in enumerate(users)]
+    cell = {
+        "cells": [{"name": "macro.uplink", "description": "round robin", "users": users}],
+        "emulator": {"cells": [{"name": "macro.uplink", "users": served}]},
+    }
+    make_run(run, Shape(duration=3, rate=2, endpoints=18, outages=(), drain=2, description=cell))
     path = run / "raw" / "workload.endpoint-17.requests.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -197,7 +203,8 @@ def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: A
     assert rows.first.inner_text().startswith("endpoint-17")
     page.page.click("button.more:has-text('10 more endpoints')")
     assert rows.count() == 18
-    for section, more in (("losses", 30), ("nodes", 11), ("scenario", 30)):
+    assert page.page.locator("#cells rect").count() == 18
+    for section, more in (("losses", 30), ("nodes", 11), ("scenario", 30), ("cells", 10)):
         visible = page.page.locator(f"#{section} tbody tr:visible")
         assert visible.count() == 8
         page.page.click(f"#{section} button.more:has-text('{more} more')")
@@ -210,7 +217,8 @@ def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: A
     assert page.page.locator("#link").input_value() == "2"
     assert page.said == []
     text = printed(run)
-    assert [text.count(f"and {more} more") for more in (10, 30, 11)] == [1, 1, 1]
+    assert [text.count(f"and {more} more") for more in (10, 30, 11)] == [2, 1, 1]
+    assert "macro.uplink round robin, " in text
     assert "endpoint-17" in text[text.index("no reply") :].splitlines()[1]
 
 

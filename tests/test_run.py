@@ -134,11 +134,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, str]]:
     """A run in another locale whose emulator stood still for a while, one of whose workers was killed, and whose
-    terminal closed before its report: its folder, its output, and the variables of the locale."""
+    terminal closed before its report; its endpoints share a cell: folder, output, and variables of the locale."""
     folder = tmp_path_factory.mktemp("disturbed")
     locale, scenario = latin_1(folder), write_scenario(folder, count=2, duration="4 s")
     drawn = 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
-    scenario.write_text(scenario.read_text().replace('base_delay = "5 ms"', drawn))
+    text = scenario.read_text().replace('base_delay = "5 ms"', drawn).replace("count = 2", 'count = 2\ncell = "macro"')
+    scenario.write_text(text + "\n[cells.macro]\n")
     process = subprocess.Popen(
         command("run", scenario, "--out", folder / "runs", "--strict"),
         stdout=subprocess.PIPE,
@@ -234,6 +235,10 @@ def test_a_disturbed_run_is_reported_as_such(disturbed: tuple[Path, str, dict[st
     assert "complete, disturbed" in output
     assert "complete, disturbed" in page
     assert (folder / "disturbance.parquet").stat().st_size > 0
+    assert [cell["name"] for cell in summary["cells"]] == ["macro.uplink", "macro.downlink"]
+    for cell in summary["cells"]:
+        assert sum(user["share"] for user in cell["users"]) == pytest.approx(1)
+        assert all(user["packets"] > 0 for user in cell["users"])
 
 
 def test_one_seed_gives_one_schedule(

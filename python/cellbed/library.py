@@ -192,6 +192,11 @@ class Run:
         return self._table("connections")
 
     @cached_property
+    def cells(self) -> pl.DataFrame:
+        """A row for each direction of a cell and user: what left its queue, queueing, how long it was served."""
+        return self._table("cells")
+
+    @cached_property
     def disturbance(self) -> pl.DataFrame:
         """A row for each second: what other programs took from the nodes."""
         return self._table("disturbance")

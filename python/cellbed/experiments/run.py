@@ -419,6 +419,7 @@ def _stop_emulator(emulator: Emulator, state: RunState) -> None:
         "lateness_ns": account["lateness_ns"],
         "interfaces": account["interfaces"],
         "directions": state.counted_since(counted),
+        "cells": account["cells"],
     }
     state.warnings += emulator.losses(account, state.emulator["directions"])
 

@@ -86,8 +86,25 @@ class _Lateness(_Object):
     max: _Span | None
 
 
+class _Cell(_Object):
+    name: str
+    description: str | None = None
+    users: list[str]
+
+
+class _Served(_Object):
+    direction: str
+    served_ns: _Span
+
+
+class _ServedCell(_Object):
+    name: str
+    users: list[_Served]
+
+
 class _Emulator(_Object):
     directions: dict[str, _Counted] | None = None
+    cells: list[_ServedCell] | None = None
     lateness_ns: _Lateness | None = None
 
 
@@ -113,6 +130,7 @@ class Account(_Object):
     deaths: list[str] | None = None
     nodes: list[_Node] | None = None
     directions: list[_Direction] | None = None
+    cells: list[_Cell] | None = None
     proof: list[_Proof] | None = None
     emulator: _Emulator | None = None
     congestion_control: _TransportControl | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import PeerSummary, claimed, read_connections, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
@@ -184,6 +185,7 @@ class Summary:
     warnings: list[str]
     faults: list[FaultSummary] = field(default_factory=list)
     programs: list[ProgramSummary] = field(default_factory=list)
+    cells: list[CellSummary] = field(default_factory=list)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -210,7 +212,7 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
-    ``programs.parquet``, ``connections.parquet``, ``disturbance.parquet`` and ``summary.json``.
+    ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``disturbance.parquet`` and ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -222,15 +224,17 @@ def collect(run: Path) -> Summary:
     connections = claimed(read_connections(run, description), requests, description)
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
+    cells = read_cells(run, description)
     tables = {
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
-        "disturbance": seconds,
+        **{"cells": cells, "disturbance": seconds},
     }
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [warning for warning in found if warning is not None]
-    summary = summarise(description, requests, links, nodes, programs, connections, seconds, warnings, read_events(run))
+    events = read_events(run)
+    summary = summarise(description, requests, links, nodes, programs, connections, cells, seconds, warnings, events)
     replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
     return summary
 
@@ -250,6 +254,7 @@ def summarise(
     nodes: pl.DataFrame,
     programs: pl.DataFrame,
     connections: pl.DataFrame,
+    cells: pl.DataFrame,
     seconds: pl.DataFrame,
     warnings: list[str],
     events: Sequence[dict[str, Any]] = (),
@@ -257,6 +262,7 @@ def summarise(
     """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has; events: of
     ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
+    measured = _measured(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
     described = applications_of(description)
     applications = [_application(each, of(requests, each.name), description, outages) for each in described]
@@ -269,7 +275,7 @@ def summarise(
         name=str(description.get("name", "")),
         status=str(description.get("status", "unknown")),
         duration_s=duration,
-        measured_s=_measured(description, duration, links, nodes, requests),
+        measured_s=measured,
         no_limits=bool(description.get("no_limits")),
         applications=applications,
         connections=summarise_connections(connections),
@@ -280,6 +286,7 @@ def summarise(
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),
+        cells=summarise_cells(description, cells, measured),
     )
 
 

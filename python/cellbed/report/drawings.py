@@ -76,6 +76,31 @@ def bar(decomposition: Decomposition, spans: Sequence[Span]) -> Bar:
     return Bar(segments, brackets)
 
 
+COLUMNS_HEIGHT = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column from the lower edge of COLUMNS_HEIGHT, in a drawing of BAR_WIDTH."""
+
+    x: float
+    width: float
+    height: float
+    title: str
+
+
+def columns(shares: Sequence[tuple[str, float]]) -> list[Column]:
+    """A column for each named share of a whole, the largest first and as high as the drawing."""
+    ordered = sorted(shares, key=lambda each: -each[1])
+    most = max((share for _, share in ordered), default=0.0)
+    step = BAR_WIDTH / max(len(ordered), 12)
+    return [
+        Column(place * step, 0.8 * step, share / most * COLUMNS_HEIGHT, f"{name}: {formats.share(share)}")
+        for place, (name, share) in enumerate(ordered)
+        if most
+    ]
+
+
 def _bracket(place: Place, begin: float, end: float) -> Bracket:
     words = f"{PLACES[place].capitalize()} {formats.share((end - begin) / BAR_WIDTH)}"
     width = end - begin

@@ -100,6 +100,15 @@ def machine(figures: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def cell(figures: Mapping[str, Any]) -> str:
+    """What a cell is and how fair it was, in a line. figures: an element of ``cells`` of a summary."""
+    words = [figures["description"]] if figures["description"] else []
+    words.append(f"{rate(figures['throughput_mbit_s'])} in all")
+    indices = [("throughputs", figures["fairness"]), ("shares of time", figures["time_fairness"])]
+    found = [f"{value:.3f} of {what}" for what, value in indices if value is not None]
+    return ", ".join([*words, *([f"Jain's index {' and '.join(found)}"] if found else [])])
+
+
 def share(fraction: float | None) -> str:
     """``"64 %"``, ``"0.04 %"``."""
     if fraction is None:

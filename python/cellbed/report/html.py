@@ -40,7 +40,7 @@ def render(run: Path) -> str:
     """The page as text."""
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
-    from cellbed.report.drawings import bar, ecdf, survival
+    from cellbed.report.drawings import bar, columns, ecdf, survival
     from cellbed.report.timeline import timeline
 
     library = chart_library()
@@ -92,6 +92,13 @@ def render(run: Path) -> str:
             "nodes": ranking.nodes(summary.nodes),
             "programs": ranking.programs(summary.programs),
         },
+        cells=[
+            {
+                "columns": columns([(user.direction, user.share) for user in cell.users if user.share is not None]),
+                "order": ranking.cell_users(cell.users),
+            }
+            for cell in summary.cells
+        ],
         shown=ranking.shown,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
@@ -150,6 +157,7 @@ def environment() -> "jinja2.Environment":
             "memory",
             "number",
             "machine",
+            "cell",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cellbed.report import origin
 
 if TYPE_CHECKING:
+    from cellbed.measure.cells import CellUser
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import DirectionSummary, EndpointSummary, NodeSummary, ProgramSummary
 
@@ -37,6 +38,12 @@ def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
     return _worst(
         rows, lambda row: (row.dropped_queue + row.dropped_loss, row.longest_gap_s or 0.0, row.queue_peak_bytes)
     )
+
+
+def cell_users(rows: "Sequence[CellUser]") -> list[int]:
+    """Those with the longest queueing first: by the P99 if all of them have one, else by the median."""
+    by_p99 = all(row.queueing_p99_s is not None for row in rows)
+    return _worst(rows, lambda row: ((row.queueing_p99_s if by_p99 else row.queueing_p50_s) or 0.0,))
 
 
 def nodes(rows: "Sequence[NodeSummary]") -> list[int]:

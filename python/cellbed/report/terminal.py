@@ -17,6 +17,7 @@ from cellbed.workloads.kind import PLACES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cellbed.measure.cells import CellSummary
     from cellbed.measure.comparison import ApplicationComparison, Comparison
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
@@ -46,6 +47,9 @@ def show(run: Path, console: Console | None = None) -> None:
         if table is not None:
             console.print()
             console.print(table)
+    for cell in summary.cells:
+        console.print(Text(f"\n{cell.name}", style="bold"), Text(formats.cell(asdict(cell))))
+        console.print(_users(cell))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -258,6 +262,19 @@ _EXTRAS = (
     ("corrupted", "\ndamaged"),
 )
 """Counts of a link that are shown where there are some."""
+
+
+def _users(cell: "CellSummary") -> Table:
+    table = _table("user", "used\nMbit/s", "queueing\nmedian", "queueing\nP99", "share\nof time")
+    for each in _first(table, cell.users, ranking.cell_users(cell.users)):
+        table.add_row(
+            each.direction,
+            formats.number(each.throughput_mbit_s),
+            formats.duration(each.queueing_p50_s),
+            formats.duration(each.queueing_p99_s),
+            formats.share(each.share),
+        )
+    return table
 
 
 def _nodes(summary: "Summary") -> Table | None:

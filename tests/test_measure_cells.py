@@ -1,0 +1,78 @@
+"""How fair a cell is to its users, and what each of them got."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed.measure.cells import jain
+from cellbed.measure.packets import read_packets
+from cellbed.measure.summary import collect
+from run_folder import T0, Shape, make_run
+
+AMOUNTS = st.lists(st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=60)
+
+
+@given(AMOUNTS, st.floats(1e-3, 1e3), st.randoms())
+def test_jains_index_lies_between_one_user_and_all(amounts: list[float], factor: float, random: object) -> None:
+    index = jain(amounts)
+    if max(amounts) == 0:
+        assert index is None
+        return
+    assert index is not None
+    assert 1 / len(amounts) - 1e-9 <= index <= 1
+    # It depends neither on the unit nor on the order.
+    if max(amounts) < 1e297 and min(each for each in amounts if each) > 1e-297:
+        assert jain([each * factor for each in reversed(amounts)]) == pytest.approx(index)
+
+
+@given(st.integers(1, 100), st.integers(0, 100), st.floats(1e-6, 1e6))
+def test_jains_index_is_the_share_of_users_that_are_served_equally(served: int, idle: int, amount: float) -> None:
+    assert jain([amount] * served + [0.0] * idle) == pytest.approx(served / (served + idle))
+
+
+def test_jains_index_of_a_published_example() -> None:
+    # (1 + 2 + 3)² / (3 · (1 + 4 + 9))
+    assert jain([1, 2, 3]) == pytest.approx(6 / 7)
+    assert jain([]) is None
+
+
+def test_users_of_a_cell_are_summarised_from_the_packet_log(tmp_path: Path) -> None:
+    users = [f"mobile-{number}.uplink" for number in range(3)]
+    cells = [{"name": "macro.uplink", "description": "round robin", "users": users}]
+    served = [{"direction": name, "served_ns": nanos} for name, nanos in zip(users, (4e9, 1e9, 0), strict=True)]
+    account = {
+        "emulator": {
+            "cells": [{"name": "macro.uplink", "users": [{**it, "served_ns": int(it["served_ns"])} for it in served]}]
+        }
+    }
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=10, rate=4, endpoints=3, outages=(), description={"cells": cells} | account))
+    (cell,) = collect(run).cells
+    log = read_packets(run / "raw" / "packets.bin")
+    for number, user in enumerate(cell.users):
+        left = log[(log["direction"] == 2 * number) & (log["drop"] == 0) & (log["released"] < T0 + 10 * 10**9)]
+        assert user.direction == users[number]
+        assert user.packets == len(left)
+        assert user.throughput_mbit_s == pytest.approx(left["bytes"].sum() * 8 / 1e6 / 10)
+        wait = np.sort(left["released"] - left["arrived"]) / 1e9
+        assert user.queueing_p50_s == pytest.approx(wait[math.ceil(0.5 * len(wait)) - 1])
+        assert user.queueing_p99_s == pytest.approx(wait[math.ceil(0.99 * len(wait)) - 1])
+    assert [user.share for user in cell.users] == [0.8, 0.2, 0.0]
+    assert cell.time_fairness == jain([0.8, 0.2, 0.0])
+    assert cell.fairness == jain([user.throughput_mbit_s for user in cell.users])
+    assert cell.throughput_mbit_s == pytest.approx(sum(user.throughput_mbit_s for user in cell.users))
+    assert pl.read_parquet(run / "cells.parquet")["served_s"].to_list() == [4.0, 1.0, 0.0]
+
+
+def test_what_is_not_known_of_a_cell_is_left_out(tmp_path: Path) -> None:
+    cells = [{"name": "macro.uplink", "users": ["mobile-0.uplink", "gone.uplink"]}]
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=1, rate=1, outages=(), description={"cells": cells}))
+    (cell,) = collect(run).cells
+    (user,) = cell.users
+    assert (user.share, cell.time_fairness, user.queueing_p99_s, cell.fairness) == (None, None, None, 1.0)
