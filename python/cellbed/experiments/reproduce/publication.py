@@ -63,9 +63,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A sweep. changes: values by dotted key of the base scenario. short: keys of this class with other values in a
-    short reproduction; its changes are made in addition. worst: the role in whose poorest time a short trial lies.
-    lines: a figure in addition."""
+    """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
+    short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
+    factor. worst: the role in whose poorest time a short trial lies. lines: a figure in addition."""
 
     name: str
     title: str
@@ -77,6 +77,16 @@ class Experiment:
     short: Mapping[str, Any] = field(default_factory=dict)
     worst: str | None = None
     lines: Lines | None = None
+
+    def shortened(self) -> Experiment:
+        """The experiment of a short reproduction."""
+        own = {"factors": self.factors, "repetitions": self.repetitions, "changes": {}, "levels": {}, **self.short}
+        factors = {
+            name: {**factor, "levels": {it: factor["levels"][it] for it in own["levels"].get(name, factor["levels"])}}
+            for name, factor in own["factors"].items()
+        }
+        changes = {**self.changes, **own["changes"]}
+        return replace(self, factors=factors, repetitions=own["repetitions"], changes=changes)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,10 +130,9 @@ def prepare(
     for experiment in publication.experiments:
         if experiment.name not in chosen:
             continue
-        values = {**experiment.changes, **(publication.short if short else {})}
         if short:
-            values |= experiment.short.get("changes", {})
-            experiment = replace(experiment, **{k: v for k, v in experiment.short.items() if k != "changes"})
+            experiment = experiment.shortened()
+        values = {**(publication.short if short else {}), **experiment.changes}
         control = congestion_control(publication.scenario["transport"]["congestion_control"])
         values["transport.congestion_control"] = control
         scenario = with_values(dict(publication.scenario), values)

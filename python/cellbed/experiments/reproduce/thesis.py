@@ -85,9 +85,6 @@ def _links(role: str) -> list[str]:
 
 
 _LINKS = ["links.mobile.up", "links.mobile.down"]
-_OFFLOADING = {"server": "edge", "rate": "1 /s", "timeout": "60 s", "drain": "30 s"}
-_IMAGE = {"kind": "image-classification", **_OFFLOADING}
-_TEXT = {"kind": "translation", **_OFFLOADING}
 _SCENARIO: dict[str, Any] = {
     "name": "thesis",
     "duration": "120 s",
@@ -105,7 +102,13 @@ _SCENARIO: dict[str, Any] = {
         "core": {"edge": "base-edge"},
     },
     "transport": {"congestion_control": "cubic", "slow_start_after_idle": True},
-    "workload": _IMAGE,
+    "workload": {
+        "kind": "image-classification",
+        "server": "edge",
+        "rate": "1 /s",
+        "timeout": "60 s",
+        "drain": "30 s",
+    },
 }
 ONE_WAY_MS = {"edge": 0.5, "local": 5.0, "regional": 10.0, "transcontinental": 45.0}
 """Core delay of the places of table 5.2."""
@@ -132,17 +135,12 @@ EXPERIMENTS = (
         "E2",
         "Images and text",
         "§6.4",
-        {
-            "workload": {
-                "keys": ["workload", "nodes.endpoint.count"],
-                "levels": {"image": [_IMAGE, 1], "text": [_TEXT, 1]},
-            }
-        },
+        {"workload": {"key": "workload.kind", "levels": {"image": "image-classification", "text": "translation"}}},
         short={
             "factors": {
                 "workload": {
-                    "keys": ["workload", "nodes.endpoint.count"],
-                    "levels": {"image": [_IMAGE | {"drain": "1 s"}, 4], "text": [_TEXT | {"drain": "4 s"}, 1]},
+                    "keys": ["workload.kind", "nodes.endpoint.count", "workload.drain"],
+                    "levels": {"image": ["image-classification", 4, "1 s"], "text": ["translation", 1, "4 s"]},
                 }
             }
         },
@@ -155,15 +153,7 @@ EXPERIMENTS = (
             "place": {"key": "links.core.edge", "levels": _PLACES},
             "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
         },
-        short={
-            "factors": {
-                "place": {
-                    "key": "links.core.edge",
-                    "levels": {name: _PLACES[name] for name in ("edge", "transcontinental")},
-                },
-                "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
-            }
-        },
+        short={"levels": {"place": ["edge", "transcontinental"]}},
         lines=Lines("uplink", "place", ONE_WAY_MS, "core delay one way, ms", "restart", "slow start after idle"),
     ),
     Experiment(
@@ -171,7 +161,7 @@ EXPERIMENTS = (
         "Load",
         "§6.6",
         {
-            "rate": {"key": "workload.rate", "levels": ["10 /s", "5 /s", "2 /s"]},
+            "rate": {"key": "workload.rate", "levels": {each: each for each in ("10 /s", "5 /s", "2 /s")}},
             "queue": {
                 "key": "links.mobile.queue",
                 "levels": {
@@ -195,22 +185,7 @@ EXPERIMENTS = (
         short={
             "repetitions": 2,
             "changes": {"duration": "12 s", "nodes.endpoint.count": 1, "workload.drain": "4 s"},
-            "factors": {
-                "rate": {"key": "workload.rate", "levels": ["10 /s", "2 /s"]},
-                "queue": {
-                    "key": "links.mobile.queue",
-                    "levels": {"infinite": {"kind": "infinite"}, "100 kB": {"kind": "droptail", "limit": "100 kB"}},
-                },
-                "policy": {
-                    "key": "workload.policy",
-                    "levels": {
-                        "none": _NEVER,
-                        "halve": {"kind": "halve", "above": "500 ms"},
-                        "reduce-resolution": {"kind": "reduce-resolution", "above": "500 ms"},
-                        "aimd": {"kind": "aimd", "above": "500 ms"},
-                    },
-                },
-            },
+            "levels": {"rate": ["10 /s", "2 /s"], "queue": ["infinite", "100 kB"]},
         },
         worst="lte-2016",
     ),
