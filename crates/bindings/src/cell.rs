@@ -60,7 +60,7 @@ pub fn share_cell<'py>(
         while let Some(event) = cell.next_event() {
             place(&mut cell, event);
         }
-        let served = cell.served().map(Duration::as_nanos).collect();
+        let served = cell.served(0).map(Duration::as_nanos).collect();
         Ok::<_, PyErr>((columns, served))
     };
     let (columns, served) = py.detach(run)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::config::Config;
+use crate::config::{CellUser, Config};
 use crate::error::{Error, Result};
 
 impl Config {
@@ -127,7 +127,7 @@ impl Config {
     }
 
     fn check_cells(&self) -> Result<()> {
-        let mut cells: HashMap<&str, &str> = HashMap::new();
+        let mut visits: HashMap<&str, Vec<(&str, &CellUser)>> = HashMap::new();
         for (index, cell) in self.cells.iter().enumerate() {
             let wrong = |problem: String| {
                 let place = format!("cells[{index}] ({})", cell.name);
@@ -144,9 +144,12 @@ impl Config {
                 if self.direction(name).is_none() {
                     return wrong(format!("there is no direction {name:?}"));
                 }
-                if let Some(other) = cells.insert(name, &cell.name) {
-                    return wrong(format!("{name:?} is already a user of the cell {other:?}"));
+                let others = visits.entry(name).or_default();
+                if let Some((other, _)) = others.iter().find(|(_, it)| it.meets(user)) {
+                    let problem = format!("{name:?} is already a user of the cell {other:?}");
+                    return wrong(format!("{problem} at this time, or has not left it before"));
                 }
+                others.push((&cell.name, user));
             }
         }
         Ok(())
@@ -309,6 +312,18 @@ mod tests {
                     r#"{"name":"c","scheduler":{"kind":"proportional-fair","window_ns":0},"users":[{"direction":"up"}]}"#,
                 ),
                 "the averaging window",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"max-rate"},"users":[{"direction":"up","until_ns":5},{"direction":"up","from_ns":5}]}"#,
+                ),
+                "at this time, or has not left it before",
+            ),
+            (
+                cells(
+                    r#"{"name":"c","scheduler":{"kind":"max-rate"},"users":[{"direction":"up","from_ns":6,"until_ns":5}]}"#,
+                ),
+                "must leave the cell after it enters it",
             ),
             (
                 cells(r#"{"name":"c","scheduler":{"kind":"fair"},"users":[{"direction":"up"}]}"#),

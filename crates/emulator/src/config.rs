@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use cellbed_link::{CellConfig, Duration, Scheduler};
+use cellbed_link::{CellConfig, Duration, Scheduler, Visit};
 use cellbed_netdev::Prefix;
 use serde::Deserialize;
 use serde_json::Value;
@@ -158,15 +158,36 @@ pub struct CellUser {
     /// 0 is the highest.
     #[serde(default)]
     pub priority: u32,
+    /// When it enters the cell, ns after time zero.
+    #[serde(default)]
+    pub from_ns: u64,
+    /// When it leaves, if it does; it enters another cell, or this one again, later only.
+    #[serde(default)]
+    pub until_ns: Option<u64>,
+}
+
+impl CellUser {
+    /// Whether the same direction would be in two cells at the same time.
+    pub fn meets(&self, other: &Self) -> bool {
+        let ends = |it: &Self| it.until_ns.unwrap_or(u64::MAX);
+        self.direction == other.direction
+            && self.from_ns <= ends(other)
+            && other.from_ns <= ends(self)
+    }
 }
 
 impl Cell {
     /// The same for the path model.
     pub fn model(&self) -> CellConfig {
+        let visit = |user: &CellUser| Visit {
+            priority: user.priority,
+            from: Duration::from_nanos(user.from_ns),
+            until: user.until_ns.map(Duration::from_nanos),
+        };
         CellConfig {
             scheduler: self.scheduler,
             slot: Duration::from_nanos(self.slot_ns),
-            priorities: self.users.iter().map(|user| user.priority).collect(),
+            users: self.users.iter().map(visit).collect(),
         }
     }
 }
@@ -183,7 +204,7 @@ pub struct Config {
     pub default_vertex: Option<String>,
     /// The directions; records name them by their place in this list.
     pub directions: Vec<Way>,
-    /// Cells that directions share, each direction at most one.
+    /// Cells that directions share, each direction at most one at a time.
     #[serde(default)]
     pub cells: Vec<Cell>,
     /// File for the 10 ms series.

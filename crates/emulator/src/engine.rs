@@ -49,8 +49,8 @@ struct Lane {
     direction: Direction<Segment>,
     to: usize,
     tally: Tally,
-    /// Number of its cell, and its own in it.
-    cell: Option<(usize, usize)>,
+    /// Of each visit to a cell, the number of the cell and that of the user in it.
+    visits: Vec<(usize, usize)>,
 }
 
 /// A vertex with a device.
@@ -120,7 +120,7 @@ impl Engine {
                     direction: direction.with_changes(course.changes).expect(CHECKED),
                     to: config.vertex(&way.to).expect(CHECKED),
                     tally: Tally::default(),
-                    cell: None,
+                    visits: Vec::new(),
                 }
             })
             .collect();
@@ -309,7 +309,7 @@ impl Engine {
     /// A segment reaches a direction.
     #[inline]
     fn accept(&mut self, lane: usize, at: Time, segment: Segment, size: Bytes, tag: Tag) {
-        if let Some((cell, user)) = self.lanes[lane].cell {
+        if let Some((cell, user)) = self.cell_of(lane) {
             return self.accept_shared(cell, user, at, |direction| {
                 direction.accept_tagged(at, segment, size, tag);
             });

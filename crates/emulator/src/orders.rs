@@ -76,6 +76,7 @@ impl Condition {
                 "queue-full": counters.queue_full,
                 "congestion": counters.congestion,
                 "loss": counters.lost,
+                "handover": counters.handover,
             },
             "marked": counters.marked,
             "duplicated": counters.doubled,

@@ -76,7 +76,12 @@ pub fn build<F: Read>(
             .with_changes(changes.clone())
             .map_err(|error| wrong(&format!("changes: {error}")))?;
         let mut users = config.cells.iter().flat_map(|cell| &cell.users);
-        if users.any(|user| user.direction == way.name) {
+        let empties =
+            |stage: &StageConfig| matches!(stage, StageConfig::Gate(gate) if gate.has_flushes());
+        let mut all = stages
+            .iter()
+            .chain(changes.iter().map(|change| &change.config));
+        if users.any(|user| user.direction == way.name) || all.any(empties) {
             check_stages(&stages).map_err(|error| wrong(&error.to_string()))?;
         }
         courses.push(Course { stages, changes });

@@ -21,6 +21,8 @@ pub struct Counters {
     pub congestion: u64,
     /// Packets that it lost.
     pub lost: u64,
+    /// Packets that waited at a handover that drops them.
+    pub handover: u64,
     /// Packets that left it with a mark of one of its queues.
     pub marked: u64,
     /// Packets that it doubled.
@@ -70,6 +72,7 @@ impl Tally {
             Fate::Dropped(DropReason::QueueFull) => it.queue_full += 1,
             Fate::Dropped(DropReason::Congestion) => it.congestion += 1,
             Fate::Dropped(DropReason::Loss) => it.lost += 1,
+            Fate::Dropped(DropReason::Handover) => it.handover += 1,
             Fate::Doubled => it.doubled += 1,
         }
     }

@@ -30,6 +30,8 @@ use crate::time::{Duration, Time};
 )]
 pub struct GateConfig {
     outages: Vec<(Duration, Duration)>,
+    /// Outages with which the queue is emptied: when they begin.
+    flushes: Vec<Duration>,
     /// Whether the direction is closed until the next change.
     down: bool,
 }
@@ -44,8 +46,20 @@ impl GateConfig {
         let sound = in_order && outages.iter().all(|(_, length)| !length.is_zero());
         sound.then_some(Self {
             outages,
+            flushes: Vec::new(),
             down: false,
         })
+    }
+
+    /// The same gate; what waits at these instants after the start, or is sent in part, is
+    /// [dropped](crate::DropReason::Handover). `None` if one of them is not in an outage.
+    pub fn with_flushes(self, flushes: Vec<Duration>) -> Option<Self> {
+        let within = |at: &Duration| {
+            let mut outages = self.outages.iter();
+            outages.any(|&(begin, length)| begin <= *at && *at < begin + length)
+        };
+        let sound = flushes.iter().all(within);
+        sound.then_some(Self { flushes, ..self })
     }
 
     /// The same gate, closed until the next change or not.
@@ -64,12 +78,25 @@ impl GateConfig {
         self.down || last.is_some_and(|last| now < self.end(zero, last))
     }
 
-    /// The next instant after `now` at which an outage begins or ends.
+    /// Whether the queue is emptied at an instant.
+    pub(crate) fn flushes(&self, zero: Time, now: Time) -> bool {
+        self.flushes.iter().any(|&at| zero + at == now)
+    }
+
+    /// Whether the queue is emptied at times.
+    pub fn has_flushes(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
+    /// The next instant after `now` at which an outage begins or ends, or the queue is emptied.
     pub(crate) fn next_edge(&self, zero: Time, now: Time) -> Option<Time> {
         let begun = self.begun(zero, now);
         let end = begun.checked_sub(1).map(|last| self.end(zero, last));
         let begin = self.outages.get(begun).map(|(begin, _)| zero + *begin);
-        end.filter(|end| *end > now).or(begin)
+        let flushes = self.flushes.iter().map(|&at| zero + at);
+        let flush = flushes.filter(|&at| at > now).min();
+        let edge = end.filter(|end| *end > now).or(begin);
+        [edge, flush].into_iter().flatten().min()
     }
 
     /// How many outages begin by `now`.
@@ -91,6 +118,8 @@ struct Table {
     #[serde(default)]
     outages_ns: Vec<(Duration, Duration)>,
     #[serde(default)]
+    flushes_ns: Vec<Duration>,
+    #[serde(default)]
     down: bool,
 }
 
@@ -101,6 +130,9 @@ impl TryFrom<Table> for GateConfig {
     fn try_from(table: Table) -> Result<Self, Self::Error> {
         let gate = Self::new(table.outages_ns)
             .ok_or("outages must be longer than 0 and in order, each after the end of the last")?;
+        let gate = gate
+            .with_flushes(table.flushes_ns)
+            .ok_or("the queue can be emptied during outages only")?;
         Ok(gate.with_down(table.down))
     }
 }
@@ -140,5 +172,8 @@ mod tests {
         for outages in [&[(0, 0)][..], &[(0, 5), (5, 5)], &[(10, 5), (0, 5)]] {
             assert_eq!(gate(outages), None, "{outages:?}");
         }
+        let outside = [Duration::from_millis(10)];
+        let gate = gate(&[(0, 5), (5 + 1, 4)]).unwrap();
+        assert_eq!(gate.with_flushes(outside.to_vec()), None);
     }
 }

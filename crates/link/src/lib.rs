@@ -47,7 +47,7 @@ pub mod trace;
 pub mod units;
 
 pub use bottleneck::{BottleneckConfig, Clock};
-pub use cell::{Cell, CellConfig, CellError, CellUser, Links, Members, Scheduler};
+pub use cell::{Cell, CellConfig, CellError, CellUser, Links, Members, Scheduler, Visit};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, Observed, RandomDelay};
 pub use direction::{Change, ChangeError, Direction, InForce};

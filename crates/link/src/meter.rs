@@ -115,7 +115,9 @@ impl Meter {
     pub(crate) fn dropped(&mut self, now: Time, reason: DropReason) {
         let bin = self.bin(now);
         let count = match reason {
-            DropReason::QueueFull | DropReason::Congestion => &mut bin.queue_full,
+            DropReason::QueueFull | DropReason::Congestion | DropReason::Handover => {
+                &mut bin.queue_full
+            }
             DropReason::Loss => &mut bin.lost,
         };
         count.0 += 1;

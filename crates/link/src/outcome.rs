@@ -60,4 +60,6 @@ pub enum DropReason {
     Loss = 2,
     /// The queue's active management dropped it, to signal congestion to the sender.
     Congestion = 3,
+    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover.
+    Handover = 4,
 }

@@ -238,6 +238,15 @@ impl<P> Stage<P> {
         }
     }
 
+    /// Drops what waits for its turn, or is sent in part, while the stage is closed.
+    pub(crate) fn flush(&mut self) {
+        match self {
+            Self::Bottleneck(bottleneck) => bottleneck.flush(),
+            Self::Radio(radio) => radio.flush(),
+            _ => {} // refused before
+        }
+    }
+
     /// Whether bytes leave in a steady flow, not at instants.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Bottleneck(bottleneck) if bottleneck.service().is_steady())

@@ -50,11 +50,14 @@ impl Engine {
         journal::second(&mut self.records, second);
         for lane in 0..self.lanes.len() {
             self.lanes[lane].direction.restart(zero, offset);
-            self.plan(lane);
         }
         for cell in 0..self.cells.len() {
-            self.with_cell(cell, |cell, users| cell.restart(zero, users));
+            self.with_cell(cell, |cell, users| cell.restart(now, zero, users));
         }
+        for cell in 0..self.cells.len() {
+            self.with_cell(cell, |cell, users| cell.look_again(now, users));
+        }
+        (0..self.lanes.len()).for_each(|lane| self.plan(lane));
     }
 
     /// Lets the model and the clock of every direction run up to now.
@@ -109,8 +112,8 @@ impl Engine {
         let changed = direction.change(at, stage, to);
         journal::gate(&mut self.records, lane, at, direction.is_closed());
         self.plan(lane);
-        if let Some((cell, _)) = self.lanes[lane].cell {
-            self.with_cell(cell, |cell, users| cell.look_again(users));
+        if let Some((cell, _)) = self.cell_of(lane) {
+            self.with_cell(cell, |cell, users| cell.look_again(at, users));
         }
         changed.map(|()| Changed {
             at,

@@ -33,7 +33,7 @@ pub(super) fn cells(config: &Config, zero: Time, lanes: &mut [Lane]) -> Vec<Shar
         let lane = |user: &crate::config::CellUser| config.direction(&user.direction);
         let users: Vec<usize> = table.users.iter().filter_map(lane).collect();
         for (user, &lane) in users.iter().enumerate() {
-            lanes[lane].cell = Some((number, user));
+            lanes[lane].visits.push((number, user));
         }
         let mut members = Users {
             lanes,
@@ -53,24 +53,37 @@ impl Engine {
         work: impl FnOnce(&mut Cell, &mut Users<'_>),
     ) {
         let SharedCell { cell, users } = &mut self.cells[number];
-        let before = users[cell.owner()];
+        let before = cell.owner().map(|owner| users[owner]);
         let mut members = Users {
             lanes: &mut self.lanes,
             users,
         };
         work(cell, &mut members);
-        let after = users[cell.owner()];
+        let after = cell.owner().map(|owner| users[owner]);
         self.agenda.set(number, cell.next_event());
-        self.plan(before);
+        before.into_iter().for_each(|lane| self.plan(lane));
         if after != before {
-            self.plan(after);
+            after.into_iter().for_each(|lane| self.plan(lane));
         }
+    }
+
+    /// The cell of a lane at present, and its number in it.
+    #[inline]
+    pub(super) fn cell_of(&self, lane: usize) -> Option<(usize, usize)> {
+        let mut visits = self.lanes[lane].visits.iter().copied();
+        visits.find(|&(cell, user)| self.cells[cell].cell.is_present(user))
     }
 
     /// Processes the event of a cell.
     #[inline(never)]
     pub(super) fn step_cell(&mut self, cell: usize, time: Time) {
+        let moves = self.cells[cell].cell.next_move() == Some(time);
         self.with_cell(cell, |cell, users| cell.step(time, users));
+        if moves {
+            for user in 0..self.cells[cell].users.len() {
+                self.plan(self.cells[cell].users[user]);
+            }
+        }
     }
 
     /// A packet reaches the direction of a user.

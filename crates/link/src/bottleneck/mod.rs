@@ -206,6 +206,16 @@ impl<P> Bottleneck<P> {
         }
     }
 
+    /// Drops what waits, and the packet in service, while nothing is served.
+    pub(crate) fn flush(&mut self) {
+        let serving = self.serving.take();
+        let waiting = std::iter::from_fn(|| self.queue.remove());
+        let all = serving.into_iter().chain(waiting);
+        let dropped = all.map(|item| (item, DropReason::Handover));
+        self.dropped.extend(dropped);
+        self.event = None;
+    }
+
     /// Whether nothing is served at present.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_some()

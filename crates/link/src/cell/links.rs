@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Cell, CellConfig, CellError, Members, check_stages};
+use super::{Cell, CellConfig, CellError, Members, Visit, check_stages};
 use crate::direction::Direction;
 use crate::outcome::Outcome;
 use crate::packet::Tag;
@@ -10,7 +10,7 @@ use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
-/// The links of all users of a [cell](crate::cell), in one direction, with the contract of a [`Direction`].
+/// The links of all users of [cells](crate::cell), in one direction, with the contract of a [`Direction`].
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, CellUser, Duration, Links, Schedule, Scheduler, Time};
@@ -30,10 +30,17 @@ use crate::units::Bytes;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Links<P> {
-    cell: Cell,
+    cells: Vec<Shared>,
     directions: Vec<Direction<P>>,
     outcomes: VecDeque<(usize, Outcome<P>)>,
     clock: Time,
+}
+
+/// A cell, and the link of each of its users.
+#[derive(Clone, Debug)]
+struct Shared {
+    cell: Cell,
+    links: Vec<usize>,
 }
 
 /// A user of [`Links`].
@@ -45,16 +52,33 @@ pub struct CellUser {
     pub priority: u32,
 }
 
-impl<P: Clone> Members for Vec<Direction<P>> {
+struct Users<'a, P> {
+    directions: &'a mut [Direction<P>],
+    links: &'a [usize],
+}
+
+impl<P: Clone> Members for Users<'_, P> {
     type Packet = P;
 
     fn direction(&mut self, user: usize) -> &mut Direction<P> {
-        &mut self[user]
+        &mut self.directions[self.links[user]]
+    }
+}
+
+impl Shared {
+    /// Does something with the cell and the directions of its users.
+    fn with<P: Clone>(
+        &mut self,
+        directions: &mut [Direction<P>],
+        work: impl FnOnce(&mut Cell, &mut Users<'_, P>),
+    ) {
+        let links = &self.links;
+        work(&mut self.cell, &mut Users { directions, links });
     }
 }
 
 impl<P: Clone> Links<P> {
-    /// Links that start at `zero`, as do the slots of their cell.
+    /// Links of one cell that start at `zero`, as do its slots.
     ///
     /// Errors if the slot is too short, there are no users, or a user cannot [share](check_stages) a cell.
     pub fn new(
@@ -66,15 +90,39 @@ impl<P: Clone> Links<P> {
         let config = CellConfig {
             scheduler,
             slot,
-            priorities: users.iter().map(|user| user.priority).collect(),
+            users: users
+                .iter()
+                .map(|user| Visit::always(user.priority))
+                .collect(),
         };
         users
             .iter()
             .try_for_each(|user| check_stages(&user.stages))?;
         let direction = |user: CellUser| Direction::new(user.stages, zero);
-        let mut directions: Vec<_> = users.into_iter().map(direction).collect();
+        let directions: Vec<_> = users.into_iter().map(direction).collect();
+        let all = (0..directions.len()).collect();
+        Self::of_cells(&[(config, all)], directions, zero)
+    }
+
+    /// Links of several cells, with the number of the link of each user: a link may be in one cell after another.
+    ///
+    /// Errors if the configuration of a cell is [wrong](CellConfig::check).
+    pub fn of_cells(
+        cells: &[(CellConfig, Vec<usize>)],
+        mut directions: Vec<Direction<P>>,
+        zero: Time,
+    ) -> Result<Self, CellError> {
+        let shared = |(config, links): &(CellConfig, Vec<usize>)| {
+            let mut users = Users {
+                directions: &mut directions,
+                links,
+            };
+            let cell = Cell::new(config, zero, &mut users)?;
+            let links = links.clone();
+            Ok(Shared { cell, links })
+        };
         Ok(Self {
-            cell: Cell::new(&config, zero, &mut directions)?,
+            cells: cells.iter().map(shared).collect::<Result<_, _>>()?,
             directions,
             outcomes: VecDeque::new(),
             clock: Time::ZERO,
@@ -97,9 +145,23 @@ impl<P: Clone> Links<P> {
         to_come: Option<Bytes>,
     ) {
         let now = self.settle(now);
-        self.cell.arriving(user, now, &mut self.directions);
-        self.directions[user].accept_tagged(now, packet, size, tag);
-        self.cell.arrived(user, now, to_come, &mut self.directions);
+        let Self {
+            cells, directions, ..
+        } = self;
+        let seat = cells.iter().enumerate().find_map(|(number, shared)| {
+            let mut places = shared.links.iter().enumerate();
+            let place =
+                places.find(|&(place, &link)| link == user && shared.cell.is_present(place))?;
+            Some((number, place.0))
+        });
+        let Some((number, place)) = seat else {
+            return directions[user].accept_tagged(now, packet, size, tag);
+        };
+        cells[number].with(directions, |cell, users| {
+            cell.arriving(place, now, users);
+            users.direction(place).accept_tagged(now, packet, size, tag);
+            cell.arrived(place, now, to_come, users);
+        });
     }
 
     /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
@@ -118,10 +180,20 @@ impl<P: Clone> Links<P> {
 
     /// Starts the links and the slots anew at `zero`, as [`Direction::restart`] does.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
+        let now = self.clock;
         for direction in &mut self.directions {
             direction.restart(zero, offset);
         }
-        self.cell.restart(zero, &mut self.directions);
+        for shared in &mut self.cells {
+            shared.with(&mut self.directions, |cell, users| {
+                cell.restart(now, zero, users);
+            });
+        }
+        for shared in &mut self.cells {
+            shared.with(&mut self.directions, |cell, users| {
+                cell.look_again(now, users);
+            });
+        }
     }
 
     /// The link of a user.
@@ -129,35 +201,35 @@ impl<P: Clone> Links<P> {
         &self.directions[user]
     }
 
-    /// How long each user has had the cell with packets waiting, as of the last call.
-    pub fn served(&mut self) -> impl Iterator<Item = Duration> + '_ {
-        self.cell.catch_up(self.clock, &mut self.directions);
-        self.cell.served()
+    /// How long each user of a cell has had it with packets waiting, as of the last call.
+    pub fn served(&mut self, cell: usize) -> impl Iterator<Item = Duration> + '_ {
+        let now = self.clock;
+        self.cells[cell].with(&mut self.directions, |cell, users| {
+            cell.catch_up(now, users);
+        });
+        self.cells[cell].cell.served()
     }
 
-    /// The next event, and the direction in which it is; that of the cell first.
-    fn next(&self) -> Option<(Time, Option<usize>)> {
-        let mut next = self.cell.next_event().map(|at| (at, None));
-        for (user, direction) in self.directions.iter().enumerate() {
-            if let Some(at) = direction.next_event()
-                && next.is_none_or(|(earliest, _)| at < earliest)
-            {
-                next = Some((at, Some(user)));
-            }
-        }
-        next
+    /// The next event, and its place: cells come first, then directions.
+    fn next(&self) -> Option<(Time, usize)> {
+        let cells = self.cells.iter().map(|shared| shared.cell.next_event());
+        let events = cells.chain(self.directions.iter().map(Direction::next_event));
+        let placed = events
+            .enumerate()
+            .filter_map(|(place, at)| Some((at?, place)));
+        placed.min()
     }
 
     fn settle(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
-        while let Some((at, user)) = self.next().filter(|&(at, _)| at <= now) {
-            match user {
-                None => self.cell.step(at, &mut self.directions),
-                Some(user) => {
-                    while let Some(outcome) = self.directions[user].poll(at) {
-                        self.outcomes.push_back((user, outcome));
-                    }
-                }
+        while let Some((at, place)) = self.next().filter(|&(at, _)| at <= now) {
+            if let Some(shared) = self.cells.get_mut(place) {
+                shared.with(&mut self.directions, |cell, users| cell.step(at, users));
+                continue;
+            }
+            let user = place - self.cells.len();
+            while let Some(outcome) = self.directions[user].poll(at) {
+                self.outcomes.push_back((user, outcome));
             }
         }
         self.clock = now;

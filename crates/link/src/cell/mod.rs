@@ -18,8 +18,11 @@
 //! while its schedule continues, for every kind of schedule and every queue discipline, and costs nothing per packet. Only
 //! radio links distinguish both: during an outage a device loses its grant, beside other users it keeps it.
 //!
+//! A user may be in the cell for a [time](Visit) only. At the instant at which it leaves, the others share what it had; at the
+//! instant at which it enters, what is in its queue waits for its turn. A direction that is in no cell has its channel for itself.
+//!
 //! Nothing happens in slots that are not contended: a cell has [events](Cell::next_event) only while at least two users
-//! have packets waiting.
+//! have packets waiting, and when users enter or leave.
 
 mod links;
 mod scheduler;
@@ -42,8 +45,34 @@ pub struct CellConfig {
     pub scheduler: Scheduler,
     /// How long a slot is.
     pub slot: Duration,
-    /// The priority of each user, 0 the highest: for [`Scheduler::Priority`].
-    pub priorities: Vec<u32>,
+    /// Its users.
+    pub users: Vec<Visit>,
+}
+
+/// The time that a user spends in a cell. A direction that comes back is another user; it may be in one cell at a time, and must have
+/// left one before it enters the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// For [`Scheduler::Priority`], 0 the highest.
+    pub priority: u32,
+    /// After the start.
+    pub from: Duration,
+    /// After the start, longer than `from`; `None` without an end.
+    pub until: Option<Duration>,
+}
+
+impl Visit {
+    /// A user that is in the cell at all times.
+    pub fn always(priority: u32) -> Self {
+        Self {
+            priority,
+            ..Self::default()
+        }
+    }
+
+    fn holds(&self, since: Duration) -> bool {
+        self.from <= since && self.until.is_none_or(|until| since < until)
+    }
 }
 
 /// The least slot: shorter ones would cost more events than any packet needs.
@@ -61,6 +90,14 @@ pub enum CellError {
     /// There are no users.
     #[error("a cell needs at least one user")]
     Empty,
+    /// A user leaves before it comes.
+    #[error("a user must leave the cell after it enters it: from {from} until {until}")]
+    Visit {
+        /// When it comes.
+        from: Duration,
+        /// When it leaves.
+        until: Duration,
+    },
     /// Packets do not queue.
     #[error("a direction in a cell needs a bottleneck with a limited rate, or a radio link")]
     NoQueue,
@@ -82,10 +119,16 @@ impl CellConfig {
             Err(CellError::Slot(self.slot))
         } else if self.scheduler.window().is_some_and(Duration::is_zero) {
             Err(CellError::Window)
-        } else if self.priorities.is_empty() {
+        } else if self.users.is_empty() {
             Err(CellError::Empty)
         } else {
-            Ok(())
+            self.users.iter().try_for_each(|visit| match visit.until {
+                Some(until) if until <= visit.from => Err(CellError::Visit {
+                    from: visit.from,
+                    until,
+                }),
+                _ => Ok(()),
+            })
         }
     }
 }
@@ -123,7 +166,8 @@ pub trait Members {
 /// It drives the directions of its users, which the caller keeps. The whole contract: events of the cell and of the
 /// directions are processed in order of time, those of the cell first ([`step`](Self::step) at [`next_event`](Self::next_event)).
 /// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it. After a
-/// change or restart of a direction comes [`look_again`](Self::look_again). [`Links`] does all of this.
+/// change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
+/// [present](Self::is_present) does not concern the cell. [`Links`] does all of this.
 #[derive(Clone, Debug)]
 pub struct Cell {
     scheduler: Scheduler,
@@ -132,20 +176,23 @@ pub struct Cell {
     /// A start to come.
     start: Option<Time>,
     users: Vec<User>,
-    /// The only user that is not barred.
-    owner: usize,
+    /// The only present user that is not barred.
+    owner: Option<usize>,
     /// Since when it has had the cell with packets waiting.
     since: Option<Time>,
     /// How many users have packets waiting.
     waiting: usize,
     /// The end of the slot, while it is contended.
     end: Time,
+    /// When a user enters or leaves.
+    next_move: Option<Time>,
     next: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct User {
-    priority: u32,
+    visit: Visit,
+    present: bool,
     waiting: bool,
     /// Bytes that it will send beyond those in its queue.
     to_come: Bytes,
@@ -193,39 +240,49 @@ impl Cell {
         members: &mut impl Members,
     ) -> Result<Self, CellError> {
         config.check()?;
-        for user in 0..config.priorities.len() {
-            let direction = members.direction(user);
-            direction.join_cell();
-            if user > 0 {
-                direction.bar(Time::ZERO);
-            }
-        }
-        let user = |&priority| User {
-            priority,
+        let user = |&visit| User {
+            visit,
             ..User::default()
         };
-        Ok(Self {
+        let mut cell = Self {
             scheduler: config.scheduler,
             slot: config.slot,
             zero,
             start: None,
-            users: config.priorities.iter().map(user).collect(),
-            owner: 0,
+            users: config.users.iter().map(user).collect(),
+            owner: None,
             since: None,
             waiting: 0,
             end: zero,
+            next_move: None,
             next: None,
-        })
+        };
+        for user in 0..cell.users.len() {
+            members.direction(user).join_cell();
+        }
+        cell.move_users(zero, members);
+        cell.plan(members);
+        Ok(cell)
     }
 
-    /// When [`step`](Self::step) must be called next; `None` while the cell is not contended.
+    /// When [`step`](Self::step) must be called next; `None` while the cell is not contended and its users stay.
     pub fn next_event(&self) -> Option<Time> {
         self.next
     }
 
+    /// When users enter or leave next.
+    pub fn next_move(&self) -> Option<Time> {
+        self.next_move
+    }
+
     /// The user whose queue is served at present.
-    pub fn owner(&self) -> usize {
+    pub fn owner(&self) -> Option<usize> {
         self.owner
+    }
+
+    /// Whether a user is in the cell at present.
+    pub fn is_present(&self, user: usize) -> bool {
+        self.users[user].present
     }
 
     /// How long each user has had the cell with packets waiting since the last start, as of the last call.
@@ -233,16 +290,19 @@ impl Cell {
         self.users.iter().map(|user| user.served)
     }
 
-    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions.
-    pub fn restart(&mut self, zero: Time, members: &mut impl Members) {
+    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions. Users that are not
+    /// there at the start leave at `now`; those that are there enter in [`look_again`](Self::look_again), which comes next.
+    pub fn restart(&mut self, now: Time, zero: Time, members: &mut impl Members) {
         self.start = Some(zero);
-        self.look_again(members);
+        self.let_leave(now, members);
+        self.plan(members);
     }
 
-    /// The directions of users have been changed or restarted.
-    pub fn look_again(&mut self, members: &mut impl Members) {
+    /// The directions of users have been changed or restarted by `now`.
+    pub fn look_again(&mut self, now: Time, members: &mut impl Members) {
         let start = self.start.filter(|_| self.waiting > 1);
         self.end = self.end.min(start.unwrap_or(Time::MAX));
+        self.move_users(now, members);
         self.plan(members);
     }
 
@@ -252,7 +312,7 @@ impl Cell {
         if let Some(emptied) = self.emptied(now, members) {
             self.yield_cell(emptied, members);
         }
-        if self.waiting == 0 && self.owner != user {
+        if self.waiting == 0 {
             self.pass_to(user, now, members);
         }
     }
@@ -273,7 +333,7 @@ impl Cell {
         if !self.users[user].waiting && level.packets > Packets(0) {
             self.users[user].waiting = true;
             self.waiting += 1;
-            if user == self.owner {
+            if self.owner == Some(user) {
                 self.since = Some(now);
             }
             if self.waiting == 2 {
@@ -295,13 +355,19 @@ impl Cell {
                 self.choose(now, members);
             }
         } else {
-            let waiting = self.users[self.owner].waiting;
-            match members.direction(self.owner).end_slot(now) {
+            let waiting = self.owner.is_some_and(|owner| self.users[owner].waiting);
+            let emptied = self
+                .owner
+                .and_then(|it| members.direction(it).end_slot(now));
+            match emptied {
                 Some(emptied) if waiting => self.yield_cell(emptied, members),
                 _ => self.account(now, members),
             }
             self.reach(now);
             self.choose(now, members);
+        }
+        if self.next_move.is_some_and(|next| next <= now) {
+            self.move_users(now, members);
         }
         self.plan(members);
     }
@@ -318,26 +384,89 @@ impl Cell {
         self.plan(members);
     }
 
+    /// Lets users leave and enter at `now`.
+    fn move_users(&mut self, now: Time, members: &mut impl Members) {
+        self.let_leave(now, members);
+        for user in 0..self.users.len() {
+            if !self.users[user].present && self.belongs(user, now) {
+                self.enter(user, now, members);
+            }
+        }
+        let zero = self.start.unwrap_or(self.zero);
+        let visits = self.users.iter().map(|user| user.visit);
+        let edges = visits.flat_map(|it| [(!it.from.is_zero()).then_some(it.from), it.until]);
+        let instants = edges.flatten().map(|edge| zero + edge);
+        self.next_move = instants.filter(|&at| at > now).min();
+    }
+
+    fn belongs(&self, user: usize, now: Time) -> bool {
+        let zero = self.start.unwrap_or(self.zero);
+        self.users[user].visit.holds(now.since(zero))
+    }
+
+    fn let_leave(&mut self, now: Time, members: &mut impl Members) {
+        for user in 0..self.users.len() {
+            if self.users[user].present && !self.belongs(user, now) {
+                self.leave(user, now, members);
+            }
+        }
+    }
+
+    /// A user is not in the cell any more: its direction is served as without a cell, and others get the rest of its slot.
+    fn leave(&mut self, user: usize, now: Time, members: &mut impl Members) {
+        if self.owner == Some(user) {
+            match self.emptied(now, members) {
+                Some(emptied) => self.yield_cell(emptied, members),
+                None => self.account(now, members),
+            }
+            self.owner = None;
+        } else {
+            members.direction(user).admit(now, Share::WHOLE);
+        }
+        self.users[user].present = false;
+        if std::mem::take(&mut self.users[user].waiting) {
+            self.waiting -= 1;
+        }
+        if self.owner.is_none() {
+            self.choose(now, members);
+        }
+    }
+
+    /// A user is in the cell from `now` on, with what is in its queue.
+    fn enter(&mut self, user: usize, now: Time, members: &mut impl Members) {
+        let entering = &mut self.users[user];
+        entering.present = true;
+        entering.throughput = Average::default();
+        // Before an outage that ends at this instant does, so that it waits for its turn.
+        members.direction(user).bar(now);
+        members.direction(user).emptied(now);
+        self.arriving(user, now, members);
+        self.arrived(user, now, None, members);
+    }
+
     /// Whether the owner can use what is left of the slot.
     fn can_send(&self, now: Time, members: &mut impl Members) -> bool {
-        let owner = members.direction(self.owner);
-        let left = owner.share_left(now);
-        self.users[self.owner].waiting && owner.potential(now, self.end, left) > 0.0
+        let Some(owner) = self.owner.filter(|&owner| self.users[owner].waiting) else {
+            return false;
+        };
+        let direction = members.direction(owner);
+        let left = direction.share_left(now);
+        direction.potential(now, self.end, left) > 0.0
     }
 
     /// When the queue of the owner, which had packets waiting, became empty by `now`.
     fn emptied(&mut self, now: Time, members: &mut impl Members) -> Option<Time> {
-        if !self.users[self.owner].waiting {
-            return None;
-        }
-        members.direction(self.owner).emptied(now)
+        let owner = self.owner.filter(|&owner| self.users[owner].waiting)?;
+        members.direction(owner).emptied(now)
     }
 
     /// The owner's queue became empty.
     fn yield_cell(&mut self, emptied: Time, members: &mut impl Members) {
         self.account(emptied, members);
-        self.users[self.owner].waiting = false;
-        self.waiting -= 1;
+        if let Some(owner) = self.owner {
+            self.users[owner].waiting = false;
+            self.waiting -= 1;
+        }
     }
 
     /// Gives the rest of the slot that holds `now` to one of those that wait and have opportunities in it, if one does; to
@@ -347,11 +476,12 @@ impl Cell {
             return;
         }
         self.end = self.slot_end(now);
-        let left = members.direction(self.owner).share_left(now);
+        let left = self.share_left(now, members);
         let count = self.users.len();
+        let last = self.owner.unwrap_or(count - 1);
         let mut best: Option<(f64, usize)> = None;
         for step in 1..=count {
-            let number = (self.owner + step) % count;
+            let number = (last + step) % count;
             let user = &self.users[number];
             if !user.waiting {
                 continue;
@@ -362,7 +492,7 @@ impl Cell {
                 continue;
             }
             let candidate = Candidate {
-                priority: user.priority,
+                priority: user.visit.priority,
                 potential,
                 remaining: (direction.queue().bytes + user.to_come).0 as f64,
                 throughput: user.throughput,
@@ -381,27 +511,36 @@ impl Cell {
 
     /// Another user has the cell from `now` on.
     fn pass_to(&mut self, user: usize, now: Time, members: &mut impl Members) {
-        if user == self.owner {
+        if self.owner == Some(user) {
             return;
         }
-        let left = members.direction(self.owner).share_left(now);
-        members.direction(self.owner).bar(now);
+        let left = self.share_left(now, members);
+        if let Some(owner) = self.owner {
+            members.direction(owner).bar(now);
+        }
         members.direction(user).admit(now, left);
-        self.owner = user;
+        self.owner = Some(user);
+    }
+
+    /// The share of what the owner's channel offers at `now` that it has not used.
+    fn share_left(&self, now: Time, members: &mut impl Members) -> Share {
+        self.owner.map_or(Share::WHOLE, |owner| {
+            members.direction(owner).share_left(now)
+        })
     }
 
     /// Counts what the owner has had up to `now`.
     fn account(&mut self, now: Time, members: &mut impl Members) {
-        let Some(since) = self.since.take() else {
+        let (Some(since), Some(owner)) = (self.since.take(), self.owner) else {
             return;
         };
         let since = since.max(self.zero.min(now));
-        let user = &mut self.users[self.owner];
+        let user = &mut self.users[owner];
         user.served += now.since(since);
         if let Some(window) = self.scheduler.window() {
             // Earlier than some windows nothing counts, and on a radio link the sum is a walk.
             let from = since.max(now - Duration::from_nanos(window.as_nanos().saturating_mul(8)));
-            let potential = members.direction(self.owner).offered(from, now);
+            let potential = members.direction(owner).offered(from, now);
             user.throughput.add(potential, from, now, window);
         }
     }
@@ -434,12 +573,13 @@ impl Cell {
     }
 
     fn plan(&mut self, members: &mut impl Members) {
-        if self.waiting < 2 {
-            self.next = None;
-            return;
-        }
-        let event = members.direction(self.owner).queue_event();
-        let next = event.map_or(self.end, |event| event.min(self.end));
-        self.next = Some(next).filter(|&next| next < Time::MAX);
+        let contended = (self.waiting > 1).then(|| {
+            let event = self
+                .owner
+                .and_then(|it| members.direction(it).queue_event());
+            event.map_or(self.end, |event| event.min(self.end))
+        });
+        let next = [contended, self.next_move].into_iter().flatten().min();
+        self.next = next.filter(|&next| next < Time::MAX);
     }
 }

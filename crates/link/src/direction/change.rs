@@ -228,8 +228,9 @@ impl<P: Clone> Direction<P> {
             Stage::Gate(gate) => Some(gate),
             _ => None,
         });
-        let (mut closed, mut next) = (false, None::<Time>);
+        let (mut closed, mut flushes, mut next) = (false, false, None::<Time>);
         for gate in gates {
+            flushes |= gate.flushes(zero, at);
             closed |= gate.is_closed(zero, at);
             let edge = gate.next_edge(zero, at);
             next = [next, edge].into_iter().flatten().min();
@@ -242,11 +243,15 @@ impl<P: Clone> Direction<P> {
                 what: What::Gate,
             });
         }
-        let Some(index) = self.metered.filter(|_| closed != self.closed) else {
+        let Some(index) = self.metered.filter(|_| flushes || closed != self.closed) else {
             return;
         };
         self.closed = closed;
         self.stages[index].set_closed(closed, self.barred, Share::WHOLE, at);
+        if flushes {
+            self.stages[index].flush();
+            self.note_emptied(index, at);
+        }
         self.drop_given_up(index, at);
         let offer = self.offer();
         if let Some(meter) = &mut self.meter {

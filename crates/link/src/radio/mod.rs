@@ -145,6 +145,16 @@ impl<P> Radio<P> {
         }
     }
 
+    /// Drops what waits, and the packet of which a part is sent, while nothing is sent.
+    pub(crate) fn flush(&mut self) {
+        let serving = self.serving.take().map(|(item, _)| item);
+        let waiting = std::iter::from_fn(|| self.queue.remove());
+        let all = serving.into_iter().chain(waiting);
+        let dropped = all.map(|item| (item, DropReason::Handover));
+        self.dropped.extend(dropped);
+        self.slot = None;
+    }
+
     /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what it
     /// has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
     pub(crate) fn set_barred(&mut self, barred: bool, share: Share, now: Time) {

@@ -210,6 +210,195 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Alone in each of its cells, a user that moves has its link with the interruptions.
+    #[test]
+    fn one_moving_user_has_the_link_with_interruptions(
+        stages in any_stages(), packets in any_packets(1), scheduler in any_scheduler(),
+        first in 1..60u64, spans in prop::collection::vec((0..60u64, 1..60u64), 1..4), flush in any::<bool>(),
+    ) {
+        let (moves, gate) = handovers(first, &spans, flush);
+        let stages = vec![std::iter::once(gate).chain(stages).collect::<Vec<_>>()];
+        // To and fro between two cells.
+        let cell = |parity| moves.iter().copied().skip(parity).step_by(2).map(|visit| (visit, 0)).collect();
+        let moving = moving(scheduler, &[cell(0), cell(1)], &stages);
+        prop_assert_eq!(through(moving, &packets), alone(&stages, &packets));
+    }
+
+    /// Packets are conserved, and none leaves in an interruption.
+    #[test]
+    fn moving_users_lose_no_packet_unless_it_is_dropped(
+        stages in prop::collection::vec(any_stages(), 3), packets in any_packets(3), scheduler in any_scheduler(),
+        first in 1..60u64, spans in prop::collection::vec((0..60u64, 1..60u64), 1..4), flush in any::<bool>(),
+    ) {
+        let (moves, gate) = handovers(first, &spans, flush);
+        let mut stages = stages;
+        stages[0].insert(0, gate);
+        let still = Visit::always(0);
+        let cell = |parity: usize| {
+            let visits = moves.iter().copied().skip(parity).step_by(2).map(|visit| (visit, 0));
+            visits.chain([(still, parity + 1)]).collect()
+        };
+        let ends = through(moving(scheduler, &[cell(0), cell(1)], &stages), &packets);
+        for (end, &(_, user, _)) in ends.iter().zip(&packets) {
+            let handed_over = end.2 == Fate::Dropped(DropReason::Handover);
+            prop_assert!(!handed_over || flush && user == 0);
+            let at = end.1.since(Time::ZERO);
+            let pause = moves.windows(2).find_map(|pair| {
+                let begin = pair[0].until.unwrap();
+                (begin <= at && at < pair[1].from).then_some(begin)
+            });
+            if handed_over {
+                prop_assert_eq!(pause, Some(at));
+            }
+            // What a radio link has sent is decoded later.
+            let leaves = user == 0 && end.2 == Fate::Delivered && matches!(stages[0][1], StageConfig::Bottleneck(_));
+            let released = end.0.since(Time::ZERO);
+            let inside = moves.windows(2).any(|pair| pair[0].until.unwrap() < released && released < pair[1].from);
+            prop_assert!(!(leaves && inside));
+        }
+    }
+}
+
+/// Visits to one cell after another, in half ms: a stay and an interruption each, after a first stay; with the gate that closes the link.
+fn handovers(first: u64, spans: &[(u64, u64)], flush: bool) -> (Vec<Visit>, StageConfig) {
+    let (mut visits, mut outages, mut from, mut stay) = (Vec::new(), Vec::new(), 0, first);
+    for &(next, pause) in spans {
+        let until = from + stay;
+        visits.push(visit(from, Some(until)));
+        outages.push((half(until), half(pause)));
+        (from, stay) = (until + pause, next + 1);
+    }
+    visits.push(visit(from, None));
+    let flushes = outages
+        .iter()
+        .map(|outage| outage.0)
+        .filter(|_| flush)
+        .collect();
+    let gate = GateConfig::new(outages).unwrap();
+    (visits, gate.with_flushes(flushes).unwrap().into())
+}
+
+/// From and until are in half ms.
+fn visit(from: u64, until: Option<u64>) -> Visit {
+    Visit {
+        priority: 0,
+        from: half(from),
+        until: until.map(half),
+    }
+}
+
+fn half(millis: u64) -> Duration {
+    Duration::from_micros(500 * millis)
+}
+
+/// Links in cells: for each cell its visits, with the number of the link.
+fn moving<P: Clone>(
+    scheduler: Scheduler,
+    cells: &[Vec<(Visit, usize)>],
+    stages: &[Vec<StageConfig>],
+) -> Links<P> {
+    let cell = |visits: &Vec<(Visit, usize)>| {
+        let (users, links) = visits.iter().copied().unzip();
+        let config = CellConfig {
+            scheduler,
+            slot: SLOT,
+            users,
+        };
+        (config, links)
+    };
+    let cells: Vec<_> = cells.iter().map(cell).collect();
+    let directions = stages
+        .iter()
+        .map(|stages| Direction::new(stages.clone(), Time::ZERO));
+    Links::of_cells(&cells, directions.collect(), Time::ZERO).unwrap()
+}
+
+/// How many packets of each of three users leave their queues after `from` ms and by `to`.
+fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usize> {
+    let left = |user| {
+        let mine = ends.iter().zip(packets).filter(|(_, it)| it.1 == user);
+        let millis = mine.map(|(end, _)| end.0.as_nanos().div_ceil(MS));
+        millis.filter(|at| (from + 1..=to).contains(at)).count()
+    };
+    (0..3).map(left).collect()
+}
+
+#[test]
+fn a_handover_frees_slots_here_and_takes_them_there() {
+    // Of three saturated users with a packet a slot, the last one leaves the cell of the first in the middle of its slot, at 19.5 ms, and
+    // is in that of the second from 29.5 ms on.
+    for flush in [false, true] {
+        let (visits, gate) = handovers(39, &[(1000, 20)], flush);
+        let mut stages = vec![constant(12_000_000); 3];
+        stages[2].insert(0, gate);
+        let still = visit(0, None);
+        let cells = [
+            vec![(still, 0), (visits[0], 2)],
+            vec![(still, 1), (visits[1], 2)],
+        ];
+        let mut packets = saturated(3, 60);
+        // Some arrive during the interruption.
+        packets.extend([(25 * MS, 2, 1500), (25 * MS, 2, 1500)]);
+        let links = moving(Scheduler::RoundRobin {}, &cells, &stages);
+        let ends = through(links, &packets);
+        assert_eq!(left_between(&ends, &packets, 0, 20), [10, 20, 9]);
+        // At once the first user has its cell for itself.
+        assert_eq!(left_between(&ends, &packets, 20, 30), [10, 10, 0]);
+        let dropped: Vec<Time> = ends
+            .iter()
+            .filter(|end| end.2 == Fate::Dropped(DropReason::Handover))
+            .map(|end| end.1)
+            .collect();
+        if flush {
+            assert_eq!(dropped, [Time::from_micros(19_500); 51]);
+            // Those that came later are the first that the new cell serves.
+            assert_eq!(left_between(&ends, &packets, 30, 40), [10, 8, 2]);
+        } else {
+            assert_eq!(dropped, []);
+            assert_eq!(left_between(&ends, &packets, 30, 40), [10, 5, 5]);
+        }
+    }
+}
+
+#[test]
+fn a_restart_brings_users_back_to_their_first_cells() {
+    let (visits, gate) = handovers(39, &[(1000, 20)], false);
+    let mut stages = vec![constant(12_000_000); 3];
+    stages[2].insert(0, gate);
+    let still = visit(0, None);
+    let cells = [
+        vec![(still, 0), (visits[0], 2)],
+        vec![(still, 1), (visits[1], 2)],
+    ];
+    let packets = saturated(3, 30);
+    let expected = through(moving(Scheduler::RoundRobin {}, &cells, &stages), &packets);
+    // In either cell, between both, and with what waits.
+    for (now, zero) in [(5, 5), (25, 40), (50, 50), (200, 170)] {
+        let mut links = moving(Scheduler::RoundRobin {}, &cells, &stages);
+        assert!(links.poll(Time::from_millis(now)).is_none());
+        let zero = Time::from_millis(zero);
+        links.restart(zero, Duration::ZERO);
+        if zero < Time::from_millis(now) {
+            continue; // nothing could arrive at the start
+        }
+        for (number, &(at, user, size)) in packets.iter().enumerate() {
+            links.accept(zero + Duration::from_nanos(at), user, number, Bytes(size));
+        }
+        let mut count = 0;
+        while let Some(event) = links.next_event() {
+            while let Some((_, outcome)) = links.poll(event) {
+                assert_eq!(
+                    outcome.departed.since(zero),
+                    expected[outcome.packet].1.since(Time::ZERO)
+                );
+                count += 1;
+            }
+        }
+        assert_eq!(count, packets.len());
+    }
+}
+
 /// `count` packets at once for each of `users` users.
 fn saturated(users: usize, count: usize) -> Vec<Packet> {
     (0..users * count)
@@ -297,7 +486,7 @@ fn served_time_adds_up_to_the_busy_time() {
     while let Some(event) = cell.next_event() {
         while cell.poll(event).is_some() {}
     }
-    let served: Vec<Duration> = cell.served().collect();
+    let served: Vec<Duration> = cell.served(0).collect();
     assert_eq!(served, [10, 10, 12, 10].map(Duration::from_millis));
 }
 
@@ -491,6 +680,12 @@ fn what_cannot_share_a_cell_is_refused() {
         refused(fair, short, vec![constant(1)]),
         CellError::Slot(short)
     );
+    let backwards = CellConfig {
+        scheduler: fair,
+        slot: SLOT,
+        users: vec![visit(5, Some(5))],
+    };
+    assert!(matches!(backwards.check(), Err(CellError::Visit { .. })));
     let window = Duration::ZERO;
     let scheduler = Scheduler::ProportionalFair { window };
     assert_eq!(
