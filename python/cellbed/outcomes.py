@@ -23,6 +23,8 @@ class Fate(IntEnum):
     LOSS = 2
     CONGESTION = 3
     """Dropped by the queue's active management."""
+    HANDOVER = 4
+    """Waited at the beginning of an outage that empties the queue."""
     HELD = 255
     """Never leaves, since an unlooped trace has ended. Only :meth:`Link.run` returns such packets."""
 

@@ -25,7 +25,7 @@ from cellbed.near_names import did_you_mean
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
 
-REASONS = {1: "queue-full", 2: "loss", 3: "congestion"}
+REASONS = {1: "queue-full", 2: "loss", 3: "congestion", 4: "handover"}
 """Why a packet was dropped, by the value of the field `drop`."""
 
 Records = NDArray[Any]
