@@ -1,7 +1,8 @@
 """cellbed: a software testbed for applications on cellular networks.
 
 :func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` makes a :class:`Sweep` of them.
-:class:`Link` is the model of a link as a library: packets in virtual time, over arrays.
+:class:`Link` is the model of a link as a library: packets in virtual time, over arrays; in a :class:`Cell` several
+share the time of a radio cell.
 """
 
 # What typing.TYPE_CHECKING is at run time: the module costs 8 ms, which every start of the emulator would pay.
@@ -10,6 +11,7 @@ TYPE_CHECKING = False
 __version__: str
 
 if TYPE_CHECKING:
+    from cellbed.cell import Cell as Cell
     from cellbed.errors import CellbedError as CellbedError
     from cellbed.experiments.sweep.library import Sweep as Sweep
     from cellbed.experiments.sweep.library import sweep as sweep
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from cellbed.outcomes import Fate as Fate
     from cellbed.outcomes import Outcomes as Outcomes
 else:
-    _HOMES = {"CellbedError": "errors", "Fate": "outcomes", "Link": "link", "Outcomes": "outcomes"}
+    _HOMES = {"CellbedError": "errors", "Cell": "cell", "Fate": "outcomes", "Link": "link", "Outcomes": "outcomes"}
     _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load", "run"), "library")
     _HOMES |= dict.fromkeys(("Sweep", "sweep"), "experiments.sweep.library")
     __all__ = (*sorted(_HOMES), "__version__")

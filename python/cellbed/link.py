@@ -148,7 +148,7 @@ class Link:
 
         Errors: :class:`ValueError` that names the wrong value.
         """
-        arrivals = _arrivals(times, sizes, flows, ecn)
+        arrivals = arrivals_of(times, sizes, flows, ecn)
         outcomes = Outcomes(*self._model.run(arrivals))
         if len(outcomes) > len(arrivals[0]):
             numbers = outcomes.packet
@@ -163,7 +163,7 @@ class Link:
 
         Continues after the last call: no packet may come before `now`. Arguments and errors as of :meth:`run`.
         """
-        return Outcomes(*self._model.send(_arrivals(times, sizes, flows, ecn)))
+        return Outcomes(*self._model.send(arrivals_of(times, sizes, flows, ecn)))
 
     def advance(self, until: str | int) -> Outcomes:
         """Advance time to `until`, and return all packets that left or were dropped by then."""
@@ -297,23 +297,25 @@ def _time(at: str | int) -> int:
     return nanos
 
 
-def _arrivals(
+def arrivals_of(
     times: npt.ArrayLike, sizes: npt.ArrayLike, flows: npt.ArrayLike | None, ecn: npt.ArrayLike | None
 ) -> _core.Arrivals:
+    """The columns of packets, as :meth:`Link.run` takes them. Errors: :class:`ValueError` that names the column."""
     hint = "whole nanoseconds since the start, as (1e9 * seconds).astype('int64')"
-    when = _column("times", times, np.int64, hint)
+    when = column_of("times", times, np.int64, hint)
     length = len(when)
     return (
         when,
-        _column("sizes", sizes, np.uint32, "whole bytes", length),
-        None if flows is None else _column("flows", flows, np.uint64, "whole numbers", length),
-        None if ecn is None else _column("ecn", ecn, np.uint8, "the ECN field, 0 to 3", length),
+        column_of("sizes", sizes, np.uint32, "whole bytes", length),
+        None if flows is None else column_of("flows", flows, np.uint64, "whole numbers", length),
+        None if ecn is None else column_of("ecn", ecn, np.uint8, "the ECN field, 0 to 3", length),
     )
 
 
-def _column(
+def column_of(
     name: str, values: npt.ArrayLike, dtype: type[np.integer[Any]], hint: str, length: int | None = None
 ) -> Any:
+    """Whole numbers as an array of `dtype`; one number stands for `length` of them. Errors: :class:`ValueError`."""
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:

@@ -1,0 +1,115 @@
+"""Users of a radio cell over arrays: ``cellbed.Cell``."""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed import Cell, Link, Outcomes
+
+TIMES = np.arange(400) * 500_000
+"""A packet of 1500 bytes each 0.5 ms: 24 Mbit/s."""
+LINK = Link(rate="12 Mbit/s", queue="20 packets")
+
+
+def same(one: Outcomes, other: Outcomes) -> bool:
+    return all(np.array_equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(Outcomes))
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
+)
+@pytest.mark.parametrize(
+    "link",
+    [
+        LINK,
+        Link(rate="lte-suburban.up", queue="codel", delay="20 ms", loss="2 %", duplication="5 %", corruption="5 %"),
+        Link(rate="lte-suburban.up", outage=[("50 ms", "30 ms")], loop=False, start="1 s"),
+        Link(rate={"kind": "radio", "profile": "lowband-good", "way": "uplink"}),
+    ],
+    ids=["constant", "trace", "outage", "radio"],
+)
+def test_one_user_has_its_link_for_itself(link: Link, scheduler: str) -> None:
+    sizes = 100 + np.arange(len(TIMES)) % 1400
+    shared = Cell([link], scheduler=scheduler).run([TIMES], [sizes])
+    assert same(shared.users[0], link.run(TIMES, sizes))
+    # Beside silent users, too.
+    assert same(Cell([link, link], scheduler=scheduler).run([[], TIMES], [[], sizes]).users[1], shared.users[0])
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
+)
+def test_users_with_equal_channels_share_equally(scheduler: str) -> None:
+    shared = Cell([{"rate": "12 Mbit/s"}] * 4, scheduler=scheduler).run([np.zeros(50, np.int64)] * 4, 1500)
+    assert shared.served.tolist() == [50_000_000] * 4
+    leaving = np.sort(np.concatenate([each.departed for each in shared.users]))
+    assert (np.diff(leaving) == 1_000_000).all()
+    if scheduler not in ("priority", "shortest-remaining"):
+        counts = [np.count_nonzero(each.departed <= 100_000_000) for each in shared.users]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_schedulers_choose_by_priority_rate_and_remaining_bytes() -> None:
+    at_once = [np.zeros(20, np.int64)] * 2
+    users = [{"rate": "12 Mbit/s"}, {"rate": "24 Mbit/s"}]
+    first, second = Cell(users, scheduler="priority", priorities=[0, 1]).run(at_once, 1500).users
+    assert first.departed.max() == 20_000_000 < second.departed.min()
+    first, second = Cell(users, scheduler="max-rate").run(at_once, 1500).users
+    assert second.departed.max() < first.departed[1]
+    to_come = [np.full(20, 10**6), np.zeros(20, np.int64)]
+    cell = Cell([LINK, LINK], scheduler="shortest-remaining")
+    first, second = cell.run(at_once, 1500, to_come=to_come).users
+    assert second.departed.max() < first.departed[1]
+    first, second = cell.run(at_once, 1500, to_come=to_come[::-1]).users
+    assert first.departed.max() < second.departed.min()
+
+
+def test_packets_are_numbered_and_sized_by_user() -> None:
+    shared = Cell([LINK, {"rate": "6 Mbit/s"}], slot="500 us").run([[0, 5_000_000], [1_000_000]], [[1500, 300], [750]])
+    assert [each.packet.tolist() for each in shared.users] == [[0, 1], [0]]
+    assert [each.departed.tolist() for each in shared.users] == [[1_000_000, 5_200_000], [2_000_000]]
+    assert shared.served.tolist() == [1_200_000, 1_000_000]
+    assert repr(shared) == "Shared(users=[Outcomes(delivered=2), Outcomes(delivered=1)], served=[1200000, 1000000])"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"users": []}, "users: give a list of at least one user"),
+        ({"users": LINK}, "users: give a list"),
+        ({"users": [LINK, {}]}, r"users\[1\]: a direction in a cell needs a bottleneck with a limited rate"),
+        ({"users": [{"rate": "5 Mbit"}]}, r"users\[0\]: rate: .*5 Mbit"),
+        ({"users": [LINK, 7]}, r"users\[1\]: "),
+        ({"users": [{"rate": "1 Mbit/s", "changes": [{"at": "1 s", "rate": "2 Mbit/s"}]}]}, "link with changes"),
+        ({"scheduler": "fair"}, "scheduler: 'fair' is not known: write one of"),
+        ({"scheduler": {"kind": "proportional-fair", "window": "0 s"}}, "scheduler.window: '0 s' is too small"),
+        ({"slot": "1 us"}, "slot: '1 us' is too small"),
+        ({"priorities": [1]}, "only the scheduler 'priority' has them"),
+        ({"scheduler": "priority", "priorities": [1, 2]}, "priorities: 2 for 1 users"),
+        ({"scheduler": "priority", "priorities": [-1]}, "priorities has -1"),
+    ],
+)
+def test_a_wrong_cell_is_one_clear_error(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Cell(**({"users": [LINK]} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"times": [[0]]}, "times: give a list of 2, one row for each user"),
+        ({"times": 0}, "times: give a list of 2"),
+        ({"sizes": [[1], [1, 2, 3]]}, r"users\[1\]: sizes has 3 values for 2 packets"),
+        ({"times": [[0], [5, 4]]}, r"users\[1\]: times are not sorted"),
+        ({"times": [[0.5], [5, 6]]}, r"users\[0\]: times has dtype float64"),
+        ({"times": [[-1], [5, 6]]}, r"users\[0\]: times contain a negative one"),
+        ({"sizes": 0}, r"users\[0\]: sizes contain 0"),
+        ({"ecn": [[0], [0, 4]]}, r"users\[1\]: ecn contains a number above 3"),
+        ({"to_come": [[0], [0]]}, r"users\[1\]: to_come has 1 values for 2 packets"),
+    ],
+)
+def test_wrong_packets_are_one_clear_error(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Cell([LINK, LINK]).run(**({"times": [[0], [0, 1]], "sizes": 1500} | arguments))
