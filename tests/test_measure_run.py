@@ -353,6 +353,15 @@ def test_a_log_without_its_oldest_records_gives_the_same_parts_or_none(tmp_path:
     assert kept.filter(~later)["part_uplink_queue"].null_count() == len(kept.filter(~later)) > 0
 
 
+def test_a_log_without_any_first_hop_has_no_connections(tmp_path: Path) -> None:
+    make_run(tmp_path, Shape(duration=2, outages=()))
+    log = tmp_path / "raw" / "packets.bin"
+    records = np.array(read_packets(log))
+    log.write_bytes(MAGIC + records[np.isin(records["direction"], (1, 2))].tobytes())
+    assert collect(tmp_path).connections == []
+    assert requests_of(tmp_path)["part_uplink_queue"].null_count() == 14
+
+
 def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_path: Path) -> None:
     both = make_run(tmp_path / "both", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2))
     make_run(tmp_path / "again", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2, uplink=5))

@@ -94,8 +94,9 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     for records in _groups(run / "raw" / "packets.bin", t0):
         for protocol, analyse in ((TCP, _tcp), (UDP, _udp)):
             of = records[records["protocol"] == protocol]
-            if len(of):
-                tables.append(analyse(crossings(of, directions, nodes=nodes)))
+            # Those whose first hop is missing in the log are not among the crossings.
+            if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
+                tables.append(analyse(packets))
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
