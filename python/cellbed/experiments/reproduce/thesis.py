@@ -29,6 +29,7 @@ from cellbed.experiments.reproduce.publication import (
     ratio,
     rounds,
     slope,
+    where,
 )
 from cellbed.report.formats import duration
 
@@ -286,11 +287,15 @@ def _skipped(policy: str) -> Callable[[Data], str]:
     def text(data: Data) -> str:
         skipped = _at(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
         sent = _at(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
-        if not skipped + sent > 0:
+        if not skipped > 0:
             return ""
         return f"It skips {quantity(skipped / (skipped + sent), 'share')} of the requests."
 
     return text
+
+
+def _at_both(one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], str]:
+    return lambda data: f"{where(data['E4'], one)} {where(data['E4'], other)}"
 
 
 def _formula(data: Data) -> Values:
@@ -468,6 +473,7 @@ def _claims() -> tuple[Claim, ...]:
             Claim(
                 f"limit-{limit}", "E4", "§6.6", f"P99 uplink latency, infinite queue over {limit}", "–",
                 _between("uplink_p99_s", "E4", high, high | {"queue": limit}), "ratio",
+                explain=_at_both(high, high | {"queue": limit}),
             )
             for limit in ("1 MB", "100 kB")
         ),
