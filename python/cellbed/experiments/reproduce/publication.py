@@ -282,8 +282,9 @@ def _interval(values: Sequence[float], unit: Unit) -> Interval:
     ends = [found.value, found.low, found.high]
     if logarithmic:
         ends = [None if each is None else math.exp(min(each, 700.0)) for each in ends]
-    elif unit == "share":
-        ends = [None if each is None else min(max(each, 0.0), 1.0) for each in ends]
+    elif unit in ("share", "time"):
+        most = 1.0 if unit == "share" else math.inf
+        ends = [None if each is None else min(max(each, 0.0), most) for each in ends]
     return replace(
         found, value=ends[0], low=ends[1], high=ends[2], note=(found.note or "").replace("pair", "repetition") or None
     )

@@ -276,11 +276,13 @@ def _queued(data: Data) -> Values:
     return paired(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
 
 
-def _of_queue(data: Data) -> str:
-    parts = data["E4"].parts(_HIGH, "uplink_")
-    total = sum(parts.values())
+def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
+    """Where the uplink's time of the mean request goes, as a sentence."""
+    parts = data[experiment].parts(labels, "uplink_")
+    if not (total := sum(parts.values())):
+        return ""
     listed = ", ".join(f"{name.removeprefix('uplink_')} {value / total:.0%}" for name, value in parts.items())
-    return f"Uplink of the mean request at 10 requests a second: {listed} of {duration(total)}." if total else ""
+    return f"Uplink of the mean request at {', '.join(labels.values())}: {listed} of {duration(total)}."
 
 
 def _skipped(policy: str) -> Callable[[Data], str]:
@@ -323,9 +325,8 @@ def _of_formula(data: Data) -> str:
     formula, link = _at(_formula(data)), _at(data["6G"].values("network_p50_s", network="6G"))
     packets = _at(data["6G"].values("packets_p50", network="6G"))
     return (
-        f"The formula gives {duration(formula)}, the link with TCP {duration(link)}: the formula has neither the "
-        f"{rounds(packets)} flight(s) in which TCP sends {packets:.0f} segments nor the processing of packets at both "
-        "ends, which are measured here with the emulator's own lateness."
+        f"The formula gives {duration(formula)}, the link with TCP {duration(link)} for {packets:.0f} segments, which "
+        f"slow start sends in {rounds(packets)} flights. {_uplink(data, '6G', {'network': '6G'})}"
     )
 
 
@@ -458,7 +459,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "queue", "E4", "§6.6", "Queue in the uplink latency at 10 /s (with bytes that wait for it)", "the cause",
-            _queued, "share", "most of it", _more_than(0.5), (), _of_queue,
+            _queued, "share", "most of it", _more_than(0.5), (), lambda data: _uplink(data, "E4", high),
         ),
         *(
             Claim(
@@ -550,7 +551,7 @@ def _mf4(findings: Mapping[str, Finding], data: Data) -> str:
     keys = ("6g-latency", "6g-compute", "6g-20")
     gain, compute, faster = (findings[key].ours for key in keys)
     return (
-        f"{_verdict(findings, *keys)}. With the network of 6G the median latency falls by a factor of {gain}, and "
+        f"{_verdict(findings, *keys)}. With the network of 6G the median latency falls {gain}, and "
         f"compute has {compute} of what remains. With compute 20 times as fast, which is arithmetic, "
         f"{faster} would remain. TCP on the link takes {findings['6g-formula'].ours} the formula's time."
     )
