@@ -76,3 +76,27 @@ def test_what_is_not_known_of_a_cell_is_left_out(tmp_path: Path) -> None:
     (cell,) = collect(run).cells
     (user,) = cell.users
     assert (user.share, cell.time_fairness, user.queueing_p99_s, cell.fairness) == (None, None, None, 1.0)
+
+
+def test_a_user_counts_in_a_cell_while_it_is_there(tmp_path: Path) -> None:
+    second, user = 10**9, "mobile-0.uplink"
+    cells = [
+        {"name": "macro.uplink", "users": [user], "visits_ns": {user: [[0, 2 * second], [8 * second, None]]}},
+        {"name": "small.uplink", "users": [user], "visits_ns": {user: [[3 * second, 8 * second]]}},
+    ]
+    visits = [{"direction": user, "served_ns": second}, {"direction": user, "served_ns": 2 * second}]
+    account = {"cells": [{"name": "macro.uplink", "users": visits}, {"name": "small.uplink", "users": visits[:1]}]}
+    run = tmp_path / "run"
+    make_run(run, Shape(duration=10, rate=4, outages=(), description={"cells": cells, "emulator": account}))
+    macro, small = collect(run).cells
+    log = read_packets(run / "raw" / "packets.bin")
+    at = (log["released"] - T0)[(log["direction"] == 0) & (log["drop"] == 0)]
+    size = log["bytes"][(log["direction"] == 0) & (log["drop"] == 0)]
+    here = (at < 2 * second) | ((at >= 8 * second) & (at < 10 * second))
+    assert macro.users[0].packets == here.sum()
+    assert macro.users[0].throughput_mbit_s == pytest.approx(size[here].sum() * 8 / 1e6 / 4)
+    assert macro.throughput_mbit_s == pytest.approx(size[here].sum() * 8 / 1e6 / 10)
+    there = (at >= 3 * second) & (at < 8 * second)
+    assert small.users[0].packets == there.sum()
+    assert small.users[0].throughput_mbit_s == pytest.approx(size[there].sum() * 8 / 1e6 / 5)
+    assert pl.read_parquet(run / "cells.parquet")["served_s"].to_list() == [3.0, 1.0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cellbed.measure.packets import packet_parts
 from cellbed.measure.statistics import needed
@@ -25,7 +26,7 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class CellUser:
-    """A user of a cell while the schedule ran.
+    """A user of a cell while the schedule ran and it was in the cell.
 
     packets: that left its queue. queueing_*: of these packets, service included; ``None`` where they are too few.
     share: of the time in which the cell served its users; ``None`` where unknown.
@@ -41,7 +42,7 @@ class CellUser:
 
 @dataclass(frozen=True, slots=True)
 class CellSummary:
-    """One direction of a cell.
+    """One direction of a cell. throughput_mbit_s: of all users, while the schedule ran.
 
     fairness, time_fairness: Jain's index of the throughputs and of the shares of time of the users that sent packets;
     ``None`` where none did or the time is unknown.
@@ -69,8 +70,8 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """One row per cell, direction and user, from the packet log; description: the content of ``run.json``.
 
     Columns: ``cell`` (name with its direction), ``direction`` (of the user), ``packets`` and ``bytes`` that left its
-    queue while the schedule ran, ``queueing_p50_s`` and ``queueing_p99_s`` of these packets (null: too few),
-    ``served_s`` (how long it had the cell with packets waiting, the drain included; null: unknown).
+    queue while the schedule ran and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s`` of these packets
+    (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included; null: unknown).
     """
     cells = description.get("cells") or []
     numbers = {str(each["name"]): int(each["index"]) for each in description.get("directions") or []}
@@ -79,32 +80,39 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     if not users or t0 is None:
         return pl.DataFrame(schema=SCHEMA)
     end = t0 + (description.get("duration_ns") or 0)
-    waits: dict[int, list[np.ndarray[Any, np.dtype[np.int64]]]] = {user: [] for user in users}
-    sizes = dict.fromkeys(users, 0)
+    left: dict[int, list[NDArray[Any]]] = {user: [np.empty((3, 0), np.int64)] for user in users}
     for part in packet_parts(run / "raw" / "packets.bin"):
-        left = part[(part["drop"] == 0) & (part["arrived"] >= t0) & (part["released"] < end)]
-        for user in users.intersection(np.unique(left["direction"]).tolist()):
-            of_user = left[left["direction"] == user]
-            waits[user].append(of_user["released"] - of_user["arrived"])
-            sizes[user] += int(of_user["bytes"].sum(dtype=np.int64))
-    served = {
-        (each["name"], user["direction"]): user["served_ns"] / 1e9
-        for each in (description.get("emulator") or {}).get("cells") or []
-        for user in each["users"]
-    }
+        counts = part[(part["drop"] == 0) & (part["arrived"] >= t0) & (part["released"] < end)]
+        for user in users.intersection(np.unique(counts["direction"]).tolist()):
+            of_user = counts[counts["direction"] == user]
+            released = of_user["released"]
+            left[user].append(np.stack([released - t0, released - of_user["arrived"], of_user["bytes"]]))
+    served: dict[tuple[str, str], float] = {}  # over all visits
+    for each in (description.get("emulator") or {}).get("cells") or []:
+        for row in each["users"]:
+            key = each["name"], row["direction"]
+            served[key] = served.get(key, 0.0) + row["served_ns"] / 1e9
     rows = []
     for cell in cells:
         for name in cell["users"]:
             if name not in numbers:
                 continue
-            number = numbers[name]
-            wait = np.concatenate([np.empty(0, np.int64), *waits[number]])
-            queueing = [_quantile(wait, 0.5), _quantile(wait, 0.99)]
-            rows.append([cell["name"], name, len(wait), sizes[number], *queueing, served.get((cell["name"], name))])
+            at, wait, size = np.concatenate(left[numbers[name]], axis=1)
+            visited = [(begin <= at) & (at < until) for begin, until in _visits(cell, name)]
+            here = np.logical_or.reduce(visited)
+            queueing = [_quantile(wait[here], 0.5), _quantile(wait[here], 0.99)]
+            sums = [int(here.sum()), int(size[here].sum())]
+            rows.append([cell["name"], name, *sums, *queueing, served.get((cell["name"], name))])
     return pl.DataFrame(rows, SCHEMA, orient="row")
 
 
-def _quantile(nanos: np.ndarray[Any, np.dtype[np.int64]], at: float) -> float | None:
+def _visits(cell: dict[str, Any], user: str) -> list[tuple[float, float]]:
+    """When a user enters and leaves a cell, ns since the start of the schedule."""
+    visits = (cell.get("visits_ns") or {}).get(user, [[0, None]])
+    return [(begin, math.inf if until is None else until) for begin, until in visits]
+
+
+def _quantile(nanos: NDArray[np.int64], at: float) -> float | None:
     return float(np.quantile(nanos, at, method="inverted_cdf")) / 1e9 if len(nanos) >= needed(at) else None
 
 
@@ -114,16 +122,20 @@ def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s
     for cell in description.get("cells") or []:
         rows = users.filter(pl.col("cell") == cell["name"]).to_dicts()
         total = math.fsum(row["served_s"] or 0.0 for row in rows)
+        present = [
+            math.fsum(max(0.0, min(until / 1e9, measured_s) - begin / 1e9) for begin, until in _visits(cell, user))
+            for user in (row["direction"] for row in rows)
+        ]
         of_cell = [
             CellUser(
                 direction=row["direction"],
                 packets=row["packets"],
-                throughput_mbit_s=row["bytes"] * 8 / 1e6 / measured_s if measured_s else 0.0,
+                throughput_mbit_s=row["bytes"] * 8 / 1e6 / present_s if present_s else 0.0,
                 queueing_p50_s=row["queueing_p50_s"],
                 queueing_p99_s=row["queueing_p99_s"],
                 share=row["served_s"] / total if total and row["served_s"] is not None else None,
             )
-            for row in rows
+            for row, present_s in zip(rows, present, strict=True)
         ]
         if not of_cell:
             continue
@@ -132,7 +144,7 @@ def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s
             CellSummary(
                 name=str(cell["name"]),
                 description=str(cell.get("description") or ""),
-                throughput_mbit_s=math.fsum(user.throughput_mbit_s for user in of_cell),
+                throughput_mbit_s=sum(row["bytes"] for row in rows) * 8 / 1e6 / measured_s if measured_s else 0.0,
                 fairness=jain(user.throughput_mbit_s for user in sending),
                 time_fairness=jain(user.share for user in sending if user.share is not None),
                 users=of_cell,

@@ -86,10 +86,15 @@ class _Lateness(_Object):
     max: _Span | None
 
 
+# JSON has no tuples.
+_Visit = Annotated[tuple[_Span, _Span | None], Field(strict=False)]
+
+
 class _Cell(_Object):
     name: str
     description: str | None = None
     users: list[str]
+    visits_ns: dict[str, Annotated[list[_Visit], Field(min_length=1)]] = {}
 
 
 class _Served(_Object):
