@@ -2,7 +2,7 @@
 
 from cellbed.archive.catalogue import ARCHIVE, TraceSource, is_named, resolve
 from cellbed.archive.errors import TraceError
-from cellbed.archive.files import find_file, find_folder, obstacle
+from cellbed.archive.files import find_file, find_folder, obstacle, place_of
 from cellbed.archive.store import Archive, archive_folder, open_archive
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "is_named",
     "obstacle",
     "open_archive",
+    "place_of",
     "resolve",
 ]

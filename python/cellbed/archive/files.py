@@ -17,14 +17,14 @@ _KINDS = (
 
 def find_file(text: str, folder: Path) -> Path | None:
     """Absolute path of the regular file that ``text`` names relative to ``folder``; None if there is none."""
-    path = _place(text, folder)
+    path = place_of(text, folder)
     mode = _mode(path)
     return path if mode is not None and stat.S_ISREG(mode) else None
 
 
 def find_folder(text: str, folder: Path) -> Path | None:
     """Absolute path of the directory that ``text`` names relative to ``folder``; None if there is none."""
-    path = _place(text, folder)
+    path = place_of(text, folder)
     mode = _mode(path)
     return path if text and mode is not None and stat.S_ISDIR(mode) else None
 
@@ -35,7 +35,7 @@ def find_pipe(text: str, folder: Path) -> Path | None:
     A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
     as this process. Raises OSError when the pipe cannot be read or gives too much.
     """
-    path = _place(text, folder)
+    path = place_of(text, folder)
     mode = _mode(path)
     if path is None or mode is None or not stat.S_ISFIFO(mode):
         return None
@@ -53,7 +53,7 @@ def find_pipe(text: str, folder: Path) -> Path | None:
 def obstacle(text: str, folder: Path, wanted: str) -> str:
     """Why ``text`` names no regular file, in words. wanted: the expected kind, such as "trace file"."""
     shown = _shown(text)
-    path = _place(text, folder)
+    path = place_of(text, folder)
     try:
         mode = path.stat().st_mode if path else None
     except FileNotFoundError:
@@ -72,10 +72,11 @@ def kind_of(mode: int) -> str:
     return next((name for matches, name in _KINDS if matches(mode)), "file")
 
 
-def _place(text: str, folder: Path) -> Path | None:
+def place_of(text: str, folder: Path) -> Path | None:
+    """Absolute path that ``text`` names relative to ``folder``; None for the home of an unknown user."""
     try:
         return (folder / Path(text).expanduser()).absolute()
-    except (OSError, RuntimeError, ValueError):  # an unknown user's home
+    except (OSError, RuntimeError, ValueError):
         return None
 
 

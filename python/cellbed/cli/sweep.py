@@ -69,6 +69,15 @@ def run_sweep(
             show_default=False,
         ),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="dask://HOST:PORT",
+            help="Run the trials on the workers of a Dask cluster: also tls://HOST:PORT, or a scheduler file.",
+            show_default=False,
+        ),
+    ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
     ] = 2,
@@ -90,23 +99,27 @@ def run_sweep(
       cellbed sweep load-and-place.toml --dry-run
       cellbed sweep load-and-place.toml
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
+      cellbed sweep load-and-place.toml --on dask://192.0.2.1:8786
     """
     from cellbed.experiments.run import DISTURBED
     from cellbed.experiments.sweep import runner, trials
+    from cellbed.experiments.sweep.library import executor
     from cellbed.experiments.sweep.store import Store, results_in
     from cellbed.testbed.testbed import obstacles
 
-    plan = trials.plan(file, partial(obstacles, running=not dry_run))
+    # What the machines of a cluster lack, its trials report.
+    plan = trials.plan(file, partial(obstacles, running=not dry_run) if on is None else lambda scenario: [])
     folder = out / plan.sweep.name
-    most = jobs or runner.processors_for(plan)
+    terminal = Terminal()
+    chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
     if dry_run:
-        _show_plan(plan, runner.forecast(plan, results_in(folder), most, repeats), as_json)
+        with chosen(held=None) as pool:
+            _show_plan(plan, runner.forecast(plan, results_in(folder), pool.at_once, repeats), as_json)
         return
-    with Terminal() as terminal, Store(folder, terminal.note) as store:
+    with terminal, Store(folder, terminal.note) as store, chosen(held=store.lock) as pool:
         for note in plan.notes:
             terminal.note(f"note: {note}")
         store.begin(plan)
-        pool = runner.LocalPool(most, limits=not no_limits, held=store.lock)
         running = runner.Runner(plan, store, pool, terminal, repeats)
         interrupted = False
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from cellbed.experiments.sweep.runner import Progress
-    from cellbed.experiments.sweep.trials import Trial
+    from cellbed.experiments.sweep.runner import Executor, Progress
+    from cellbed.experiments.sweep.trials import Plan, Trial
     from cellbed.report.sweep import SweepReport
 
 
@@ -189,6 +190,7 @@ def sweep(
     *,
     out: Path | str = "sweeps",
     jobs: int | None = None,
+    on: str | None = None,
     repeats: int = runner.REPEATS,
     limits: bool = True,
     strict: bool = False,
@@ -200,19 +202,22 @@ def sweep(
     ``KeyboardInterrupt`` ends the running trials in order.
 
     out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
-    run, fewer where trials disturb each other. repeats: how often a disturbed trial is repeated. limits: enforce CPU
+    run, fewer where trials disturb each other. on: a Dask cluster that runs the trials, ``dask://HOST:PORT``; at once:
+    as many as its workers offer. repeats: how often a disturbed trial is repeated. limits: enforce CPU
     and memory limits. strict: raise :class:`RunError` if a trial remains disturbed. progress: print each finished
     trial, or call a function with it.
 
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
     :class:`RunError` after the end of the sweep if trials failed.
     """
-    plan = trials.plan(Path(file), partial(obstacles, running=True))
+    plan = trials.plan(Path(file), partial(obstacles, running=True) if on is None else lambda scenario: [])
     report = progress if callable(progress) else print if progress else lambda text: None
     listener = _Listener(report)
-    with Store(Path(out) / plan.sweep.name, listener.note) as store:
+    with (
+        Store(Path(out) / plan.sweep.name, listener.note) as store,
+        executor(plan, on, jobs, limits=limits, held=store.lock, note=listener.note) as pool,
+    ):
         store.begin(plan)
-        pool = runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=store.lock)
         running = runner.Runner(plan, store, pool, listener, repeats)
         running.run()
     account, found = running.account(), Sweep(store.folder)
@@ -222,6 +227,20 @@ def sweep(
     if strict and account.disturbed:
         raise RunError(f"the machine disturbed {account.disturbed} of {len(plan.distinct)} trials")
     return found
+
+
+@contextlib.contextmanager
+def executor(
+    plan: Plan, on: str | None, jobs: int | None, *, limits: bool, held: int | None, note: Callable[[str], object]
+) -> Iterator[Executor]:
+    """What runs the trials of a sweep: this machine, or the Dask cluster `on`. held: as of `LocalPool`."""
+    if on is None:
+        yield runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=held)
+        return
+    from cellbed.experiments.sweep.dask import Cluster
+
+    with Cluster(on, most=jobs, limits=limits, note=note) as cluster:
+        yield cluster
 
 
 class _Listener:

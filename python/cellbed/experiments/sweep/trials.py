@@ -203,7 +203,7 @@ class _Checker:
 def _repetitions(
     sweep: SweepFile, point: Point, data: dict[str, Any], scenario: Scenario, folder: Path, notes: dict[str, None]
 ) -> Iterator[Trial]:
-    inputs = _inputs(scenario, data, folder)
+    inputs = inputs_of(scenario, data, folder)
     varied = _varied(sweep, scenario, data, notes)
     cpus = sum(group.cpus * group.count for group in scenario.nodes.values() if group.backend.kind != "host")
     drain = max(each.drain for each in scenario.applications.values())
@@ -321,7 +321,7 @@ _SYSTEM = tuple(Path(each) for each in ("/bin", "/dev", "/etc", "/lib", "/lib64"
 """Files below are the machine's, not the scenario's."""
 
 
-def _inputs(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[Input, ...]:
+def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[Input, ...]:
     """The files and folders that a scenario names: traces, recordings, models, files to copy, and files of this machine
     that commands name by an absolute path."""
     found: dict[Path, str] = {}
@@ -337,12 +337,12 @@ def _inputs(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[Inp
                 path = Path(word)
                 if path.is_absolute() and path.is_file() and not any(path.is_relative_to(it) for it in _SYSTEM):
                     found.setdefault(path, word)
-    for text in _texts(data):
+    for text in texts(data):
         # A path as it is written, by which another machine can find the file beside its copy of the scenario.
         if len(text) < 4096 and "\0" not in text and (path := (folder / text).absolute()) in found:
             found[path] = text
     try:
-        return tuple(Input(name, path, _content_hash(path)) for path, name in found.items())
+        return tuple(Input(name, path, content_hash(path)) for path, name in found.items())
     except OSError as error:
         raise CellbedError(f"{error.filename}: cannot read this input of the sweep: {error.strerror}") from None
 
@@ -364,20 +364,20 @@ def _inside(value: Any) -> Iterator[Any]:
             yield from _inside(each)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
     match value:
         case str():
             yield value
         case Mapping():
             for key, inner in value.items():
                 yield key
-                yield from _texts(inner)
+                yield from texts(inner)
         case list():
             for inner in value:
-                yield from _texts(inner)
+                yield from texts(inner)
 
 
-def _content_hash(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """SHA-256 of a file; of a folder that of the names and hashes of its files."""
     if not path.is_dir():
         status = path.stat()
@@ -385,7 +385,7 @@ def _content_hash(path: Path) -> str:
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         if file.is_file():
-            digest.update(f"{file.relative_to(path)}\0{_content_hash(file)}\n".encode())
+            digest.update(f"{file.relative_to(path)}\0{content_hash(file)}\n".encode())
     return digest.hexdigest()
 
 
