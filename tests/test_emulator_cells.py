@@ -18,6 +18,7 @@ from emulator_process import EmulatorProcess, Stages, constant, delay, packets, 
 
 RATE = 12_000_000
 SLOT_NS = 1_000_000
+MS, SECOND = 1_000_000, 1_000_000_000
 USERS = 3
 EDGE = "100.64.64.2"
 # Each of two clients sends bytes, and gets them back.
@@ -177,3 +178,73 @@ def both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple
     """The times that are in two lists."""
     pairs = [(max(a, c), min(b, d)) for (a, b), (c, d) in itertools.product(one, other)]
     return [(begin, end) for begin, end in pairs if begin < end]
+
+
+# One user sends packets of 1428 bytes, and says so.
+BURST = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    for _ in range(100):
+        sender.sendto(bytes(1400), (sys.argv[1], 9))
+print("sent", flush=True)
+"""
+
+
+def test_a_user_hands_over_with_an_interruption(tmp_path: Path) -> None:
+    rate, begin, end = 400_000, 50 * MS, 250 * MS
+    config = cell_of_users([{"kind": "gate"}, constant(rate), delay(5)], tmp_path)
+    moving = config["directions"][0]
+    moving["stages"] = [
+        {"kind": "gate", "outages_ns": [[begin, end - begin]], "flushes_ns": [begin]},
+        *moving["stages"][1:],
+    ]
+    up = config["cells"][0]
+    mover, stays, other = up["users"]
+    small = {**up, "name": "small.uplink", "users": [other, mover | {"from_ns": end}]}
+    config["cells"] = [up | {"users": [mover | {"until_ns": begin}, stays]}, small]
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+
+        def burst(user: int) -> None:
+            inside = emulator.inside(f"mobile-{user}")
+            subprocess.run(
+                [sys.executable, "-c", BURST, EDGE], preexec_fn=inside, check=True, stdout=subprocess.DEVNULL
+            )
+
+        # Each has packets for three seconds and more.
+        for user in range(USERS):
+            burst(user)
+        zero = time.monotonic_ns()
+        emulator.command(do="start", at_ns=zero, offset_ns=0)
+        while time.monotonic_ns() < zero + begin:
+            time.sleep(0.01)
+        burst(0)
+        while time.monotonic_ns() < zero + end + 200 * MS:
+            time.sleep(0.01)
+        dropped = {each["name"]: each["dropped"] for each in emulator.command(do="status")["directions"]}
+        account = emulator.stop()
+    log = packets(tmp_path)
+    log = log[log["protocol"] == UDP]
+    left = [log[(log["direction"] == 2 * user) & (log["drop"] == 0)] for user in range(USERS)]
+
+    # What waited at the handover is lost at this instant, and nothing leaves in the interruption.
+    lost = log[log["drop"] == 4]
+    assert set(lost["direction"]) == {0}
+    assert set(lost["departed"] - zero) == {begin}
+    assert len(lost) == dropped["mobile-0.uplink"]["handover"]
+    assert len(lost) + (left[0]["released"] < zero + begin).sum() == 100
+    since = left[0]["released"] - zero
+    assert not ((since >= begin) & (since <= end)).any()
+    # Later packets are the first in the new cell; there the mover has slots in turn with the other user.
+    assert (left[0]["arrived"][since > end] >= zero + begin).all()
+    assert (since > end).any()
+    # The one that stays has the old cell for itself at once.
+    took = 1428 * 8 * SECOND // rate
+    assert set(np.diff(left[1]["released"][left[1]["released"] > zero + begin])) == {took}
+    visits = {cell["name"]: [user["direction"] for user in cell["users"]] for cell in account["cells"]}
+    assert visits == {
+        "macro.uplink": ["mobile-0.uplink", "mobile-1.uplink"],
+        "small.uplink": ["mobile-2.uplink", "mobile-0.uplink"],
+    }
+    times = {cell["name"]: [user["served_ns"] for user in cell["users"]] for cell in account["cells"]}
+    assert all(map(all, times.values()))

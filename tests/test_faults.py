@@ -72,6 +72,13 @@ duration = "9 s"
 [nodes.endpoint]
 cpus = 1.0
 memory = "256 MiB"
+cell = "macro"
+[[nodes.endpoint.route]]
+at = "7 s"
+cell = "small"
+interruption = "500 ms"
+[cells.macro]
+[cells.small]
 [nodes.edge]
 cpus = 1.0
 memory = "256 MiB"
@@ -241,12 +248,12 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     kinds = [
         (each["kind"], each["begin_s"] // 1, [loss["app"] for loss in each["losses"]]) for each in summary["faults"]
     ]
-    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "restart": 8}
+    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "handover": 7, "restart": 8}
     assert kinds == [(kind, at, ["web"]) for kind, at in times.items()]
-    crash, _, pause, outage, restart = (each["losses"][0] for each in summary["faults"])
+    crash, _, pause, outage, handover, restart = (each["losses"][0] for each in summary["faults"])
     assert crash["during_lost"] + crash["during_late"] >= 10
     assert crash["recovered_s"] > 0
-    for late in (pause, outage):
+    for late in (pause, outage, handover):
         assert late["during_late"] > 0
         assert late["recovered_s"] is not None
     assert restart["during_lost"] == 0
@@ -258,6 +265,7 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     page = (run / "report.html").read_text()
     for text in ((run.parents[1] / "output").read_text(), page):
         assert "crash of edge-0 for 800 ms" in text
+        assert "handover of endpoint-0 from macro to small in 500 ms" in text
         assert "late during it" in text
     assert not summary["disturbances"] or all("died" not in each for each in summary["disturbances"])
 
@@ -340,4 +348,5 @@ def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(text)
     plan = make_plan(load(tmp_path / "x.toml"))
     (uplink,) = [each for each in plan.directions if each.name == "mobile-0.uplink"]
-    assert uplink.parameters.outages == ((2_000 * MS, 1_000 * MS), (5_500 * MS, 1_300 * MS))
+    handover = 7_000 * MS, 500 * MS
+    assert uplink.parameters.outages == ((2_000 * MS, 1_000 * MS), (5_500 * MS, 1_300 * MS), handover)

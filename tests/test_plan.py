@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from in_process import cellbed
 from link_examples import EXAMPLES, read, write_recordings
 from scenario_text import GOOD
 
-MS = 1_000_000
+MS, SECOND = 1_000_000, 1_000_000_000
 CHANGE = "\n[[links.mobile.changes]]\n"
 
 
@@ -283,7 +284,60 @@ def test_a_cell_is_shared_by_the_links_of_its_groups() -> None:
     wrong = (text + "\n[cells.marco]\n", "did you mean 'marco'", "no group of nodes"), (
         text.replace("24 Mbit/s", "unlimited") + '\n[cells.macro]\nscheduler = "priority"\n', "nothing to share"
     )  # fmt: skip
+    _refused(wrong)
+
+
+def _refused(wrong: Iterable[tuple[str, ...]]) -> None:
     for mistaken, *words in wrong:
         with pytest.raises(ScenarioError) as caught:
             planned(mistaken)
         assert all(word in str(caught.value) for word in words)
+
+
+ROUTE = """
+[cells.macro]
+[cells.small]
+[[nodes.endpoint.route]]
+at = "10 s"
+cell = "small"
+queued = "drop"
+up = "6 Mbit/s"
+[[nodes.endpoint.route]]
+at = "20 s"
+cell = "macro"
+interruption = "2 s"
+"""
+
+
+def test_a_route_moves_links_from_cell_to_cell(tmp_path: Path) -> None:
+    text = GOOD.replace("count = 1", 'count = 2\ncell = "macro"').replace('"unlimited"', '"24 Mbit/s"') + ROUTE
+    plan = planned(text)
+    at, there, again, back = 10 * SECOND, 10 * SECOND + 50 * MS, 20 * SECOND, 22 * SECOND
+    visits = {
+        cell.name: [(user.get("from_ns"), user.get("until_ns")) for user in cell.config["users"]] for cell in plan.cells
+    }
+    assert visits["macro.uplink"] == visits["macro.downlink"] == 2 * [(None, at), (back, None)]
+    assert visits["small.uplink"] == 2 * [(there, again)]
+    up, down = plan.directions[:2]
+    gate = {"kind": "gate", "outages_ns": [[at, there - at], [again, back - again]], "flushes_ns": [at]}
+    assert gate in up.stages
+    assert gate in down.stages
+    assert [(when, stage["schedule"]["bit_rate"]) for when, _, stage in up.stage_changes] == [(there, 6_000_000)]
+    assert down.stage_changes == []
+    assert [str(move) for move in plan.moves] == [
+        "handover of endpoint from macro to small in 50 ms, packets in the queue dropped",
+        "handover of endpoint from small to macro in 2 s, packets in the queue forwarded",
+    ]
+    (tmp_path / "x.toml").write_text(text)
+    assert (
+        f"at 10 s: {plan.moves[0]}" in cellbed("run", tmp_path / "x.toml", "--dry-run", env={"COLUMNS": "300"}).stdout
+    )
+    _refused(
+        [
+            (text.replace('cell = "small"', 'cell = "smal"'), "did you mean 'small'", "cells.small: no group"),
+            (text.replace('cell = "small"', 'cell = "macro"'), "in the cell 'macro' already"),
+            (text.replace("20 s", "10 s"), "enter the cell 'small' at 10.05 s", "in order of time"),
+            (text.replace('at = "20 s"', 'at = "20 h"'), "the workload ends after"),
+            (text.replace("6 Mbit/s", "unlimited"), "nothing to share"),
+        ]
+    )

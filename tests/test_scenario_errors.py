@@ -62,6 +62,13 @@ MISTAKES = {
     "priority without a cell": Mistake(
         "cpus = 1.0", "cpus = 1.0\npriority = 1", 8, "nodes.endpoint.priority", ("only users of a cell",)
     ),
+    "route without a cell": Mistake(
+        "[nodes.edge]",
+        '[[nodes.endpoint.route]]\nat = "1 s"\ncell = "x"\n[nodes.edge]',
+        10,
+        "nodes.endpoint.route",
+        ("begins in a cell",),
+    ),
     "cell of an edge": Mistake("cpus = 2.0", 'cpus = 2.0\ncell = "macro"', 12, "nodes.edge.cell", ("only endpoints",)),
     "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too small", "'1 ms'")),
     "zero rate": Mistake('"2 /s"', '"0 /s"', 27, "workload.rate", ("too small", "more than '0 /s'")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from cellbed.archive import TraceSource
@@ -47,6 +48,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             for direction in plan.directions
         ],
         "cells": [cell.config for cell in plan.cells],
+        "handovers": [asdict(each) for each in plan.moves],
         "faults": [each.model_dump(mode="json", by_alias=True) for each in plan.scenario.faults],
         "applications": {name: each.model_dump(mode="json") for name, each in plan.scenario.applications.items()},
     }
@@ -93,6 +95,8 @@ def show_plan(plan: Plan) -> None:
         console.print("\nCells", highlight=False)
     for cell in plan.cells:
         console.print(f"{cell.name}: {cell}", highlight=False)
+    for move in plan.moves:
+        console.print(f"at {DURATION.format(move.at)}: {move}", highlight=False)
     console.print("\nApplications", highlight=False)
     for name, each in plan.scenario.applications.items():
         when = f", from {DURATION.format(each.start)}" if each.start else ""

@@ -213,7 +213,7 @@ def _drive(
             state.warnings += sockets.warnings()
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
-        faults = Faults(scenario.faults, bed, supervisor, journal)
+        faults = Faults([*scenario.faults, *plan.moves], bed, supervisor, journal)
         stack.callback(_stop_programs, supervisor, state)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)

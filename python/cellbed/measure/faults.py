@@ -1,4 +1,4 @@
-"""What the applications of a run lost in its faults."""
+"""What the applications of a run lost in its faults and handovers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,9 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
+
+BEGAN, ENDED = ("fault began", "handover began"), ("fault ended", "handover ended")
+"""Names of events. Both have ``fault``, a number that they share, and ``kind``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,9 @@ class FaultSummary:
 def fault_summaries(
     events: Sequence[dict[str, Any]], requests: pl.DataFrame, apps: Sequence[str]
 ) -> list[FaultSummary]:
-    """The faults among the events of a run, with the losses of each application that sent requests. Pure."""
-    begun = [event for event in events if event["event"] == "fault began" and event.get("at_s") is not None]
-    ended = {event.get("fault"): event.get("at_s") for event in events if event["event"] == "fault ended"}
+    """The faults and handovers among the events of a run, with the losses of each application with requests. Pure."""
+    begun = [event for event in events if event["event"] in BEGAN and event.get("at_s") is not None]
+    ended = {event.get("fault"): event.get("at_s") for event in events if event["event"] in ENDED}
     found = []
     for number, event in enumerate(begun):
         begin, end = float(event["at_s"]), ended.get(event.get("fault"))

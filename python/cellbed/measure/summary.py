@@ -95,9 +95,9 @@ class DirectionSummary:
 
     Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
     those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
-    capacity, and when it began. dropped_congestion: by a managed queue before it was full; marked, duplicated,
-    corrupted: packets; ``None`` where the emulator was killed, and then `dropped_queue` counts all drops of queues.
-    synthetic: it plays a synthetic trace or recording, or a model.
+    capacity, and when it began. dropped_congestion: by a managed queue before it was full; dropped_handover: at a
+    handover; marked, duplicated, corrupted: packets; ``None`` where the emulator was killed, and then
+    `dropped_queue` counts all drops of queues. synthetic: it plays a synthetic trace or recording, or a model.
     """
 
     direction: str
@@ -109,6 +109,7 @@ class DirectionSummary:
     longest_gap_s: float | None
     longest_gap_at_s: float | None
     dropped_congestion: int | None = None
+    dropped_handover: int | None = None
     marked: int | None = None
     duplicated: int | None = None
     corrupted: int | None = None
@@ -415,18 +416,20 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         found_gaps = gaps(during["capacity_mbit_s"].to_numpy()) if limited else []
         begin, length = max(found_gaps, key=lambda gap: gap[1], default=(0.0, 0.0))
         counted = account.get(name) or {}
-        congestion = (counted.get("dropped") or {}).get("congestion")
+        dropped = counted.get("dropped") or {}
+        congestion, handover = dropped.get("congestion"), dropped.get("handover")
         found.append(
             DirectionSummary(
                 direction=name,
                 capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
                 used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
                 queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
-                dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0)),
+                dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0) - (handover or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
                 longest_gap_at_s=during["time_s"][0] + begin * BIN_NS / 1e9 if limited and length else None,
                 dropped_congestion=congestion,
+                dropped_handover=handover,
                 synthetic=bool(played.get("synthetic")),
                 **{what: counted.get(what) for what in ("marked", "duplicated", "corrupted")},
             )

@@ -257,6 +257,7 @@ def _links(summary: "Summary") -> Table | None:
 
 _EXTRAS = (
     ("dropped_congestion", "con-\ngestion"),
+    ("dropped_handover", "hand-\nover"),
     ("marked", "\nmarked"),
     ("duplicated", "\ndoubled"),
     ("corrupted", "\ndamaged"),

@@ -1,6 +1,6 @@
 """Radio cells: groups of endpoints whose links share the time of one cell."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -9,6 +9,7 @@ from cellbed.near_names import did_you_mean
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Unlimited, quantity
 from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
 from cellbed.scenario.table import Path, Table, written
 from cellbed.units import DURATION
@@ -69,9 +70,12 @@ Cells = dict[Name, Cell]
 
 
 def cell_misfits(
-    cells: Mapping[str, Cell], groups: Mapping[str, NodeGroup], mobile: AnyMobileLink | None
+    cells: Mapping[str, Cell], groups: Mapping[str, NodeGroup], mobile: AnyMobileLink | None, duration: int
 ) -> Iterator[tuple[Path, str]]:
-    """What does not fit between cells and groups; mobile: the link of groups without one: (path, what to do)."""
+    """What does not fit between cells and groups: (path, what to do).
+
+    mobile: the link of groups without one. duration: of the workload, ns.
+    """
     for name, group in groups.items():
         where: Path = ("nodes", name, "cell")
         if group.cell is None:
@@ -80,28 +84,63 @@ def cell_misfits(
                     ("nodes", name, "priority"),
                     "only users of a cell have a priority: write 'cell', or remove this key",
                 )
+            if group.route:
+                yield (
+                    ("nodes", name, "route"),
+                    "a route begins in a cell: write 'cell' in the group, or remove the route",
+                )
         elif group.node_class != "endpoint":
             yield where, "only endpoints have a mobile link: remove this key"
         elif group.cell not in cells:
             there = f"write one of {', '.join(cells)}" if cells else f"write [cells.{group.cell}]"
             yield where, f"there is no cell '{group.cell}': {did_you_mean(group.cell, cells)}{there}"
         else:
-            if group.priority and cells[group.cell].scheduler.kind != "priority":
+            visited = [group.cell, *(handover.cell for handover in group.route)]
+            if group.priority and all(cells[it].scheduler.kind != "priority" for it in visited if it in cells):
                 text = f"the scheduler of [cells.{group.cell}] has no priorities: write scheduler = 'priority' there"
                 yield ("nodes", name, "priority"), f"{text}, or remove this key"
             if (link := group.link or mobile) is not None and (objection := _objection(link)):
                 yield where, objection
+            for path, text in _route_misfits(cells, group, group.link or mobile, duration):
+                yield ("nodes", name, "route", *path), text
     for name in cells:
-        if not any(group.cell == name for group in groups.values()):
+        if not any(name in (group.cell, *(each.cell for each in group.route)) for group in groups.values()):
             yield (
                 ("cells", name),
                 f"no group of nodes is in this cell: write cell = '{name}' in one, or remove the cell",
             )
 
 
+def _route_misfits(
+    cells: Mapping[str, Cell], group: NodeGroup, link: AnyMobileLink | None, duration: int
+) -> Iterator[tuple[Path, str]]:
+    """What is wrong with the handovers of a group that is in a cell: (path below the route, what to do)."""
+    present, entered = group.cell, -1
+    for index, handover in enumerate(group.route):
+        if handover.cell not in cells:
+            text = f"there is no cell '{handover.cell}': {did_you_mean(handover.cell, cells)}"
+            yield (index, "cell"), f"{text}write one of {', '.join(cells)}"
+        elif handover.cell == present:
+            yield (index, "cell"), f"the endpoints are in the cell '{present}' already: write another one"
+        if handover.at <= max(entered, 0):
+            when = f"they enter the cell '{present}' at {DURATION.format(max(entered, 0))}"
+            yield (index, "at"), f"{when}: write a later time, and handovers in order of time"
+        if handover.at >= duration:
+            text = f"the workload ends after {DURATION.format(duration)}: write an earlier time"
+            yield (index, "at"), text
+        if handover.change is not None and not isinstance(link, MobileLink | None):
+            yield (index,), "this kind of link does not change: remove the keys of the new cell's link"
+        if objection := _objection_to([handover.up, handover.down]):
+            yield (index,), objection
+        present, entered = handover.cell, handover.enters
+
+
 def _objection(link: AnyMobileLink) -> str | None:
     """Why a link cannot share a cell."""
-    capacities = [link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))]
+    return _objection_to([link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))])
+
+
+def _objection_to(capacities: Sequence[object]) -> str | None:
     if any(isinstance(each, Replay | Conditional) for each in capacities):
         text = "a recording of two workloads contains the scheduling of its own cell, so it cannot share one"
         return f"{text}: write a trace, a rate or a radio link"

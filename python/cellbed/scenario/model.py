@@ -177,7 +177,7 @@ class Scenario(Table):
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration):
             found.append((("faults", *path), text))
-        found += cell_misfits(self.cells, self.nodes, self.links.mobile)
+        found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].

@@ -8,11 +8,11 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import DISK_FILE, KEY_FILE, PLACE, Command, quantity
 from cellbed.scenario.forms import PLAIN, table_kind
-from cellbed.scenario.mobile import MobileLink, Offset
+from cellbed.scenario.mobile import Change, MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Table, written
-from cellbed.units import SIZE
+from cellbed.units import DURATION, SIZE
 
 CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
@@ -28,6 +28,30 @@ AnyMobileLink = Annotated[
     Discriminator(table_kind),
 ]
 """Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
+
+
+class Handover(Change):
+    """Endpoints move to another cell. Keys of a change come into force when they are there; omitted keys stay."""
+
+    at: Offset = Field(description="When they leave their cell, from the start of the workload.", examples=["30 s"])
+    cell: Name = Field(description="Cell of [cells] that they enter.", examples=["small"])
+    interruption: Annotated[int, quantity(DURATION, "1 us", "1 h")] = Field(
+        written("50 ms"), description="How long they are in no cell: nothing leaves the queues of their links."
+    )
+    queued: Literal["forward", "drop"] = Field(
+        "forward", description="Packets in these queues: forward: they wait for the new cell. drop: they are lost."
+    )
+
+    @property
+    def enters(self) -> int:
+        """When they are in the new cell, ns."""
+        return self.at + self.interruption
+
+    @property
+    def change(self) -> Change | None:
+        """What changes in the new cell, if anything does."""
+        given = {key: value for key in Change.model_fields if key != "at" and (value := getattr(self, key)) is not None}
+        return Change.model_construct(at=self.enters, **given) if given else None
 
 
 class Backend(Table):
@@ -131,6 +155,7 @@ class NodeGroup(Table):
     cell: Name | None = Field(
         None, description="Cell of [cells] whose time the links of these endpoints share.", examples=["macro"]
     )
+    route: list[Handover] = Field([], description="Handovers of these endpoints to other cells, in order of time.")
     priority: int = Field(0, ge=0, le=255, description="Class in a cell with strict priority; 0 is served first.")
     aliases: list[HostName] = Field(
         [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]

@@ -1,4 +1,4 @@
-"""The faults of a scenario: of nodes that crash, stand still or have a full disk, of links, and of programs."""
+"""Faults of a scenario: nodes that crash, stand still or have a full disk, links, and programs; and its handovers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 
 from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
 from cellbed.testbed.journal import Journal
+from cellbed.testbed.plan import Move
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import FOREVER_NS
-
-BEGAN, ENDED = "fault began", "fault ended"
-"""Names of events. Both have ``fault``, the number of the fault in the scenario, and ``kind``."""
 
 
 @dataclass(order=True)
@@ -27,10 +25,10 @@ class _Due:
 class Faults:
     """The faults of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
 
-    Links lose packets, or are closed, by the plan alone: here that is noted.
+    Links lose packets, are closed, or move to another cell, by the plan alone: here that is noted.
     """
 
-    def __init__(self, faults: Sequence[Fault], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
+    def __init__(self, faults: Sequence[Fault | Move], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
         self._faults, self._supervisor, self._journal = faults, supervisor, journal
         self._due: list[_Due] = []
         self._nodes = bed.nodes
@@ -44,7 +42,7 @@ class Faults:
         self._due.sort()
         self._supervisor.alarm_ns = self._next_ns
 
-    def _at(self, at_ns: int, number: int, fault: Fault, act: Callable[[int, Fault], None]) -> None:
+    def _at(self, at_ns: int, number: int, fault: Fault | Move, act: Callable[[int, Fault | Move], None]) -> None:
         self._due.append(_Due(at_ns, number, lambda: act(number, fault)))
 
     @property
@@ -57,13 +55,13 @@ class Faults:
             self._due.pop(0).act()
             self._supervisor.alarm_ns = self._next_ns
 
-    def _begin(self, number: int, fault: Fault) -> None:
-        self._note(BEGAN, number, fault)
+    def _begin(self, number: int, fault: Fault | Move) -> None:
+        self._note("began", number, fault)
         if isinstance(fault, ProgramFault):
             names = self._supervisor.names_of(fault.program)
             self._supervisor.take_out(names)
             self._supervisor.put_back(names)
-            self._note(ENDED, number, fault)
+            self._note("ended", number, fault)
         elif isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -74,7 +72,7 @@ class Faults:
                     self._supervisor.take_out(self._supervisor.names_on(fault.node))
                     self._nodes[fault.node].signal(signal.SIGKILL)
 
-    def _end(self, number: int, fault: Fault) -> None:
+    def _end(self, number: int, fault: Fault | Move) -> None:
         if isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -83,7 +81,8 @@ class Faults:
                     self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
                     self._supervisor.put_back(self._supervisor.names_on(fault.node))
-        self._note(ENDED, number, fault)
+        self._note("ended", number, fault)
 
-    def _note(self, event: str, number: int, fault: Fault) -> None:
-        self._journal.note(event, str(fault), fault=number, kind=fault.kind)
+    def _note(self, event: str, number: int, fault: Fault | Move) -> None:
+        what = "handover" if isinstance(fault, Move) else "fault"
+        self._journal.note(f"{what} {event}", str(fault), fault=number, kind=fault.kind)

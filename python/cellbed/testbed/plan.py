@@ -13,7 +13,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario
@@ -26,7 +26,7 @@ from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
-from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink
+from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
@@ -219,20 +219,31 @@ class Direction:
         return found
 
 
+Visit = tuple[int, int | None]
+"""When a user enters a cell, and when it leaves it, ns; ``None`` if never."""
+
+
 @dataclass(frozen=True)
 class SharedCell:
-    """One way through a cell. users: names of directions, with their priorities."""
+    """One way through a cell. users: names of directions, with their priorities; visits: of each, in order of time."""
 
     name: str
     cell: str
     way: Way
     table: Cell
     users: dict[str, int]
+    visits: dict[str, list[Visit]]
 
     @property
     def config(self) -> dict[str, Any]:
         """The cell as the emulator takes it."""
-        users = [{"direction": name, "priority": priority} for name, priority in self.users.items()]
+        users = [
+            {"direction": name, "priority": priority}
+            | ({"from_ns": begin} if begin else {})
+            | ({"until_ns": end} if end is not None else {})
+            for name, priority in self.users.items()
+            for begin, end in self.visits[name]
+        ]
         scheduler = self.table.scheduler.stage()
         return {"name": self.name, "scheduler": scheduler, "slot_ns": self.table.slot, "users": users}
 
@@ -240,6 +251,24 @@ class SharedCell:
         """The cell in a line."""
         count = len(self.users)
         return f"{self.table}, {count} user{'s' if count > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A handover of the endpoints of a group. at, length: ns from the start of the schedule; source, target: cells."""
+
+    at: int
+    length: int
+    group: str
+    source: str
+    target: str
+    queued: str
+    kind: Literal["handover"] = "handover"
+
+    def __str__(self) -> str:
+        """The handover in a line."""
+        fate = "packets in the queue forwarded" if self.queued == "forward" else "packets in the queue dropped"
+        return f"handover of {self.group} from {self.source} to {self.target} in {DURATION.format(self.length)}, {fate}"
 
 
 @dataclass(frozen=True)
@@ -289,15 +318,30 @@ class Plan:
         """The cells of the scenario, each way separately."""
         found = []
         for name, table in self.scenario.cells.items():
-            members = [node.name for node in self.nodes if self.scenario.nodes[node.group].cell == name]
+            stays = {group: _visits(of, name) for group, of in self.scenario.nodes.items()}
+            members = {node.name: node.group for node in self.nodes if stays[node.group]}
             for way in WAYS:
                 users = {
-                    each.name: self.scenario.nodes[self.node(end).group].priority
+                    each.name: members[end]
                     for each in self.directions
                     if each.way == way and (end := each.source if way == "uplink" else each.target) in members
                 }
-                found.append(SharedCell(f"{name}.{way}", name, way, table, users))
+                priorities = {user: self.scenario.nodes[group].priority for user, group in users.items()}
+                visits = {user: stays[group] for user, group in users.items()}
+                found.append(SharedCell(f"{name}.{way}", name, way, table, priorities, visits))
         return tuple(found)
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """The handovers of the scenario, in order of time."""
+        found = []
+        for name, group in self.scenario.nodes.items():
+            cells = [str(group.cell), *(handover.cell for handover in group.route)]
+            for handover, (source, target) in zip(group.route, pairwise(cells), strict=True):
+                length = handover.enters - handover.at
+                who = self.of_group(name)[0].name if group.count == 1 else name
+                found.append(Move(handover.at, length, who, source, target, handover.queued))
+        return tuple(sorted(found, key=lambda move: move.at))
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -341,6 +385,13 @@ class Plan:
         return {(direction.source, direction.target): direction for direction in self.directions}
 
 
+def _visits(group: NodeGroup, cell: str) -> list[Visit]:
+    """When the endpoints of a group are in a cell."""
+    entered = [(0, group.cell), *((handover.enters, handover.cell) for handover in group.route)]
+    left = [*(handover.at for handover in group.route), None]
+    return [(begin, end) for (begin, name), end in zip(entered, left, strict=True) if name == cell]
+
+
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
     """The addresses at a node's device: its own, or those of the router in front of its machine."""
     own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
@@ -379,7 +430,7 @@ def make_plan(scenario: Scenario) -> Plan:
     for node in nodes:
         group = scenario.nodes[node.group]
         if node.node_class == "endpoint":
-            directions += _mobile_link(scenario, scenario.mobile_link(group), node, group.stagger * node.index)
+            directions += _mobile_link(scenario, group, node)
         else:
             directions += _core_link(scenario, scenario.core_link(group), node)
     return Plan(scenario, tuple(nodes), tuple(_with_faults(direction, scenario.faults) for direction in directions))
@@ -425,7 +476,8 @@ def _united(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple((begin, end - begin) for begin, end in found)
 
 
-def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node, later: int) -> list[Direction]:
+def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
+    mobile, later = scenario.mobile_link(group), group.stagger * node.index
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
     return [
@@ -435,16 +487,17 @@ def _mobile_link(scenario: Scenario, mobile: AnyMobileLink, node: Node, later: i
             way=way,
             source=source,
             target=target,
-            parameters=_parameters(mobile, way),
+            parameters=_parameters(mobile, way, group.route),
             playing=Playing(mobile.start + later, mobile.loop),
             seed=scenario.seed,
-            changes=_changes(mobile, way),
+            changes=_changes(mobile, way, group.route),
         )
         for way, source, target in ends
     ]
 
 
-def _parameters(mobile: AnyMobileLink, way: Way) -> Parameters:
+def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> Parameters:
+    own = [(begin, begin + length) for begin, length in getattr(mobile.outage, way)]
     return Parameters(
         capacity=mobile.up if way == "uplink" else mobile.down,
         queue=getattr(mobile.queue, way, None),
@@ -452,15 +505,17 @@ def _parameters(mobile: AnyMobileLink, way: Way) -> Parameters:
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
         corruption=getattr(mobile.corruption, way),
-        outages=getattr(mobile.outage, way),
+        outages=_united([*own, *((handover.at, handover.enters) for handover in route)]),
+        flushes=tuple(handover.at for handover in route if handover.queued == "drop"),
     )
 
 
-def _changes(mobile: AnyMobileLink, way: Way) -> tuple[tuple[int, Parameters], ...]:
+def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
     """What one direction does from each change on that concerns it."""
-    now = _parameters(mobile, way)
-    found = []
-    for change in mobile.changes:
+    now = _parameters(mobile, way, route)
+    found: list[tuple[int, Parameters]] = []
+    of_cells = [change for handover in route if (change := handover.change) is not None]
+    for change in sorted([*mobile.changes, *of_cells], key=lambda change: change.at):
         after = _changed(now, change, way)
         if after != now:
             found.append((change.at, after))

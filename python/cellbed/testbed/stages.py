@@ -55,7 +55,8 @@ MTU = 1500
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """What one direction does, as in the scenario. queue: ``None`` for one that never drops, and for the default of a
-    radio link's profile. outages: pairs of begin and length, ns."""
+    radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers with which packets in the
+    queue are lost."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -64,6 +65,7 @@ class Parameters:
     duplication: float = 0.0
     corruption: float = 0.0
     outages: Points = ()
+    flushes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "gate": {"kind": "gate", "outages_ns": _pairs(parameters.outages)},
+        "gate": {"kind": "gate", "outages_ns": _pairs(parameters.outages)}
+        | ({"flushes_ns": list(parameters.flushes)} if parameters.flushes else {}),
         "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
