@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
 """Of the reports of sweeps."""
+_NOTABLE = 0.01
+"""Share of requests without a reply that a reader must know of."""
 VERDICTS = {"yes": "same", "no": "not the same", "open": "undecided", "–": "", "not measured": "not measured"}
 
 
@@ -71,6 +73,12 @@ class Result:
             ):
                 if states.get(status):
                     found.append(f"{name}: {states[status]} of {total} trials {what}.")
+            lost = [each for each in trials_lost(self.data[name]) if each > _NOTABLE]
+            if lost:
+                found.append(
+                    f"{name}: in {len(lost)} of {total} trials requests had no reply by the end, up to "
+                    f"{max(lost):.0%}: times at places, such as the uplink's, are those of the others and too short."
+                )
         stand_ins = [f"{each.role}.{each.way} ({each.note})" for each in self.traces if each.stand_in]
         if stand_ins:
             found.append(f"Not the publication's recordings: {'; '.join(stand_ins)}.")
@@ -114,6 +122,12 @@ class Result:
             ],
             "answers": {key: text for key, (_, text) in self.answers().items()},
         }
+
+
+def trials_lost(trials: Trials) -> list[float]:
+    """The share of requests without a reply, of each trial."""
+    found: list[float] = trials.at()["lost_share"].drop_nulls().to_list()
+    return found
 
 
 def machine() -> str:

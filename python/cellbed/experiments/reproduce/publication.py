@@ -105,11 +105,10 @@ class Trials:
         return found
 
     def values(self, column: str, **labels: str) -> Values:
-        """A measure at a point, where it is finite."""
+        """A measure at a point; infinite for a percentile among requests without a reply."""
         if column not in self.frame.columns:
             return {}
-        rows = self.at(**labels).select("repetition", column).drop_nulls().iter_rows()
-        return {repetition: value for repetition, value in rows if math.isfinite(value)}
+        return dict(self.at(**labels).select("repetition", column).drop_nulls().iter_rows())
 
     def parts(self, labels: Mapping[str, str], beginning: str = "") -> dict[str, float]:
         """Means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
@@ -198,16 +197,15 @@ class Publication:
 
 
 def paired(function: Callable[..., float], *columns: Values) -> Values:
-    """A function of measures, for each repetition that has all of them; without values that are not finite."""
+    """A function of measures, for each repetition that has all of them; not a number where one is not finite, so that
+    no such repetition is left out silently."""
     found = {}
     for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
-        with np.errstate(all="ignore"):
-            try:
-                value = function(*(column[repetition] for column in columns))
-            except ZeroDivisionError:
-                continue
-        if math.isfinite(value):
-            found[repetition] = value
+        values = [column[repetition] for column in columns]
+        try:
+            found[repetition] = function(*values) if all(map(math.isfinite, values)) else math.nan
+        except ZeroDivisionError:
+            found[repetition] = math.nan
     return found
 
 
@@ -229,6 +227,8 @@ def determination(columns: Sequence[tuple[float, Values]]) -> Values:
     pairs = [(x, value) for x, column in columns for value in column.values()]
     if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
         return {}
+    if not np.isfinite(pairs).all():
+        return {1: math.nan}
     return {1: float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)}
 
 
@@ -268,7 +268,7 @@ def _finding(claim: Claim, data: Data) -> Finding:
         )
     if claim.explain is not None and interval.value is not None:
         sentences.append(claim.explain(data))
-    if interval.value is not None and interval.low is None and interval.note:
+    if values and interval.low is None and interval.note:
         sentences.append(f"Interval {interval.note}.")
     return Finding(claim, interval, same, " ".join(filter(None, sentences)))
 
@@ -276,7 +276,7 @@ def _finding(claim: Claim, data: Data) -> Finding:
 def _interval(values: Sequence[float], unit: Unit) -> Interval:
     """The mean with its interval; of a ratio the geometric mean. Student's for paired measures, and where there are
     too few repetitions to correct for skewness (:func:`mean_interval`)."""
-    logarithmic = unit == "ratio" and bool(values) and min(values) > 0
+    logarithmic = unit == "ratio" and bool(values) and bool(np.min(values) > 0)
     student = logarithmic or unit == "change" or len(values) < _ENOUGH
     found = (paired_difference if student else mean_interval)(np.log(values) if logarithmic else values)
     ends = [found.value, found.low, found.high]
