@@ -205,3 +205,20 @@ def test_a_cluster_that_cannot_be_used_is_one_error(tmp_path: Path, cluster: Clu
     cluster.end()
     assert "no Dask scheduler answers" in error(address.replace("tcp:", "dask:"))
     assert not list(tmp_path.glob("sweeps/short/trials/*"))
+
+
+@pytest.mark.slow
+def test_the_dataset_of_a_cluster_is_that_of_one_machine(tmp_path: Path, cluster: Cluster) -> None:
+    write_sweep(tmp_path, "500 ms")
+    workers = [cluster.worker("--resources", "cellbed=1") for _ in range(3)]
+    process = begun(tmp_path, cluster)
+    until(lambda: any(worker.trial_runs() for worker in workers) or process.poll() is not None)
+    next(worker for worker in workers if worker.trial_runs()).process.kill()
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    local = command("sweep", "sweep.toml", "--repeats", 0, "--out", "local")
+    subprocess.run(local, cwd=tmp_path, check=True, capture_output=True)
+    first, second = (pl.read_parquet(tmp_path / out / "short" / "trials.parquet") for out in ("sweeps", "local"))
+    same = [*UNMEASURED, "folder", "attempts", "app", "kind", "requests"]
+    assert first.select(same).equals(second.select(same))
+    assert first.schema == second.schema
