@@ -132,6 +132,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                     "way": cell.way,
                     "description": str(cell),
                     "users": list(cell.users),
+                    "visits_ns": cell.visits,
                 }
                 for cell in plan.cells
             ],
