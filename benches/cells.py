@@ -1,6 +1,6 @@
 """Fifty endpoints with real UDP traffic in one radio cell: what each gets, compared with closed forms.
 
-    .venv/bin/python benches/cells.py [--users 50] [--seconds 6] [--flow-seconds 40]
+    .venv/bin/python benches/cells.py [--users 50] [--seconds 9] [--flow-seconds 40]
 
 Saturated: every user always has packets waiting; every second channel is twice as fast, and half of the users have
 priority. Shares of the cell follow from the scheduler alone. Flows: bursts of packets come at random times. Their mean
@@ -29,6 +29,7 @@ from cellbed.measure.packets import UDP, read_packets
 EDGE = "100.64.64.2"
 RATE, PAYLOAD, PACKET = 10_000_000, 1400, 1428
 SLOT_NS = 1_000_000
+SETTLE_NS = 3_000_000_000
 LOAD, MEAN_PACKETS = 0.6, 20
 SENDER = f"""
 import socket, sys, time
@@ -128,15 +129,27 @@ def saturated(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any],
     first = [user * gap // users for user in range(users)]
     count = int(seconds * 1e9 / gap)
     # First a stock, so that all wait from the start on.
-    flows: Flows = [([0, *(it + n * gap for n in range(count))], [20, *(1 for _ in range(count))]) for it in first]
+    flows: Flows = [([0, *(it + n * gap for n in range(count))], [100, *(1 for _ in range(count))]) for it in first]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = cell(users, scheduler, faster=True, folder=folder)
         log, zero = send(config, flows, seconds, folder)
-    begin, end = zero + 1_000_000_000, zero + int(seconds * 1e9) - 500_000_000
-    kept = log[(log["released"] >= begin) & (log["released"] < end) & (log["drop"] == 0)]
+    begin, end = waiting(log, zero)
+    kept = log[(log["released"] >= begin) & (log["released"] < end)]
     sent = np.bincount(kept["direction"], kept["bytes"], users)
     return sent * 8e3 / (end - begin), expected_shares(users, scheduler)
+
+
+def waiting(log: NDArray[Any], zero: int) -> tuple[int, int]:
+    """The time in which all users that are served have packets waiting, whenever their senders could run, ns."""
+    served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
+    # Proportional fair has forgotten who came late after some times its window of 1 s.
+    begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS
+    end = int(log["released"].max())
+    for mine in served:
+        empty = mine["released"][:-1][mine["arrived"][1:] > mine["released"][:-1]]
+        end = min([end, *empty[empty > begin]])
+    return begin, int(end)
 
 
 def flow_times(users: int, scheduler: str, seconds: float, seed: int = 1) -> tuple[NDArray[Any], float, float]:
@@ -182,7 +195,7 @@ def srpt(mean: float, load: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--seconds", type=float, default=9)
     parser.add_argument("--flow-seconds", type=float, default=40)
     given = parser.parse_args()
     print(f"{given.users} saturated users, Mbit/s (measured / closed form)")

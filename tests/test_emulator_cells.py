@@ -200,7 +200,8 @@ def test_a_user_hands_over_with_an_interruption(tmp_path: Path) -> None:
     ]
     up = config["cells"][0]
     mover, stays, other = up["users"]
-    small = {**up, "name": "small.uplink", "users": [other, mover | {"from_ns": end}]}
+    priority = {"name": "small.uplink", "scheduler": {"kind": "priority"}}
+    small = up | priority | {"users": [other | {"priority": 1}, mover | {"from_ns": end}]}
     config["cells"] = [up | {"users": [mover | {"until_ns": begin}, stays]}, small]
     with EmulatorProcess(config) as emulator:
         emulator.ready()
@@ -235,9 +236,12 @@ def test_a_user_hands_over_with_an_interruption(tmp_path: Path) -> None:
     assert len(lost) + (left[0]["released"] < zero + begin).sum() == 100
     since = left[0]["released"] - zero
     assert not ((since >= begin) & (since <= end)).any()
-    # Later packets are the first in the new cell; there the mover has slots in turn with the other user.
+    # Later packets are the first in the new cell, where the mover is of a higher class than the other user.
     assert (left[0]["arrived"][since > end] >= zero + begin).all()
     assert (since > end).any()
+    of_other = left[2]["released"] - zero
+    assert (of_other <= begin).any()
+    assert not ((of_other > end + SLOT_NS) & (of_other < since.max())).any()
     # The one that stays has the old cell for itself at once.
     took = 1428 * 8 * SECOND // rate
     assert set(np.diff(left[1]["released"][left[1]["released"] > zero + begin])) == {took}

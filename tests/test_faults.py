@@ -74,7 +74,7 @@ cpus = 1.0
 memory = "256 MiB"
 cell = "macro"
 [[nodes.endpoint.route]]
-at = "7 s"
+at = "8200 ms"
 cell = "small"
 interruption = "500 ms"
 [cells.macro]
@@ -248,15 +248,20 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     kinds = [
         (each["kind"], each["begin_s"] // 1, [loss["app"] for loss in each["losses"]]) for each in summary["faults"]
     ]
-    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "handover": 7, "restart": 8}
+    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "restart": 8, "handover": 8}
     assert kinds == [(kind, at, ["web"]) for kind, at in times.items()]
-    crash, _, pause, outage, handover, restart = (each["losses"][0] for each in summary["faults"])
+    crash, _, pause, outage, restart, handover = (each["losses"][0] for each in summary["faults"])
     assert crash["during_lost"] + crash["during_late"] >= 10
     assert crash["recovered_s"] > 0
-    for late in (pause, outage, handover):
+    assert handover["during_late"] > 0
+    for late in (pause, outage):
         assert late["during_late"] > 0
         assert late["recovered_s"] is not None
     assert restart["during_lost"] == 0
+    visits = {each["name"]: each["visits_ns"] for each in json.loads((run / "run.json").read_text())["cells"]}
+    assert visits["macro.uplink"] == {"mobile-0.uplink": [[0, 8_200 * MS]]}
+    assert visits["small.uplink"] == {"mobile-0.uplink": [[8_700 * MS, None]]}
+    assert all(user["packets"] > 0 for cell in summary["cells"] for user in cell["users"])
     requests = pl.read_parquet(run / "requests.parquet")
     assert (
         requests.filter(pl.col("intended_s").is_between(2.8, 3.9))["status"].value_counts(sort=True)["status"][0]
@@ -359,5 +364,5 @@ def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(text)
     plan = make_plan(load(tmp_path / "x.toml"))
     (uplink,) = [each for each in plan.directions if each.name == "mobile-0.uplink"]
-    handover = 7_000 * MS, 500 * MS
+    handover = 8_200 * MS, 500 * MS
     assert uplink.parameters.outages == ((2_000 * MS, 1_000 * MS), (5_500 * MS, 1_300 * MS), handover)
