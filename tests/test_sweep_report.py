@@ -23,7 +23,7 @@ import tomli_w
 from cellbed import Sweep
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.store import Result, dataset
-from cellbed.experiments.sweep.trials import Trial, plan
+from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure.factors import Axis, Factor, Study
 from cellbed.measure.repetitions import mean_interval, paired_difference, quantile_interval
 from cellbed.units import DURATION, FREQUENCY
@@ -59,7 +59,17 @@ def make_sweep(
     head = {"name": "s", "scenario": "base.toml", "repetitions": 5} | keys
     text = tomli_w.dumps({**head, "factors": factors})
     (folder / "sweep.toml").write_text(text)
-    found = plan(folder / "sweep.toml")
+    return fill(folder, plan(folder / "sweep.toml"), values, failed, disturbed)
+
+
+def fill(
+    folder: Path,
+    found: Plan,
+    values: Values,
+    failed: tuple[tuple[int, int], ...] = (),
+    disturbed: tuple[tuple[int, int], ...] = (),
+) -> Path:
+    """The folder of a sweep with the results of all trials."""
     results = {}
     for trial in found.trials:
         at = (trial.point.number, trial.repetition)
@@ -69,7 +79,7 @@ def make_sweep(
         error = "no <space> left" if status == "failed" else None
         result = Result(status, 1, 0, 1.0, error, rows, where)
         results[trial.key] = result
-        (folder / where).mkdir(parents=True)
+        (folder / where).mkdir(parents=True, exist_ok=True)
         if status != "failed":
             (folder / where / "report.html").write_text("a report")
         content = {"format": 1, "key": trial.key, "status": status, "attempts": 1, "disturbances": 0, "took_s": 1.0}
@@ -306,6 +316,23 @@ def test_missing_run_reports_are_made_and_failed_runs_have_none(tmp_path: Path) 
     assert page.links == [run / "report.html"]
     assert "<title>" in (run / "report.html").read_text()
     assert "the scenario as it is" in page.text
+
+
+def test_a_sweep_of_disturbed_trials_has_a_hint_and_no_empty_figures(tmp_path: Path) -> None:
+    every = tuple((point, repetition) for point in range(3) for repetition in (1, 2))
+    made = make_sweep(tmp_path / "s", {"rate": RATE}, repetitions=2, disturbed=every)
+    figures = tmp_path / "figures"
+    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--figures", figures, "--open", "no")
+    assert (
+        "6 trials left out of all values. Disturbed trials: run the sweep again with a higher --repeats" in done.stdout
+    )
+    assert "0 figures" in done.stderr
+    assert not list(figures.glob("*"))
+    page = (made / "report.html").read_text()
+    assert "higher --repeats" in page
+    assert "<svg" not in page
+    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--with-disturbed", "--open", "no")
+    assert "6 trials disturbed and used.\n" in done.stdout
 
 
 def test_a_large_sweep_stays_readable(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from enum import StrEnum
 from functools import partial
@@ -132,9 +133,14 @@ def run_sweep(
     else:
         states = ", ".join(f"{count} {state}" for state, count in account.states().items())
         print(f"{states} of {len(plan.distinct)} trials: {folder / 'trials.parquet'}")
+    if account.disturbed and not as_json:
+        again = f"close other programs and run the same command with --repeats {min(repeats + 3, 100)}"
+        print(f"trials disturbed by other programs: {account.disturbed}; to try them again, {again}", file=sys.stderr)
     if interrupted:
         print("interrupted: run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
+    if not as_json and account.complete + account.disturbed:
+        print(f"make the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
     if account.failed:
         print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)

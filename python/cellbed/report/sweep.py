@@ -108,12 +108,12 @@ class SweepReport:
         return {"name": app, "kind": kind, "measures": found, "without": without}
 
     def figures(self) -> list[factor_figures.FactorFigure]:
-        """The figures of all measures that differ between trials."""
+        """The figures of all measures that differ between trials and have a value."""
         return [
             figure
             for app in self.content["applications"]
             for each in app["measures"]
-            if not each["constant"]
+            if not each["constant"] and any(row["value"] is not None for row in each["points"])
             for figure in factor_figures.of_factors(self.study, app["name"], each["measure"])
         ]
 
@@ -237,11 +237,17 @@ def summary(report: Mapping[str, Any]) -> str:
 
 
 def treated(report: Mapping[str, Any]) -> str:
-    """How trials that are not complete were treated, in words."""
+    """How trials that are not complete were treated, in words, and what to do about disturbed ones."""
     used = sum(each["used"] for each in report["unusual"])
+    disturbed = any(each["status"] == "disturbed" and not each["used"] for each in report["unusual"])
+    hint = (
+        " Disturbed trials: run the sweep again with a higher --repeats, or report --with-disturbed."
+        if disturbed
+        else ""
+    )
     counts = {"left out of all values": len(report["unusual"]) - used, "disturbed and used": used}
     parts = [f"{count} trial{'s' * (count > 1)} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(parts)}."
+    return f"{', '.join(parts)}.{hint}"
 
 
 def needed(measured: Mapping[str, Any], half_width: float) -> str:
@@ -272,6 +278,8 @@ def show(report: SweepReport, console: Console | None = None) -> None:
         text += f"repetition {each['repetition']}" + (f": {each['error']}" if each["error"] else "")
         console.print(Text(text, style="red" if each["status"] == "failed" else "yellow"))
     _more(console, len(content["unusual"]), "trials")
+    if content["unusual"]:
+        console.print(Text(treated(content), style="yellow"))
     for app in content["applications"]:
         for each in app["measures"]:
             measure = each["measure"]
