@@ -500,10 +500,11 @@ def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tm
     assert different.applications[0].spans == ()
     assert any("parts of workload are not the same" in note for note in different.notes)
     broken = json.loads((other / "run.json").read_text())
-    broken["applications"][0]["spans"][0]["end"] = "missing"
-    (other / "run.json").write_text(json.dumps(broken))
-    with pytest.raises(MeasureError, match=r"span 'client' needs a stamp 'missing'"):
-        collect(other)
+    for key, stamp in (("end", "missing"), ("begin", "")):
+        broken["applications"][0]["spans"][0][key] = stamp
+        (other / "run.json").write_text(json.dumps(broken))
+        with pytest.raises(MeasureError, match=f"span 'client' needs a stamp '{stamp}'"):
+            collect(other)
 
 
 def test_a_program_without_requests_is_reported_by_its_connections(tmp_path: Path) -> None:

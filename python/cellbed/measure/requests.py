@@ -112,7 +112,7 @@ def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | Non
 
 
 def _duration(span: Span, columns: list[str]) -> pl.Expr:
-    for stamp in filter(None, (span.begin, span.end)):
+    for stamp in (span.begin, span.end) if span.end else (span.begin,):
         if f"{stamp}_ns" not in columns:
             raise MeasureError(
                 f"run.json: applications: the span '{span.name}' needs a stamp '{stamp}', which is unknown"
