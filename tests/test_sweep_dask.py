@@ -96,7 +96,13 @@ class Cluster:
         for machine in reversed(self.machines):
             machine.process.terminate()
         for machine in self.machines:
-            machine.process.wait()
+            try:
+                machine.process.wait(10)
+            except (
+                subprocess.TimeoutExpired
+            ):  # a worker that loses its scheduler at its end may wait for it without limit
+                machine.process.kill()
+                machine.process.wait()
 
 
 @pytest.fixture
