@@ -153,6 +153,7 @@ def test_a_kill_of_everything_leaves_nothing(world: World, user: int) -> None:
     process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", script), user=user)
     assert process.stdout is not None
     daemon = process.stdout.readline().strip()
+    wait_until(lambda: os.getsid(int(daemon)) == int(daemon))
     assert world.traces() != before
     os.killpg(process.pid, signal.SIGKILL)
     wait_until(lambda: world.traces() == before)
