@@ -571,7 +571,7 @@ fn the_shortest_flow_finishes_first() {
 #[test]
 fn fair_schedulers_share_the_processor() {
     // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which the mean time
-    // of a flow is E[S] / (1 − ρ) whatever the distribution of S (Kleinrock, Queueing Systems II, §4.4).
+    // of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
     const USERS: usize = 60;
     let rate = 24_000_000; // a packet takes 0.5 ms
     let load = 0.6;
