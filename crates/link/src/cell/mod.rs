@@ -35,8 +35,7 @@ use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets, saturate};
 pub use links::{CellUser, Links};
-pub use scheduler::Scheduler;
-use scheduler::{Average, Candidate};
+pub use scheduler::{Average, Candidate, Scheduler};
 
 /// A cell and its users.
 #[derive(Clone, Debug, PartialEq, Eq)]

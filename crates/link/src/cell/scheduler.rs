@@ -43,18 +43,20 @@ fn default_window() -> Duration {
 
 /// What a scheduler knows of a user.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) priority: u32,
+pub struct Candidate {
+    /// For [`Scheduler::Priority`], 0 the highest.
+    pub priority: u32,
     /// Bytes that the user could send in the slot, above 0.
-    pub(super) potential: f64,
+    pub potential: f64,
     /// Bytes that the user has to send.
-    pub(super) remaining: f64,
-    pub(super) throughput: Average,
+    pub remaining: f64,
+    /// What it has sent in the window of [`Scheduler::ProportionalFair`].
+    pub throughput: Average,
 }
 
 impl Scheduler {
     /// The rank of a user: the highest gets the slot.
-    pub(super) fn rank(self, user: Candidate, now: Time) -> f64 {
+    pub fn rank(self, user: Candidate, now: Time) -> f64 {
         match self {
             Self::RoundRobin {} => 0.0,
             Self::ProportionalFair { window } => user.potential / user.throughput.at(now, window),
@@ -65,7 +67,7 @@ impl Scheduler {
     }
 
     /// The window over which it averages, if it does.
-    pub(super) fn window(self) -> Option<Duration> {
+    pub fn window(self) -> Option<Duration> {
         match self {
             Self::ProportionalFair { window } => Some(window),
             _ => None,
@@ -75,18 +77,19 @@ impl Scheduler {
 
 /// An exponentially weighted sum of bytes, proportional to the throughput in the window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Average {
+pub struct Average {
     bytes: f64,
     since: Time,
 }
 
 impl Average {
-    pub(super) fn at(self, now: Time, window: Duration) -> f64 {
+    /// The sum at `now`, bytes.
+    pub fn at(self, now: Time, window: Duration) -> f64 {
         self.bytes * (-ratio(now.since(self.since), window)).exp()
     }
 
     /// Adds bytes sent evenly from `from` to `to`.
-    pub(super) fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
+    pub fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
         let spans = ratio(to.since(from), window);
         // Of what was sent earlier less is left: the mean of exp(-x) over the spans.
         let weight = if spans > 0.0 {
