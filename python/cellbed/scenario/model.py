@@ -149,6 +149,10 @@ class Scenario(Table):
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
         return self.model_dump(mode="json", by_alias=True)
 
+    def stated(self) -> dict[str, Any]:
+        """What the file states, without defaults, in the form of :meth:`resolved`; of a scenario that is not completed."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
     def completed(self) -> Self:
         """The scenario with the defaults that depend on other keys filled in."""
         mobile = self.links.mobile

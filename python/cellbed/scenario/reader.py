@@ -134,12 +134,18 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 def checked(data: dict[str, Any], folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
     """The scenario of a file's tables. Raises TablesError."""
+    return as_stated(data, folder, congestion_controls).completed()
+
+
+def as_stated(data: dict[str, Any], folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
+    """The scenario of a file's tables before it is completed: what the file states is set, everything else has its
+    default. Raises TablesError."""
     context = {"folder": folder, "congestion_controls": congestion_controls}
     scenario = validated(Scenario, data, context, lambda place: not _is_inherited(place, data))
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
         raise TablesError(found)
-    return scenario.completed()
+    return scenario
 
 
 def validated(

@@ -23,7 +23,7 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LossSeries
 from cellbed.scenario.nodes import AnyMobileLink, inherits
 from cellbed.scenario.problems import MOST, Problem
-from cellbed.scenario.reader import TablesError, checked, place, report, tables, with_values
+from cellbed.scenario.reader import TablesError, as_stated, place, report, tables, with_values
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
@@ -45,7 +45,7 @@ class Input:
 class Trial:
     """A point run once.
 
-    key: hash of the resolved scenario and of the contents of its inputs; trials with one key are one run. seed: of the
+    key: hash of what the scenario states and of the contents of its inputs; trials with one key are one run. seed: of the
     scenario. offset_ns: what its traces start later, None where there are none. tables: of the scenario file; paths in
     it are relative to `folder`. cpus: what its nodes may use together. planned_s: duration with drain.
     """
@@ -71,7 +71,7 @@ class Trial:
         return f"{self.point}, repetition {self.repetition}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """A sweep whose every point is a valid scenario.
 
@@ -84,7 +84,7 @@ class Plan:
     trials: list[Trial]
     notes: list[str]
 
-    @property
+    @cached_property
     def distinct(self) -> dict[str, Trial]:
         """The trials by key, in their order: equal ones once."""
         return {trial.key: trial for trial in self.trials}
@@ -137,7 +137,7 @@ class _Checker:
         self._of_scenario: dict[tuple[KeyPath, str], list[Point]] = {}
 
     def scenario(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Scenario] | None:
-        """The tables and the scenario of a point; None where it has problems, which `finish` reports."""
+        """The tables and the scenario of a point, not completed; None where it has problems, which `finish` reports."""
         self._points += 1
         try:
             data = with_values(base, point.changes)
@@ -146,7 +146,8 @@ class _Checker:
             self._note(point, Problem(tuple(key.split(".")), text))
             return None
         try:
-            scenario = checked(data, self._scenario.parent, self._controls)
+            stated = as_stated(data, self._scenario.parent, self._controls)
+            scenario = stated.completed()
             if not scenario.applications:
                 raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
             machines = (repr(scenario.nodes), repr(list(scenario.programs())))
@@ -166,7 +167,7 @@ class _Checker:
             for problem in error.problems:
                 self._note(point, problem)
             return None
-        return data, scenario
+        return data, stated
 
     def _note(self, point: Point, problem: Problem) -> None:
         """File a problem under the level that makes it, else under the key of the scenario."""
@@ -201,15 +202,16 @@ class _Checker:
 
 
 def _repetitions(
-    sweep: SweepFile, point: Point, data: dict[str, Any], scenario: Scenario, folder: Path, notes: dict[str, None]
+    sweep: SweepFile, point: Point, data: dict[str, Any], stated: Scenario, folder: Path, notes: dict[str, None]
 ) -> Iterator[Trial]:
+    scenario = stated.completed()
     inputs = inputs_of(scenario, data, folder)
     varied = _varied(sweep, scenario, data, notes)
     cpus = sum(group.cpus * group.count for group in scenario.nodes.values() if group.backend.kind != "host")
     drain = max(each.drain for each in scenario.applications.values())
     for repetition in range(1, sweep.repetitions + 1):
         seed = seed_of(sweep.seed, repetition)
-        own, changes = scenario.model_copy(update={"seed": seed}), dict[str, Any](seed=seed)
+        own, changes = stated.model_copy(update={"seed": seed}), dict[str, Any](seed=seed)
         offset = None
         for path, start, most in reversed(varied):
             offset = offset_of(sweep.seed, repetition, most)
@@ -218,7 +220,7 @@ def _repetitions(
         yield Trial(
             point=point,
             repetition=repetition,
-            key=_key(own.resolved(), inputs),
+            key=_key(own.stated(), inputs),
             seed=seed,
             offset_ns=offset,
             tables=with_values(data, changes),
@@ -297,8 +299,9 @@ def _with_start(scenario: Scenario, path: tuple[str, ...], start: int) -> Scenar
     return scenario.model_copy(update={"nodes": {**scenario.nodes, path[1]: changed}})
 
 
-def _key(resolved: dict[str, Any], inputs: tuple[Input, ...]) -> str:
-    """The key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved."""
+def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
+    """The key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults have no part
+    in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
     def masked(value: Any) -> Any:
@@ -312,7 +315,7 @@ def _key(resolved: dict[str, Any], inputs: tuple[Input, ...]) -> str:
             case _:
                 return value
 
-    content = {"scenario": masked(resolved), "inputs": sorted((each.name, each.sha256) for each in inputs)}
+    content = {"scenario": masked(stated), "inputs": sorted((each.name, each.sha256) for each in inputs)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
