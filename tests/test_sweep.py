@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from cellbed.experiments.sweep.runner import Outcome, Progress, Runner, Width
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
-from cellbed.scenario import parse
+from cellbed.scenario import Scenario, parse
 from cellbed.units import DURATION
 from in_process import cellbed
 from run_folder import Shape, make_run
@@ -143,6 +144,19 @@ def test_points_are_paired_and_keys_stay(tmp_path: Path) -> None:
     for path in (file, tmp_path / "base.toml"):
         shutil.copy(path, moved)
     assert keys_of(plan(moved / "sweep.toml")) == keys_of(more)
+
+
+def test_keys_do_not_depend_on_defaults(tmp_path: Path) -> None:
+    # As in every version before and after it: else a sweep could not be continued after an upgrade.
+    assert plan(write_sweep(tmp_path)).trials[0].key == "34ebb8ac63148daf"
+
+    class Later(Scenario):
+        new: int = 7
+
+    data, context = tomllib.loads(GOOD), {"folder": tmp_path}
+    later = Later.model_validate(data, context=context)
+    assert later.stated() == Scenario.model_validate(data, context=context).stated()
+    assert later.resolved()["new"] == 7
 
 
 def test_another_content_of_an_input_makes_another_key(tmp_path: Path) -> None:
@@ -301,6 +315,8 @@ class Machine:
         fate = self._fates.pop(0) if self._fates else "complete"
         if fate == "stop":
             raise KeyboardInterrupt
+        if fate == "broken":
+            raise OSError("the disk is gone")
         if fate == "failed":
             return [Outcome(trial, None, "failed", False, "no reason", 1, 1.0)]
         run = place / "s-20250101-120000"
@@ -331,11 +347,16 @@ class Silent:
         self.attempts.append((trial.key, result.status))
 
 
+REASON = "the emulator did not run for 3 s"
+
+
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("example") / "run"
     make_run(folder, Shape(duration=5.0))
     collect(folder)
+    summary = json.loads((folder / "summary.json").read_bytes())
+    (folder / "summary.json").write_text(json.dumps(summary | {"disturbances": [REASON]}))
     return folder
 
 
@@ -373,6 +394,8 @@ def test_trials_are_run_once_repeated_and_tried_again(tmp_path: Path, example: P
     sweep = library.Sweep.load(folder)
     assert sweep.trials.group_by("status").len().sort("status").rows() == [("complete", 5), ("disturbed", 1)]
     assert sweep.trials.filter(status="disturbed")["attempts"].to_list() == [3]
+    assert first.sort("status")["reason"].to_list() == [None, REASON, "no reason"]
+    assert sweep.trials.sort("status")["reason"].to_list() == [None] * 5 + [REASON]
     assert sweep.trials.select("point", "repetition").rows() == [(p, r) for p in range(3) for r in (1, 2)]
     assert sweep.trials.filter(key=order[1])["attempts"].to_list() == [2]
     assert sweep.points["rate"].to_list() == ["2 /s", "5 /s", "10 /s"]
@@ -393,6 +416,19 @@ def test_trials_are_run_once_repeated_and_tried_again(tmp_path: Path, example: P
     machine = Machine(example, [])
     assert "damaged: the trial is run again" in perform(folder, found, machine)[1].notes[0]
     assert machine.begun == [order[0]]
+
+
+def test_the_dataset_is_whole_however_a_sweep_ends(tmp_path: Path, example: Path) -> None:
+    found = plan(write_sweep(tmp_path, sweep_text(repetitions=20)))
+    folder = tmp_path / "sweeps" / "s"
+    with pytest.raises(OSError, match="the disk is gone"):
+        perform(folder, found, Machine(example, ["complete"] * 30 + ["broken"]))
+    assert len(pl.read_parquet(folder / "trials.parquet")) == 30
+    perform(folder, found, Machine(example, ["complete"] * 20 + ["stop"]))
+    assert len(pl.read_parquet(folder / "trials.parquet")) == 50
+    (folder / "trials.parquet").unlink()  # as of a sweep that was killed
+    perform(folder, found, Machine(example, ["stop"]))
+    assert len(pl.read_parquet(folder / "trials.parquet")) == 50
 
 
 def test_the_order_does_not_depend_on_how_many_run_at_once(tmp_path: Path, example: Path) -> None:
@@ -494,7 +530,8 @@ def test_the_number_at_once_falls_once_for_trials_that_ran_together() -> None:
 def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     make_run(tmp_path, Shape(duration=30.0, silent_from=25.0))
     summary = collect(tmp_path)
-    (row,) = measured(tmp_path)
+    ((row,), disturbances) = measured(tmp_path)
+    assert disturbances == summary.disturbances
     (application,) = summary.applications
     assert set(MEASURES) < set(row)
     assert row["requests"] == application.requests.total

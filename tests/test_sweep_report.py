@@ -76,14 +76,14 @@ def fill(
         status = "failed" if at in failed else "disturbed" if at in disturbed else "complete"
         where = f"{'attempts' if status == 'failed' else 'trials'}/{trial.key}"
         rows = [] if status == "failed" else [{"app": "workload", "kind": "image-classification", **values(trial)}]
-        error = "no <space> left" if status == "failed" else None
-        result = Result(status, 1, 0, 1.0, error, rows, where)
+        reason = {"failed": "no <space> left", "disturbed": "the emulator slept"}.get(status)
+        result = Result(status, 1, 0, 1.0, reason, rows, where)
         results[trial.key] = result
         (folder / where).mkdir(parents=True, exist_ok=True)
         if status != "failed":
             (folder / where / "report.html").write_text("a report")
         content = {"format": 1, "key": trial.key, "status": status, "attempts": 1, "disturbances": 0, "took_s": 1.0}
-        (folder / where / "trial.json").write_text(json.dumps({**content, "error": error, "rows": rows}))
+        (folder / where / "trial.json").write_text(json.dumps({**content, "reason": reason, "rows": rows}))
     dataset(found, results).write_parquet(folder / "trials.parquet")
     return folder
 
@@ -232,6 +232,8 @@ def test_the_page_has_figures_points_effects_and_links(folder: Path, tmp_path: P
     assert "<script" not in page.text
     assert "28 complete, 1 disturbed, 1 failed" in done.stdout
     assert "failed, left out: rate = 10 /s, place = <b>far</b> $1$, repetition 2: no <space> left" in done.stdout
+    assert "disturbed, left out: rate = 2 /s, place = near, repetition 4: the emulator slept" in done.stdout
+    assert "<td>the emulator slept</td>" in page.text
     assert re.search(r"rate +10 /s minus 2 /s +\+7\.\d+ ms", done.stdout)
     assert "point 5: an interval of" not in done.stdout
 

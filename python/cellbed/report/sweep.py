@@ -30,8 +30,8 @@ _SHOWN = 30
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. errors: why trials
-    failed, by key. measures: columns of the dataset.
+    """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns
+    of the dataset.
 
     Raises MeasureError for an unknown measure and for a dataset without trials.
     """
@@ -40,7 +40,6 @@ class SweepReport:
     folder: Path
     study: Study
     planned: tuple[int, int]
-    errors: Mapping[str, str | None]
     measures: Sequence[str] = MEASURES
 
     def __post_init__(self) -> None:
@@ -72,13 +71,12 @@ class SweepReport:
             "folder",
             "status",
             "attempts",
+            *({"reason"} & set(runs.columns)),  # a dataset of an older version has none
         ]
         unusual = runs.filter(pl.col("status") != "complete").select(about).to_dicts()
         for each in unusual:
-            each |= {
-                "used": each["status"] in study.statuses,
-                "error": (self.errors.get(each["key"]) or "").partition("\n")[0] or None,
-            }
+            each["used"] = each["status"] in study.statuses
+            each["reason"] = (each.get("reason") or "").partition("\n")[0] or None
         return {
             "name": self.name,
             "folder": str(self.folder),
@@ -275,7 +273,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     console.print(Text.assemble("\n", (content["name"], "bold"), f"  {summary(content)}"))
     for each in content["unusual"][:_SHOWN]:
         text = f"{each['status']}, {'used' if each['used'] else 'left out'}: {levels(content, each)}, "
-        text += f"repetition {each['repetition']}" + (f": {each['error']}" if each["error"] else "")
+        text += f"repetition {each['repetition']}" + (f": {each['reason']}" if each["reason"] else "")
         console.print(Text(text, style="red" if each["status"] == "failed" else "yellow"))
     _more(console, len(content["unusual"]), "trials")
     if content["unusual"]:

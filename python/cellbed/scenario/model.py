@@ -150,7 +150,7 @@ class Scenario(Table):
         return self.model_dump(mode="json", by_alias=True)
 
     def stated(self) -> dict[str, Any]:
-        """What the file states, without defaults, in the form of :meth:`resolved`; of a scenario that is not completed."""
+        """What the file states, without defaults, in the form of :meth:`resolved`; of a scenario before `completed`."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def completed(self) -> Self:

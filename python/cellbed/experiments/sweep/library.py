@@ -13,7 +13,7 @@ from cellbed.errors import CellbedError
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
-from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store, results_in
+from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.testbed.testbed import obstacles
@@ -152,9 +152,8 @@ class Sweep:
         from cellbed.report.sweep import MEASURES, SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
-        errors = {key: result.error for key, result in results_in(self.path).items()}
         planned = len(self.points), self.file.repetitions
-        return SweepReport(self.name, self.path, study, planned, errors, tuple(measures) or MEASURES)
+        return SweepReport(self.name, self.path, study, planned, tuple(measures) or MEASURES)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """The application; checks the measure, too."""
@@ -222,7 +221,7 @@ def sweep(
         running.run()
     account, found = running.account(), Sweep(store.folder)
     if account.failed:
-        first = next(result.error for key in plan.distinct if (result := store.results[key]).status == "failed")
+        first = next(result.reason for key in plan.distinct if (result := store.results[key]).status == "failed")
         raise RunError(f"{account.failed} of {len(plan.distinct)} trials failed, the first with: {first}")
     if strict and account.disturbed:
         raise RunError(f"the machine disturbed {account.disturbed} of {len(plan.distinct)} trials")

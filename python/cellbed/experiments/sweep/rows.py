@@ -24,6 +24,7 @@ TRIAL_COLUMNS = {
     "folder": "String",
     "status": "String",
     "attempts": "Int64",
+    "reason": "String",
     "seed": "Int64",
     "start_s": "Float64",
     "pressure_cpu": "Float64",
@@ -47,8 +48,8 @@ def is_taken(name: str) -> bool:
     return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *MEASURES, *RESULT_COLUMNS} or name.startswith(PART)
 
 
-def measured(run: Path) -> list[dict[str, Any]]:
-    """The measures of each application of a run, with what the machine did to the run.
+def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The measures of each application of a run, with what the machine did to the run; and why the run is disturbed.
 
     A request without a reply counts as longer than every reply, so a percentile among such requests is infinite.
     Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
@@ -66,10 +67,11 @@ def measured(run: Path) -> list[dict[str, Any]]:
         "pressure_cpu": summary.machine.pressure,
         "late_p99_s": None if lateness is None else lateness / 1e9,
     }
-    return [
+    rows = [
         {"app": each.name, "kind": each.kind, **machine, **measures(of(requests, each.name), each, summary.measured_s)}
         for each in applications_of(description)
     ]
+    return rows, summary.disturbances
 
 
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:

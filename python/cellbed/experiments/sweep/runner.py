@@ -266,6 +266,8 @@ class Runner:
         except BaseException as error:
             self._abandon(keep=isinstance(error, KeyboardInterrupt))
             raise
+        finally:
+            self._store.write_dataset(self._plan)
 
     def account(self) -> Account:
         """What has been done so far."""
@@ -300,7 +302,7 @@ class Runner:
             self._waiting.append(trial)
         else:
             self._ran += 1
-        self._store.write_dataset(self._plan)
+        self._store.refresh_dataset(self._plan)
         if result.status != "failed":
             self._around_s.append(result.took_s - trial.planned_s)
         done = len(self._plan.distinct) - len(self._waiting) - len(self._running)
@@ -309,18 +311,20 @@ class Runner:
     def _result(self, outcome: Outcome) -> Result:
         before = self._store.results.get(outcome.trial.key)
         attempts, disturbances = (before.attempts, before.disturbances) if before is not None else (0, 0)
-        error = outcome.error or f"the run was {outcome.status}"
+        reason = outcome.error or f"the run was {outcome.status}"
         disturbances += is_disturbed(outcome)
-        failed = Result("failed", attempts + 1, disturbances, outcome.took_s, error)
+        failed = Result("failed", attempts + 1, disturbances, outcome.took_s, reason)
         if outcome.status != "complete" or outcome.error is not None or outcome.folder is None:
             return failed
         try:
-            rows = measured(outcome.folder)
+            rows, reasons = measured(outcome.folder)
         except CellbedError as error:
-            return replace(failed, error=str(error))
+            return replace(failed, reason=str(error))
         except OSError as error:
-            return replace(failed, error=str(OperatingSystemError(error, outcome.folder)))
-        return replace(failed, status="disturbed" if outcome.disturbed else "complete", error=None, rows=rows)
+            return replace(failed, reason=str(OperatingSystemError(error, outcome.folder)))
+        if outcome.disturbed:
+            return replace(failed, status="disturbed", reason="; ".join(reasons) or None, rows=rows)
+        return replace(failed, status="complete", reason=None, rows=rows)
 
     def _abandon(self, *, keep: bool) -> None:
         """End the running trials; the next call runs them again. keep: those that are complete all the same."""
@@ -367,7 +371,7 @@ def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
 
 def sentence(trial: Trial, result: Result, progress: Progress) -> str:
     """A finished attempt as a line."""
-    what = result.status if result.status != "failed" else f"failed: {result.error}"
+    what = result.status if result.reason is None else f"{result.status}: {result.reason}"
     tried = f", attempt {result.attempts}" if result.attempts > 1 else ""
     left = f"; {words(progress.left_s)} left" if progress.done < progress.total else ""
     return f"{progress.done} of {progress.total}: {trial}: {what} ({result.took_s:.1f} s{tried}){left}"

@@ -35,6 +35,8 @@ DATASET = "trials.parquet"
 SWEEP_FILE = "sweep.toml"
 _RESULT = "trial.json"
 _OWN = {SWEEP_FILE, "lock", "trials", "attempts"}
+_DATASET_SHARE = 0.02
+"""Of the time of a sweep that its dataset may take: the whole table is written, and a sweep has thousands of trials."""
 _PATIENCE_S = 60.0
 """How long the runs of a killed sweep may take to end."""
 
@@ -45,14 +47,15 @@ class Result:
 
     status: complete, disturbed or failed. attempts: how often it was run; disturbances: how often the machine disturbed
     it. took_s: the last time.
-    error: why it failed. rows: measures by application. folder: relative to the sweep's, in ``trials`` or ``attempts``.
+    reason: why it failed or was disturbed. rows: measures by application. folder: relative to the sweep's, in
+    ``trials`` or ``attempts``.
     """
 
     status: str
     attempts: int
     disturbances: int
     took_s: float
-    error: str | None = None
+    reason: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
     folder: str = ""
 
@@ -68,6 +71,7 @@ class Store:
         self.folder = folder
         self._note = note
         self.results: dict[str, Result] = {}
+        self._dataset_due = 0.0
 
     def __enter__(self) -> Store:
         if self.folder.exists() and not self.folder.is_dir():
@@ -162,9 +166,18 @@ class Store:
 
     def write_dataset(self, plan: Plan) -> None:
         """Write the dataset of the trials of a plan that have a result, atomically."""
+        began = time.monotonic()
         content = io.BytesIO()
         dataset(plan, self.results).write_parquet(content)
         write_whole(self.folder / DATASET, lambda path: path.write_bytes(content.getvalue()))
+        now = time.monotonic()
+        self._dataset_due = now + (now - began) / _DATASET_SHARE
+
+    def refresh_dataset(self, plan: Plan) -> None:
+        """Write the dataset unless that was done a moment ago. The dataset of a killed sweep can lack trials of that
+        moment; `begin` adds them."""
+        if time.monotonic() >= self._dataset_due:
+            self.write_dataset(plan)
 
 
 def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
@@ -176,6 +189,8 @@ def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) 
             where = f"{path.parent.parent.name}/{path.parent.name}"
             if content.pop("format") == FORMAT:
                 key = content.pop("key")
+                if "error" in content:  # of a version that kept no reason of a disturbed trial
+                    content["reason"] = content.pop("error")
                 found[key] = Result(**content, folder=where)
         except (ValueError, TypeError, KeyError):
             note(f"{path}: damaged: the trial is run again")
@@ -198,6 +213,7 @@ def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
             "folder": result.folder,
             "status": result.status,
             "attempts": result.attempts,
+            "reason": result.reason,
             "seed": trial.seed,
             "start_s": None if trial.offset_ns is None else trial.offset_ns / 1e9,
             **trial.point.labels,

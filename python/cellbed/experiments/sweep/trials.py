@@ -45,9 +45,9 @@ class Input:
 class Trial:
     """A point run once.
 
-    key: hash of what the scenario states and of the contents of its inputs; trials with one key are one run. seed: of the
-    scenario. offset_ns: what its traces start later, None where there are none. tables: of the scenario file; paths in
-    it are relative to `folder`. cpus: what its nodes may use together. planned_s: duration with drain.
+    key: hash of what the scenario states and of the contents of its inputs; trials with one key are one run. seed: of
+    the scenario. offset_ns: what its traces start later, None where there are none. tables: of the scenario file; paths
+    in it are relative to `folder`. cpus: what its nodes may use together. planned_s: duration with drain.
     """
 
     point: Point
@@ -300,8 +300,8 @@ def _with_start(scenario: Scenario, path: tuple[str, ...], start: int) -> Scenar
 
 
 def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
-    """The key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults have no part
-    in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
+    """The key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults have no
+    part in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
     def masked(value: Any) -> Any:
