@@ -1,6 +1,8 @@
 """How fair a cell is to its users, and what each of them got."""
 
+import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from cellbed.measure.cells import jain
 from cellbed.measure.packets import read_packets
 from cellbed.measure.summary import collect
+from in_process import cellbed
 from run_folder import T0, Shape, make_run
 
 AMOUNTS = st.lists(st.one_of(st.just(0.0), st.floats(1e-300, 1e300)), min_size=1, max_size=60)
@@ -67,6 +70,28 @@ def test_users_of_a_cell_are_summarised_from_the_packet_log(tmp_path: Path) -> N
     assert cell.fairness == jain([user.throughput_mbit_s for user in cell.users])
     assert cell.throughput_mbit_s == pytest.approx(sum(user.throughput_mbit_s for user in cell.users))
     assert pl.read_parquet(run / "cells.parquet")["served_s"].to_list() == [4.0, 1.0, 0.0]
+
+
+def test_cells_and_kernels_of_runs_are_compared(tmp_path: Path) -> None:
+    cells = [{"name": "macro.uplink", "users": ["mobile-0.uplink", "mobile-1.uplink"]}]
+    for name, endpoints, idle in (("one", 2, "1"), ("two", 1, "0")):
+        make_run(
+            tmp_path / name,
+            Shape(duration=8, endpoints=endpoints, outages=(), description={"cells": cells[:endpoints]}),
+        )
+        path = tmp_path / name / "environment.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"slow_start_after_idle": idle}))
+        asked = {"transport": {"congestion_control": name}}
+        (tmp_path / name / "scenario.resolved.json").write_text(json.dumps(asked))
+    words = ("compare", tmp_path / "one", tmp_path / "two")
+    done = cellbed(*words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Jain's index of throughputs +(1.000|0\.99\d) +1.000", done.stdout)
+    assert re.search(r"throughput of mobile-1.uplink +[\d.]+ .bit/s \(50 %\) +–", done.stdout)
+    assert "warning: slow start after idle was off in two and on in one, as the kernels have it" in done.stdout
+    assert "differs from the first in its nodes, transport, links" in done.stdout
+    assert cellbed(*words, "--out", tmp_path / "page.html").returncode == 0
+    assert "Throughput of mobile-1.uplink" in (tmp_path / "page.html").read_text()
 
 
 def test_what_is_not_known_of_a_cell_is_left_out(tmp_path: Path) -> None:

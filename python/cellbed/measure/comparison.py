@@ -231,7 +231,8 @@ def compare(runs: list[Path]) -> Comparison:
             )
             for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
-    return Comparison(names, summaries, applications, notes, [*_repeated(runs), *changed, *disturbed])
+    warnings = [*_repeated(runs), *changed, *disturbed, *_kernels(runs, names)]
+    return Comparison(names, summaries, applications, notes, warnings)
 
 
 def _compare_application(
@@ -406,7 +407,8 @@ def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str
         descriptions[0],
         [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)],
     )
-    for name, other, table in zip(names[1:], descriptions[1:], tables[1:], strict=True):
+    asked = [_content(run / "scenario.resolved.json").get("transport") or {} for run in runs]
+    for name, other, table, asks in zip(names[1:], descriptions[1:], tables[1:], asked[1:], strict=True):
         unlike = ["applications"] if _differ(tables[0], table) else []
         unlike += [
             words
@@ -417,6 +419,7 @@ def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str
             )
             if other.get(key) != first.get(key)
         ]
+        unlike += ["transport"] if _differ(*({"": each} for each in (asked[0], asks))) else []
         if _paths(other) != _paths(first):
             unlike.append("links")
         same = "has the scenario of the first" if not unlike else f"differs from the first in its {', '.join(unlike)}"
@@ -427,13 +430,39 @@ def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str
     return notes
 
 
+_KERNEL = {"congestion_control": "congestion control", "slow_start_after_idle": "slow start after idle"}
+"""Settings in ``environment.json`` that the kernel decides where the scenario does not."""
+
+
+def _kernels(runs: list[Path], names: list[str]) -> list[str]:
+    """A warning for each setting of the kernels that differs between runs although their scenarios ask for the same."""
+    used = [_content(run / "environment.json") for run in runs]
+    asked = [_content(run / "scenario.resolved.json").get("transport") or {} for run in runs]
+    found = []
+    for key, words in _KERNEL.items():
+        for name, other, asks in zip(names[1:], used[1:], asked[1:], strict=True):
+            values = used[0].get(key), other.get(key)
+            if None not in values and values[0] != values[1] and asked[0].get(key) == asks.get(key):
+                one, another = ({"0": "off", "1": "on"}.get(str(each), str(each)) for each in values)
+                found.append(
+                    f"{words} was {another} in {name} and {one} in {names[0]}, as the kernels have it: write "
+                    f"[transport] {key} in the scenario"
+                )
+    return found
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a run, empty where there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
 def _tables(run: Path, description: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The tables of the applications in the scenario of a run, by name."""
-    try:
-        scenario = json.loads((run / "scenario.resolved.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        scenario = None
-    of = scenario if isinstance(scenario, dict) else description
+    of = _content(run / "scenario.resolved.json") or description
     found = of.get("apps") or {"workload": of.get("workload")}
     return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.report import connections, figures, formats, html, plot
+from cellbed.report import cells, connections, figures, formats, html, plot
 from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
 
@@ -54,6 +54,7 @@ def _page(comparison: "Comparison") -> str:
         .get_template("comparison.html")
         .render(
             comparison=comparison,
+            cells=list(cells.compared(comparison.summaries)),
             connections=connections,
             figures=drawings,
             settings={

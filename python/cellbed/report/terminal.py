@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.run_folder import applications_of, read_run
-from cellbed.report import connections, formats, origin, ranking
+from cellbed.report import cells, connections, formats, origin, ranking
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
@@ -339,6 +339,12 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         for each in comparison.applications:
             console.print(f"\n[bold]{escape(each.name)}[/]  {escape(each.title)}")
             _compared(each, comparison.names, _beside(comparison.names), console)
+    for name, rows in cells.compared(summaries):
+        table = _beside(comparison.names, name)
+        for label, texts in rows:
+            table.add_row(label, *texts)
+        console.print()
+        console.print(table)
     console.print()
     for note in comparison.notes:
         console.print(Text(f"note: {note}", style="dim"))
