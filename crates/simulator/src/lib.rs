@@ -8,10 +8,14 @@
 mod connection;
 mod downloads;
 mod event;
+pub mod fabric;
 mod network;
 mod page;
 mod probes;
+pub mod random;
 mod tcp;
+pub mod transport;
+pub mod wheel;
 
 pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, End, Event};

@@ -1,0 +1,213 @@
+//! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
+
+use super::flow::Flow;
+use super::port::Discipline;
+use super::topology::{Balancing, Switching, Topology, TopologyError};
+use super::traffic::{Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
+use super::units::{HostId, Picos};
+use super::{Fabric, Ports, Simulation};
+use crate::transport::{AnyTransport, Protocol};
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Of all random numbers.
+    pub seed: u64,
+    /// Nodes, links and ports.
+    pub topology: TopologyDescription,
+    /// What hosts do.
+    pub transport: Protocol,
+    /// Which flows they have.
+    pub traffic: TrafficDescription,
+}
+
+/// Why a description is no run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DescriptionError {
+    /// Its topology.
+    #[error("topology: {0}")]
+    Topology(#[from] TopologyError),
+    /// Its traffic.
+    #[error("traffic: {0}")]
+    Traffic(#[from] TrafficError),
+}
+
+/// Nodes, links and ports.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+pub struct TopologyDescription {
+    /// Nodes and links.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// Most bytes that wait at a switch's port.
+    #[serde(default = "buffer_bytes")]
+    pub buffer_bytes: u64,
+    /// The same at a host's card, if different.
+    #[serde(default)]
+    pub card_buffer_bytes: Option<u64>,
+    /// The ports' discipline, if not the one that the transport was made for.
+    #[serde(default)]
+    pub discipline: Option<Discipline>,
+    /// ECN: a packet is marked if it finds more bytes than this waiting.
+    #[serde(default)]
+    pub mark_above_bytes: Option<u64>,
+    /// When switches send packets on.
+    #[serde(default)]
+    pub switching: Switching,
+    /// Which of equal paths packets take.
+    #[serde(default)]
+    pub balancing: Balancing,
+}
+
+fn buffer_bytes() -> u64 {
+    36_864
+}
+
+/// Nodes and links.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Shape {
+    /// Racks of hosts below spines.
+    LeafSpine {
+        /// Racks.
+        racks: u32,
+        /// Hosts in each.
+        hosts_per_rack: u32,
+        /// Spines.
+        spines: u32,
+        /// Rate of hosts' links.
+        host_bps: f64,
+        /// Rate of links between racks and spines.
+        core_bps: f64,
+        /// Propagation and switching, for each link.
+        hop_ps: Picos,
+    },
+    /// Any: hosts are nodes 0 to `hosts` − 1, the switches follow.
+    Graph {
+        /// Hosts.
+        hosts: u32,
+        /// Switches.
+        switches: u32,
+        /// Links: two nodes, rate in bits per second, delay in picoseconds.
+        links: Vec<(u32, u32, f64, Picos)>,
+    },
+}
+
+impl Shape {
+    fn build(&self) -> Result<Topology, TopologyError> {
+        match self {
+            &Self::LeafSpine {
+                racks,
+                hosts_per_rack,
+                spines,
+                host_bps,
+                core_bps,
+                hop_ps,
+            } => Topology::leaf_spine(racks, hosts_per_rack, spines, host_bps, core_bps, hop_ps),
+            Self::Graph {
+                hosts,
+                switches,
+                links,
+            } => Topology::graph(*hosts, *switches, links),
+        }
+    }
+}
+
+/// Which flows there are.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum TrafficDescription {
+    /// Given ones.
+    Trace {
+        /// Bytes, source, destination, start in picoseconds, and the user behind the destination if there is one.
+        trace: Vec<TraceFlow>,
+    },
+    /// Poisson arrivals.
+    Random {
+        /// How many.
+        flows: u64,
+        /// Relative to the rates of all hosts' cards, headers included.
+        load: f64,
+        /// Size in bytes, share of flows of at most this size.
+        sizes: Vec<(f64, f64)>,
+        /// Sizes are rounded to a multiple of this.
+        #[serde(default = "size_multiple_bytes")]
+        size_multiple_bytes: u64,
+        /// Who sends to whom.
+        #[serde(default)]
+        pattern: Pattern,
+    },
+}
+
+fn size_multiple_bytes() -> u64 {
+    u64::from(SEGMENT)
+}
+
+/// A given flow.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum TraceFlow {
+    /// Bytes, source, destination, start.
+    Fixed(u64, u32, u32, Picos),
+    /// And the user behind the destination.
+    Mobile(u64, u32, u32, Picos, u32),
+}
+
+impl From<TraceFlow> for Flow {
+    fn from(flow: TraceFlow) -> Self {
+        let (bytes, source, destination, start, user) = match flow {
+            TraceFlow::Fixed(bytes, source, destination, start) => {
+                (bytes, source, destination, start, None)
+            }
+            TraceFlow::Mobile(bytes, source, destination, start, user) => {
+                (bytes, source, destination, start, Some(user))
+            }
+        };
+        Self {
+            source: HostId(source),
+            destination: HostId(destination),
+            user,
+            bytes,
+            start,
+        }
+    }
+}
+
+impl Description {
+    /// The run, at time 0.
+    pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
+        let shape = &self.topology;
+        let topology = shape.shape.build()?;
+        let traffic = match &self.traffic {
+            TrafficDescription::Trace { trace } => {
+                Traffic::list(trace.iter().map(|&flow| flow.into()).collect(), &topology)?
+            }
+            TrafficDescription::Random {
+                flows,
+                load,
+                sizes,
+                size_multiple_bytes,
+                pattern,
+            } => {
+                let sizes = Sizes::new(sizes, *size_multiple_bytes)?;
+                Traffic::Poisson(Box::new(Poisson::new(
+                    *flows, *load, sizes, *pattern, &topology, self.seed,
+                )?))
+            }
+        };
+        let ports = Ports {
+            discipline: shape
+                .discipline
+                .clone()
+                .unwrap_or_else(|| self.transport.discipline()),
+            buffer: shape.buffer_bytes,
+            card_buffer: shape.card_buffer_bytes.unwrap_or(shape.buffer_bytes),
+            mark_above: shape.mark_above_bytes,
+            switching: shape.switching,
+            balancing: shape.balancing,
+        };
+        let net = Fabric::new(topology, &ports, self.seed);
+        let transport = self.transport.transport(&net);
+        Ok(Simulation::new(net, transport, traffic))
+    }
+}

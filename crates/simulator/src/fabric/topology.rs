@@ -1,0 +1,399 @@
+//! Hosts, switches, the links between them, and the shortest paths.
+
+use std::collections::VecDeque;
+
+use super::units::{HostId, Picos, Rate};
+
+/// When a switch sends a packet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switching {
+    /// As soon as its header of [`HEADER`] bytes has come.
+    #[default]
+    CutThrough,
+    /// When all of it has come.
+    StoreAndForward,
+}
+
+/// Bytes that a cut-through switch must have of a packet.
+pub const HEADER: u16 = 40;
+
+/// Which of several equal paths a packet takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Balancing {
+    /// Each in turn: a counter for each link by which packets enter a switch.
+    #[default]
+    Spray,
+    /// The same for all packets of a flow in a direction, by a hash.
+    Ecmp,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A host.
+    Host(HostId),
+    /// A switch, by number from 0.
+    Switch(u32),
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// Where its port is.
+    pub from: Node,
+    /// Where it leads.
+    pub to: Node,
+    /// Its rate.
+    pub rate: Rate,
+    /// From the end of transmission of a bit to the next node's queue.
+    pub delay: Picos,
+}
+
+/// Why links make no topology.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TopologyError {
+    /// A link's end is not a node.
+    #[error("link {link}: no node {node}; the nodes are 0 to {last}, hosts first", last = nodes - 1)]
+    NoSuchNode {
+        /// Which link.
+        link: usize,
+        /// Which node.
+        node: u32,
+        /// Number of nodes.
+        nodes: u32,
+    },
+    /// A host has no link, or several.
+    #[error("host {host} has {links} links: a host needs exactly one")]
+    Links {
+        /// Which host.
+        host: u32,
+        /// How many links it has.
+        links: usize,
+    },
+    /// Two hosts are not connected.
+    #[error("no path from host {from} to host {to}")]
+    NoPath {
+        /// A host.
+        from: u32,
+        /// One that it does not reach.
+        to: u32,
+    },
+    /// A number out of range.
+    #[error("{what} must be {bounds}, not {value}")]
+    Range {
+        /// Of what.
+        what: &'static str,
+        /// Which values are valid.
+        bounds: &'static str,
+        /// The value.
+        value: f64,
+    },
+}
+
+/// A network: hosts with one link each, switches, and all shortest paths.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    hosts: u32,
+    /// Port h is that of host h; those of the switches follow.
+    edges: Vec<Edge>,
+    /// For switch · hosts + destination: the first of the equal next ports in `choices`, and how many there are.
+    routes: Vec<(u32, u16)>,
+    choices: Vec<u32>,
+}
+
+/// A link of a [`graph`](Topology::graph): two nodes, its rate in bits per second, its delay.
+pub type Link = (u32, u32, f64, Picos);
+
+impl Topology {
+    /// Racks of hosts, each rack with a switch that has a link to every spine. Host h is in rack h / `hosts_per_rack`.
+    pub fn leaf_spine(
+        racks: u32,
+        hosts_per_rack: u32,
+        spines: u32,
+        host_bps: f64,
+        core_bps: f64,
+        hop: Picos,
+    ) -> Result<Self, TopologyError> {
+        let hosts = racks.saturating_mul(hosts_per_rack);
+        let mut links = Vec::new();
+        for host in 0..hosts {
+            links.push((host, hosts + host / hosts_per_rack, host_bps, hop));
+        }
+        for rack in 0..racks {
+            for spine in 0..spines {
+                links.push((hosts + rack, hosts + racks + spine, core_bps, hop));
+            }
+        }
+        Self::graph(hosts, racks + spines, &links)
+    }
+
+    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow.
+    pub fn graph(hosts: u32, switches: u32, links: &[Link]) -> Result<Self, TopologyError> {
+        let nodes = hosts + switches;
+        let mut by_host = vec![None; hosts as usize];
+        let mut counts = vec![0; hosts as usize];
+        let mut inner = Vec::new();
+        for (index, &(a, b, bps, delay)) in links.iter().enumerate() {
+            if let Some(node) = [a, b].into_iter().find(|&node| node >= nodes) {
+                return Err(TopologyError::NoSuchNode {
+                    link: index,
+                    node,
+                    nodes,
+                });
+            }
+            if !(1e6..=1e13).contains(&bps) {
+                return Err(TopologyError::Range {
+                    what: "a link's rate",
+                    bounds: "1 Mbit/s to 10 Tbit/s",
+                    value: bps,
+                });
+            }
+            for (from, to) in [(a, b), (b, a)] {
+                let node = |number: u32| {
+                    number
+                        .checked_sub(hosts)
+                        .map_or(Node::Host(HostId(number)), Node::Switch)
+                };
+                let edge = Edge {
+                    from: node(from),
+                    to: node(to),
+                    rate: Rate::from_bps(bps),
+                    delay,
+                };
+                if let Node::Host(host) = edge.from {
+                    counts[host.index()] += 1;
+                    by_host[host.index()] = Some(edge);
+                } else {
+                    inner.push(edge);
+                }
+            }
+        }
+        if let Some(host) = counts.iter().position(|&count| count != 1) {
+            return Err(TopologyError::Links {
+                host: host as u32,
+                links: counts[host],
+            });
+        }
+        let mut edges: Vec<Edge> = by_host.into_iter().flatten().collect();
+        edges.extend(inner);
+        let mut topology = Self {
+            hosts,
+            edges,
+            routes: Vec::new(),
+            choices: Vec::new(),
+        };
+        topology.route(switches as usize)?;
+        Ok(topology)
+    }
+
+    /// Finds all shortest paths, by breadth-first search from each node to which hosts are attached.
+    fn route(&mut self, switches: usize) -> Result<(), TopologyError> {
+        let hosts = self.hosts as usize;
+        let mut out: Vec<Vec<u32>> = vec![Vec::new(); switches];
+        for (port, edge) in self.edges.iter().enumerate() {
+            if let Node::Switch(switch) = edge.from {
+                out[switch as usize].push(port as u32);
+            }
+        }
+        self.routes = vec![(0, 0); switches * hosts];
+        let mut attached: Vec<Vec<u32>> = vec![Vec::new(); switches];
+        for host in 0..self.hosts {
+            match self.edges[host as usize].to {
+                Node::Switch(switch) => attached[switch as usize].push(host),
+                Node::Host(other) if hosts == 2 && other.0 != host => {} // a cable between two hosts
+                Node::Host(other) => {
+                    return Err(TopologyError::NoPath {
+                        from: host,
+                        to: (other.0 + 1) % self.hosts,
+                    });
+                }
+            }
+        }
+        for root in 0..switches {
+            if attached[root].is_empty() {
+                continue;
+            }
+            let mut distance = vec![u32::MAX; switches];
+            distance[root] = 0;
+            let mut queue = VecDeque::from([root]);
+            while let Some(switch) = queue.pop_front() {
+                // Links go both ways, so that the neighbours to which it sends are those that can send to it.
+                for &port in &out[switch] {
+                    if let Node::Switch(next) = self.edges[port as usize].to
+                        && distance[next as usize] == u32::MAX
+                    {
+                        distance[next as usize] = distance[switch] + 1;
+                        queue.push_back(next as usize);
+                    }
+                }
+            }
+            for switch in 0..switches {
+                if switch == root {
+                    continue;
+                }
+                let nearer = |port: &&u32| match self.edges[**port as usize].to {
+                    Node::Switch(next) => {
+                        distance[switch] != u32::MAX
+                            && distance[next as usize] + 1 == distance[switch]
+                    }
+                    Node::Host(_) => false,
+                };
+                let first = self.choices.len();
+                self.choices.extend(out[switch].iter().filter(nearer));
+                let group = (first as u32, (self.choices.len() - first) as u16);
+                if group.1 == 0
+                    && let Some(&from) = attached[switch].first()
+                {
+                    return Err(TopologyError::NoPath {
+                        from,
+                        to: attached[root][0],
+                    });
+                }
+                for &host in &attached[root] {
+                    self.routes[switch * hosts + host as usize] = group;
+                }
+            }
+            for &port in &out[root] {
+                if let Node::Host(host) = self.edges[port as usize].to {
+                    self.routes[root * hosts + host.index()] = (self.choices.len() as u32, 1);
+                    self.choices.push(port);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of hosts.
+    pub fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// The directions of links, in order of their ports: port h is the card of host h.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The ports of a switch by which a packet may go on to a host.
+    #[inline]
+    pub fn next_ports(&self, switch: u32, to: HostId) -> &[u32] {
+        let (first, count) = self.routes[switch as usize * self.hosts as usize + to.index()];
+        &self.choices[first as usize..first as usize + usize::from(count)]
+    }
+
+    /// The ports of one of the shortest paths, the first of each choice.
+    pub fn path(&self, from: HostId, to: HostId) -> impl Iterator<Item = u32> + '_ {
+        let mut port = Some(from.0);
+        std::iter::from_fn(move || {
+            let this = port?;
+            port = match self.edges[this as usize].to {
+                Node::Host(_) => None,
+                Node::Switch(switch) => self.next_ports(switch, to).first().copied(),
+            };
+            Some(this)
+        })
+    }
+
+    /// Time from the first bit at `from` until the last bit of a packet is at `to`, on an empty path.
+    pub fn latency(&self, from: HostId, to: HostId, bytes: u16, switching: Switching) -> Picos {
+        self.path(from, to)
+            .map(|port| {
+                let edge = &self.edges[port as usize];
+                edge.delay + edge.rate.time(forwarded(edge.to, bytes, switching))
+            })
+            .fold(Picos::ZERO, |sum, part| sum + part)
+    }
+}
+
+/// Bytes of a packet that must have been sent before the node at the other end acts on it.
+#[inline]
+pub(super) fn forwarded(to: Node, bytes: u16, switching: Switching) -> u16 {
+    match (to, switching) {
+        (Node::Switch(_), Switching::CutThrough) => bytes.min(HEADER),
+        _ => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paper() -> Topology {
+        Topology::leaf_spine(9, 16, 4, 10e9, 40e9, Picos(200_000)).unwrap()
+    }
+
+    #[test]
+    fn a_leaf_spine_has_one_path_in_a_rack_and_one_by_each_spine_beyond() {
+        let topology = paper();
+        assert_eq!(
+            (topology.hosts(), topology.edges().len()),
+            (144, 2 * (144 + 36))
+        );
+        assert_eq!(topology.path(HostId(0), HostId(15)).count(), 2);
+        assert_eq!(topology.path(HostId(0), HostId(16)).count(), 4);
+        assert_eq!(topology.next_ports(0, HostId(16)).len(), 4);
+        assert_eq!(topology.next_ports(0, HostId(3)).len(), 1);
+        for spine in 9..13 {
+            assert_eq!(topology.next_ports(spine, HostId(143)).len(), 1);
+        }
+    }
+
+    #[test]
+    fn latency_of_an_empty_path() {
+        // 1500 B in a rack: 40 B at 10 Gbit/s, 1500 B at 10 Gbit/s, two hops of 200 ns; across: two of 40 B at 40 Gbit/s more.
+        let topology = paper();
+        let in_rack = 32_000 + 1_200_000 + 400_000;
+        assert_eq!(
+            topology.latency(HostId(0), HostId(1), 1500, Switching::CutThrough),
+            Picos(in_rack)
+        );
+        assert_eq!(
+            topology.latency(HostId(0), HostId(99), 1500, Switching::CutThrough),
+            Picos(in_rack + 2 * 8_000 + 400_000)
+        );
+        assert_eq!(
+            topology.latency(HostId(0), HostId(99), 1500, Switching::StoreAndForward),
+            Picos(2 * 1_200_000 + 2 * 300_000 + 800_000)
+        );
+    }
+
+    #[test]
+    fn a_graph_finds_the_shortest_of_its_paths() {
+        // A ring of four switches with a host each: the opposite one is reached both ways.
+        let hop = Picos(1000);
+        let mut links: Vec<Link> = (0..4).map(|host| (host, 4 + host, 1e9, hop)).collect();
+        links.extend((0..4).map(|switch| (4 + switch, 4 + (switch + 1) % 4, 1e9, hop)));
+        let ring = Topology::graph(4, 4, &links).unwrap();
+        assert_eq!(ring.next_ports(0, HostId(2)).len(), 2);
+        assert_eq!(ring.next_ports(0, HostId(1)).len(), 1);
+        assert_eq!(ring.path(HostId(0), HostId(2)).count(), 4);
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        let hop = Picos(1000);
+        let error = |hosts, switches, links: &[Link]| {
+            Topology::graph(hosts, switches, links)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            error(2, 1, &[(0, 2, 1e9, hop)]),
+            "host 1 has 0 links: a host needs exactly one"
+        );
+        assert_eq!(
+            error(2, 1, &[(0, 3, 1e9, hop)]),
+            "link 0: no node 3; the nodes are 0 to 2, hosts first"
+        );
+        assert_eq!(
+            error(2, 2, &[(0, 2, 1e9, hop), (1, 3, 1e9, hop)]),
+            "no path from host 1 to host 0"
+        );
+        assert_eq!(
+            error(1, 1, &[(0, 1, 1.0, hop)]),
+            "a link's rate must be 1 Mbit/s to 10 Tbit/s, not 1"
+        );
+        assert!(Topology::graph(2, 0, &[(0, 1, 1e9, hop)]).is_ok());
+    }
+}

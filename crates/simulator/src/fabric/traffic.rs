@@ -1,0 +1,350 @@
+//! Which flows arrive when: Poisson arrivals with sizes of a distribution, or a list.
+
+use super::flow::Flow;
+use super::topology::Topology;
+use super::units::{HostId, Picos};
+use crate::random::{Purpose, Stream, stream};
+
+/// Bytes of a flow in a full packet, and the size of that packet on the wire.
+pub const SEGMENT: u16 = 1460;
+/// Bytes on the wire of a full packet.
+pub const FULL_PACKET: u16 = 1500;
+
+/// A distribution of flow sizes: pairs of a size in bytes and the share of flows of at most that size, linear between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizes {
+    points: Vec<(f64, f64)>,
+    /// Sizes are rounded to a multiple of this, at least one.
+    multiple: u64,
+}
+
+/// Why there is no traffic.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TrafficError {
+    /// The points are no distribution.
+    #[error("flow sizes, point {index}: {fault}")]
+    Sizes {
+        /// Which point, from 0.
+        index: usize,
+        /// What is wrong.
+        fault: &'static str,
+    },
+    /// A flow of a list is not possible.
+    #[error("flow {index} of the trace: {fault}")]
+    Flow {
+        /// Which flow, from 0.
+        index: usize,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A number out of range.
+    #[error("{what} must be {bounds}, not {value}")]
+    Range {
+        /// Of what.
+        what: &'static str,
+        /// Which values are valid.
+        bounds: String,
+        /// The value.
+        value: f64,
+    },
+}
+
+impl Sizes {
+    /// From points in order; the last share is 1. Sizes drawn are rounded to the nearest multiple of `multiple` bytes.
+    pub fn new(points: &[(f64, f64)], multiple: u64) -> Result<Self, TrafficError> {
+        let error = |index, fault| Err(TrafficError::Sizes { index, fault });
+        for (index, &(bytes, share)) in points.iter().enumerate() {
+            if !(bytes > 0.0 && bytes <= 1e15) {
+                return error(index, "a size must be above 0 and at most 10^15 bytes");
+            }
+            if !(0.0..=1.0).contains(&share) {
+                return error(index, "a share must be 0 to 1");
+            }
+            if index > 0 && (bytes < points[index - 1].0 || share < points[index - 1].1) {
+                return error(index, "sizes and shares must not decrease");
+            }
+        }
+        match points.last() {
+            None => error(0, "there must be one point at least"),
+            Some(&(_, last)) if last < 1.0 => error(points.len() - 1, "the last share must be 1"),
+            Some(_) => Ok(Self {
+                points: points.to_vec(),
+                multiple: multiple.max(1),
+            }),
+        }
+    }
+
+    /// All flows of one size.
+    pub fn constant(bytes: u64) -> Self {
+        Self {
+            points: vec![(bytes as f64, 1.0)],
+            multiple: 1,
+        }
+    }
+
+    /// A size.
+    pub fn draw(&self, random: &mut Stream) -> u64 {
+        let share = random.unit();
+        let above = self.points.partition_point(|point| point.1 < share);
+        let (bytes, to) = self.points[above.min(self.points.len() - 1)];
+        let size = match above.checked_sub(1) {
+            Some(below) => {
+                let (low, from) = self.points[below];
+                low + (share - from) * (bytes - low) / (to - from)
+            }
+            None => bytes,
+        };
+        let multiples = (size / self.multiple as f64).round() as u64;
+        multiples.max(1) * self.multiple
+    }
+
+    /// The mean before rounding, in bytes.
+    pub fn mean(&self) -> f64 {
+        let first = self.points[0].0 * self.points[0].1;
+        let pairs = self.points.windows(2);
+        first
+            + pairs
+                .map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0)
+                .sum::<f64>()
+    }
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Default, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Pattern {
+    /// Any host to any other.
+    #[default]
+    AllToAll,
+    /// Every host to one other, none of them twice.
+    Permutation,
+    /// Each arrival is a number of flows of one size that start at once from that many hosts, to one other.
+    Incast {
+        /// How many.
+        senders: u32,
+    },
+    /// A share of the flows goes to one host from any other, and the rest from any host to any other.
+    ToOne {
+        /// The host.
+        host: u32,
+        /// The share, 0 to 1.
+        share: f64,
+    },
+}
+
+/// The flows of a run, in order of their starts.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// Random flows.
+    Poisson(Box<Poisson>),
+    /// Given flows.
+    List(std::vec::IntoIter<Flow>),
+}
+
+impl Traffic {
+    /// Given flows, in any order.
+    pub fn list(mut flows: Vec<Flow>, topology: &Topology) -> Result<Self, TrafficError> {
+        for (index, flow) in flows.iter().enumerate() {
+            let error = |fault| Err(TrafficError::Flow { index, fault });
+            if let Some(host) = [flow.source, flow.destination]
+                .into_iter()
+                .find(|host| host.0 >= topology.hosts())
+            {
+                return error(format!(
+                    "no host {}; there are {}, numbered from 0",
+                    host.0,
+                    topology.hosts()
+                ));
+            }
+            if flow.source == flow.destination {
+                return error(format!("host {} sends to itself", flow.source.0));
+            }
+            if flow.bytes == 0 {
+                return error("it has no bytes".to_owned());
+            }
+        }
+        flows.sort_by_key(|flow| flow.start);
+        Ok(Self::List(flows.into_iter()))
+    }
+}
+
+impl Iterator for Traffic {
+    type Item = Flow;
+
+    fn next(&mut self) -> Option<Flow> {
+        match self {
+            Self::Poisson(poisson) => poisson.next(),
+            Self::List(flows) => flows.next(),
+        }
+    }
+}
+
+/// Flows that arrive as a Poisson process.
+#[derive(Clone, Debug)]
+pub struct Poisson {
+    remaining: u64,
+    hosts: u32,
+    /// Mean time between arrivals, in picoseconds.
+    gap: f64,
+    now: f64,
+    sizes: Sizes,
+    pattern: Pattern,
+    arrivals: Stream,
+    lengths: Stream,
+    pairs: Stream,
+    /// The destination of each source, for a permutation.
+    destinations: Vec<u32>,
+    /// What is still to come of an incast: the flow, and its senders.
+    batch: (Option<Flow>, Vec<u32>),
+}
+
+impl Poisson {
+    /// `flows` in all, at a load relative to what all hosts together can send; headers count.
+    pub fn new(
+        flows: u64,
+        load: f64,
+        sizes: Sizes,
+        pattern: Pattern,
+        topology: &Topology,
+        seed: u64,
+    ) -> Result<Self, TrafficError> {
+        let hosts = topology.hosts();
+        let range = |what, bounds: &str, value| {
+            Err(TrafficError::Range {
+                what,
+                bounds: bounds.to_owned(),
+                value,
+            })
+        };
+        if !(load > 0.0 && load <= 100.0) {
+            return range("load", "above 0 and at most 100", load);
+        }
+        if hosts < 2 {
+            return range("the number of hosts", "2 at least", f64::from(hosts));
+        }
+        match pattern {
+            Pattern::Incast { senders } if senders == 0 || senders >= hosts => {
+                return range(
+                    "the number of senders of an incast",
+                    "at least 1 and less than the hosts",
+                    senders.into(),
+                );
+            }
+            Pattern::ToOne { host, .. } if host >= hosts => {
+                return range(
+                    "the host to which a share goes",
+                    "the number of a host",
+                    host.into(),
+                );
+            }
+            Pattern::ToOne { share, .. } if !(0.0..=1.0).contains(&share) => {
+                return range("the share to one host", "0 to 1", share);
+            }
+            _ => {}
+        }
+        let bps: f64 = topology.edges()[..hosts as usize]
+            .iter()
+            .map(|card| card.rate.bps())
+            .sum();
+        let wire = sizes.mean() * f64::from(FULL_PACKET) / f64::from(SEGMENT);
+        let at_once = if let Pattern::Incast { senders } = pattern {
+            f64::from(senders)
+        } else {
+            1.0
+        };
+        let mut pairs = stream(seed, Purpose::Pairs, 0);
+        let destinations = match pattern {
+            Pattern::Permutation => cycle(hosts, &mut pairs),
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            remaining: flows,
+            hosts,
+            gap: 1e12 * wire * 8.0 * at_once / (load * bps),
+            now: 0.0,
+            sizes,
+            pattern,
+            arrivals: stream(seed, Purpose::Arrivals, 0),
+            lengths: stream(seed, Purpose::Sizes, 0),
+            pairs,
+            destinations,
+            batch: (None, Vec::new()),
+        })
+    }
+
+    /// A host other than `host`.
+    fn other_than(&mut self, host: u32) -> u32 {
+        let other = self.pairs.below(u64::from(self.hosts) - 1) as u32;
+        other + u32::from(other >= host)
+    }
+
+    fn any(&mut self) -> u32 {
+        self.pairs.below(u64::from(self.hosts)) as u32
+    }
+}
+
+/// A permutation that leaves nothing in its place: one cycle through all (Sattolo, Information Processing Letters 22, 1986).
+fn cycle(hosts: u32, random: &mut Stream) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..hosts).collect();
+    for last in (1..all.len()).rev() {
+        all.swap(last, random.below(last as u64) as usize);
+    }
+    all
+}
+
+impl Iterator for Poisson {
+    type Item = Flow;
+
+    fn next(&mut self) -> Option<Flow> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        if let (Some(flow), senders) = &mut self.batch
+            && let Some(sender) = senders.pop()
+        {
+            return Some(Flow {
+                source: HostId(sender),
+                ..*flow
+            });
+        }
+        self.now += self.gap * self.arrivals.exponential();
+        let (source, destination) = match self.pattern {
+            Pattern::AllToAll => {
+                let source = self.any();
+                (source, self.other_than(source))
+            }
+            Pattern::Permutation => {
+                let source = self.any();
+                (source, self.destinations[source as usize])
+            }
+            Pattern::ToOne { host, share } => {
+                let destination = if self.pairs.unit() < share {
+                    host
+                } else {
+                    self.any()
+                };
+                (self.other_than(destination), destination)
+            }
+            Pattern::Incast { senders } => {
+                let destination = self.any();
+                let mut chosen: Vec<u32> = (0..self.hosts)
+                    .filter(|&host| host != destination)
+                    .collect();
+                for place in 0..senders as usize {
+                    let from = place as u64 + self.pairs.below((chosen.len() - place) as u64);
+                    chosen.swap(place, from as usize);
+                }
+                chosen.truncate(senders as usize);
+                self.batch.1 = chosen;
+                (self.batch.1.pop()?, destination)
+            }
+        };
+        let flow = Flow {
+            source: HostId(source),
+            destination: HostId(destination),
+            user: None,
+            bytes: self.sizes.draw(&mut self.lengths),
+            start: Picos(self.now.round() as u64),
+        };
+        self.batch.0 = Some(flow);
+        Some(flow)
+    }
+}

@@ -1,0 +1,58 @@
+//! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
+
+use super::Transport;
+use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HostId, Kind, Packet, SEGMENT};
+
+const DATA: Kind = Kind(0);
+const ACKNOWLEDGEMENT: Kind = Kind(1);
+const HEADER: u16 = FULL_PACKET - SEGMENT;
+
+/// See [`Protocol::Blind`](super::Protocol::Blind). A flow that loses a packet never ends.
+#[derive(Debug, Default)]
+pub struct Blind {
+    /// Packets that have not arrived.
+    missing: FlowMap<u32>,
+}
+
+impl Transport for Blind {
+    fn start(&mut self, net: &mut Fabric, id: FlowId) {
+        let flow = *net.flow(id);
+        let packets = flow.bytes.div_ceil(u64::from(SEGMENT)) as u32;
+        self.missing.insert(id, packets);
+        let mut bytes = flow.bytes;
+        for sequence in 0..packets {
+            let size = bytes.min(u64::from(SEGMENT)) as u16;
+            bytes -= u64::from(size);
+            let packet = Packet::new(id, flow.destination, DATA, size + HEADER);
+            net.send(
+                flow.source,
+                Packet {
+                    sequence,
+                    priority: 1,
+                    ..packet
+                },
+            );
+        }
+    }
+
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+        let id = packet.flow;
+        if packet.kind == ACKNOWLEDGEMENT {
+            return net.acknowledged(id);
+        }
+        let Some(missing) = self.missing.get_mut(&id) else {
+            return;
+        };
+        *missing -= 1;
+        if *missing == 0 {
+            self.missing.remove(&id);
+            net.finish(id);
+            net.send(
+                at,
+                Packet::new(id, net.flow(id).source, ACKNOWLEDGEMENT, HEADER),
+            );
+        }
+    }
+
+    fn wake(&mut self, _: &mut Fabric, _: u64) {}
+}

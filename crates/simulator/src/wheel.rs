@@ -1,0 +1,319 @@
+//! The event queue: a timing wheel for what is near, a heap for what is far.
+//!
+//! G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987, scheme 4: nearly all events of a
+//! simulation lie within a few microseconds, where pushing and popping cost the same however many there are.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Slots of the wheel.
+const SLOTS: usize = 8192;
+const WORDS: usize = SLOTS / 64;
+/// The end of a list of entries.
+const NONE: u32 = u32::MAX;
+
+/// Which of two events at the same time comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Turn {
+    /// Among the others of that time, in the order in which they were pushed.
+    Ordinary = 0,
+    /// After every ordinary event of that time, even those pushed later.
+    Last = 1 << 63,
+}
+
+/// Events in order of their time, then of their turn, then of their being pushed: the order never depends on the
+/// machine.
+///
+/// Ticks are the caller's: picoseconds in the fabric, nanoseconds on paths. Once the wheel has held as many events as it
+/// ever will, nothing allocates.
+///
+/// ```
+/// use cellbed_simulator::wheel::Wheel;
+///
+/// let mut wheel = Wheel::new(10); // slots of 2^10 ticks
+/// wheel.push(3_000, 'b');
+/// wheel.push(40, 'a');
+/// wheel.push(3_000, 'c');
+/// assert_eq!(wheel.peek(), Some(40));
+/// assert_eq!(std::iter::from_fn(|| wheel.pop()).collect::<Vec<_>>(), [(40, 'a'), (3_000, 'b'), (3_000, 'c')]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Wheel<E> {
+    /// Binary logarithm of the ticks of a slot.
+    shift: u32,
+    pushed: u64,
+    /// The slot whose events are in `current`, counted from time 0. All events of the wheel lie in later slots, fewer than
+    /// `SLOTS` away.
+    slot: u64,
+    current: BinaryHeap<Entry<E>>,
+    /// The first entry of each slot; a slot's list is in no order.
+    heads: Box<[u32; SLOTS]>,
+    /// A bit for each slot: whether it has entries. `words` has a bit for each word of `occupied`.
+    occupied: [u64; WORDS],
+    words: [u64; WORDS / 64],
+    entries: Vec<(Entry<E>, u32)>,
+    free: u32,
+    far: BinaryHeap<Entry<E>>,
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<E> {
+    at: u64,
+    order: u64,
+    event: E,
+}
+
+impl<E> Entry<E> {
+    const fn key(&self) -> (u64, u64) {
+        (self.at, self.order)
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    /// The earliest is the greatest: `BinaryHeap` gives out the greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E: Copy> Wheel<E> {
+    /// An empty wheel with slots of 2^`shift` ticks.
+    pub fn new(shift: u32) -> Self {
+        Self {
+            shift,
+            pushed: 0,
+            slot: 0,
+            current: BinaryHeap::new(),
+            heads: Box::new([NONE; SLOTS]),
+            occupied: [0; WORDS],
+            words: [0; WORDS / 64],
+            entries: Vec::new(),
+            free: NONE,
+            far: BinaryHeap::new(),
+            length: 0,
+        }
+    }
+
+    /// Adds an event. A time before the event popped last counts as that event's time.
+    #[inline]
+    pub fn push(&mut self, at: u64, event: E) {
+        self.push_turn(at, Turn::Ordinary, event);
+    }
+
+    /// Adds an event with its turn among those of its time.
+    #[inline]
+    pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
+        let order = self.pushed | turn as u64;
+        self.pushed += 1;
+        self.length += 1;
+        let entry = Entry { at, order, event };
+        let slot = at >> self.shift;
+        if slot <= self.slot {
+            self.current.push(entry);
+        } else if slot - self.slot < SLOTS as u64 {
+            self.insert(slot as usize % SLOTS, entry);
+        } else {
+            self.far.push(entry);
+        }
+    }
+
+    /// The time of the next event.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u64> {
+        if self.current.is_empty() {
+            self.turn();
+        }
+        self.current.peek().map(|entry| entry.at)
+    }
+
+    /// Takes out the next event, with its time.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, E)> {
+        if self.current.is_empty() {
+            self.turn();
+        }
+        let entry = self.current.pop()?;
+        self.length -= 1;
+        Some((entry.at, entry.event))
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no events.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// All events, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &E> {
+        let mut slots = self.heads.iter().copied();
+        let mut at = NONE;
+        let listed = std::iter::from_fn(move || {
+            while at == NONE {
+                at = slots.next()?;
+            }
+            let (entry, next) = &self.entries[at as usize];
+            at = *next;
+            Some(entry)
+        });
+        let heaps = self.current.iter().chain(self.far.iter());
+        listed.chain(heaps).map(|entry| &entry.event)
+    }
+
+    fn insert(&mut self, index: usize, entry: Entry<E>) {
+        let next = std::mem::replace(&mut self.heads[index], self.free);
+        if self.free == NONE {
+            self.heads[index] = self.entries.len() as u32;
+            self.entries.push((entry, next));
+        } else {
+            let place = &mut self.entries[self.free as usize];
+            self.free = place.1;
+            *place = (entry, next);
+        }
+        self.occupied[index / 64] |= 1 << (index % 64);
+        self.words[index / 4096] |= 1 << (index / 64 % 64);
+    }
+
+    /// Moves on to the next slot that has events and takes them out.
+    fn turn(&mut self) {
+        let near = self.next_occupied();
+        let far = self.far.peek().map(|entry| entry.at >> self.shift);
+        let Some(slot) = near.into_iter().chain(far).min() else {
+            return;
+        };
+        self.slot = slot;
+        if near == Some(slot) {
+            let index = slot as usize % SLOTS;
+            let mut at = std::mem::replace(&mut self.heads[index], NONE);
+            while at != NONE {
+                let (entry, next) = &mut self.entries[at as usize];
+                self.current.push(*entry);
+                let next = std::mem::replace(next, self.free);
+                self.free = at;
+                at = next;
+            }
+            self.occupied[index / 64] &= !(1 << (index % 64));
+            if self.occupied[index / 64] == 0 {
+                self.words[index / 4096] &= !(1 << (index / 64 % 64));
+            }
+        }
+        while self
+            .far
+            .peek()
+            .is_some_and(|entry| entry.at >> self.shift == slot)
+        {
+            self.current.extend(self.far.pop());
+        }
+    }
+
+    /// The next slot of the wheel that has entries, counted from time 0.
+    fn next_occupied(&self) -> Option<u64> {
+        let from = (self.slot as usize + 1) % SLOTS;
+        let index = self.occupied_from(from).or_else(|| self.occupied_from(0))?;
+        let ahead = (index + SLOTS - from) % SLOTS;
+        Some(self.slot + 1 + ahead as u64)
+    }
+
+    /// The first index at or after `from` whose slot has entries.
+    fn occupied_from(&self, from: usize) -> Option<usize> {
+        let word = from / 64;
+        let bits = self.occupied[word] & (u64::MAX << (from % 64));
+        if bits != 0 {
+            return Some(word * 64 + bits.trailing_zeros() as usize);
+        }
+        let next = word + 1;
+        (next / 64..self.words.len()).find_map(|group| {
+            let mask = if group == next / 64 {
+                u64::MAX << (next % 64)
+            } else {
+                u64::MAX
+            };
+            let bits = self.words[group] & mask;
+            (bits != 0).then(|| {
+                let word = group * 64 + bits.trailing_zeros() as usize;
+                word * 64 + self.occupied[word].trailing_zeros() as usize
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn events_of_one_time_keep_their_order_and_the_last_turn_is_last() {
+        let mut wheel = Wheel::new(10);
+        wheel.push_turn(5, Turn::Last, 'c');
+        wheel.push(5, 'a');
+        wheel.push(5, 'b');
+        wheel.push(1 << 40, 'd');
+        let order: String = std::iter::from_fn(|| wheel.pop()).map(|it| it.1).collect();
+        assert_eq!(order, "abcd");
+    }
+
+    #[test]
+    fn a_look_ahead_does_not_hide_what_is_pushed_before_it() {
+        let mut wheel = Wheel::new(10);
+        wheel.push(1_000_000, 'z');
+        assert_eq!(wheel.peek(), Some(1_000_000)); // the wheel has turned to that slot
+        wheel.push(7, 'a');
+        wheel.push(1_000_000 + (8191 << 10), 'y');
+        assert_eq!(wheel.pop(), Some((7, 'a')));
+        assert_eq!(wheel.pop(), Some((1_000_000, 'z')));
+        assert_eq!(wheel.len(), 1);
+    }
+
+    proptest! {
+        /// Steps of pushing (a delay from the time reached) and popping.
+        #[test]
+        fn its_order_is_that_of_a_sorted_list(
+            steps in prop::collection::vec(
+                prop::option::of((prop_oneof![0..8u64, 0..5_000u64, 0..9_000_000u64, 0..40_000_000u64], any::<bool>())),
+                1..400,
+            ),
+            shift in 0..12u32,
+        ) {
+            let mut wheel = Wheel::new(shift);
+            let mut list: Vec<(u64, bool, usize)> = Vec::new();
+            let mut now = 0;
+            for (number, step) in steps.into_iter().enumerate() {
+                if let Some((delay, last)) = step {
+                    wheel.push_turn(now + delay, if last { Turn::Last } else { Turn::Ordinary }, number);
+                    list.push((now + delay, last, number));
+                } else {
+                    list.sort_unstable();
+                    let expected = (!list.is_empty()).then(|| list.remove(0));
+                    prop_assert_eq!(wheel.peek(), expected.map(|it| it.0));
+                    prop_assert_eq!(wheel.pop(), expected.map(|it| (it.0, it.2)));
+                    now = expected.map_or(now, |it| it.0);
+                }
+                prop_assert_eq!(wheel.len(), list.len());
+                prop_assert_eq!(wheel.iter().count(), list.len());
+            }
+            list.sort_unstable();
+            let rest: Vec<_> = std::iter::from_fn(|| wheel.pop()).collect();
+            prop_assert_eq!(rest, list.into_iter().map(|it| (it.0, it.2)).collect::<Vec<_>>());
+        }
+    }
+}
