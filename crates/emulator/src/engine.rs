@@ -12,9 +12,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use cellbed_link::agenda::Agenda;
+use cellbed_link::tally::Tally;
 use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Packets, Tag, Time};
 
-use crate::agenda::Agenda;
 use crate::clock::now;
 use crate::config::Config;
 use crate::error::Result;
@@ -31,7 +32,6 @@ use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
 use crate::router::Router;
 use crate::stages::{Course, infinite_room};
-use crate::tally::Tally;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
 use sharing::SharedCell;

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
+use cellbed_link::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, Time};
 
 use crate::clock;
 use crate::config::Config;
 use crate::error::Result;
-use crate::lateness::Second;
+use crate::lateness::{LATENESS_MAGIC, Second};
 use crate::mahimahi_log::{self, Event};
 use crate::pool::{Pool, Segment};
-use crate::records::{LATENESS_MAGIC, PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, second_record};
-use crate::series::Series;
 use crate::stages::Course;
 use crate::writer::{LARGEST_FILE, Lost, RecordFile};
 
@@ -20,7 +19,7 @@ pub struct Records {
     /// Every packet.
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
-    pub series: Option<Series>,
+    pub series: Option<(Series, RecordFile)>,
     /// How punctual the event loop was, by the second.
     pub lateness: Option<RecordFile>,
     /// Logs in the format of Mahimahi's mm-link, by direction.
@@ -43,7 +42,7 @@ impl Records {
                 (path, _) => create(path, PACKETS_MAGIC)?,
             },
             series: create(&config.series, SERIES_MAGIC)?
-                .map(|file| Series::new(file, config.directions.len())),
+                .map(|file| (Series::new(config.directions.len()), file)),
             lateness: create(&config.lateness, LATENESS_MAGIC)?,
             mahimahi: config
                 .directions
@@ -60,11 +59,11 @@ impl Records {
 
     /// Hands what was appended so far to the writer threads.
     pub fn flush(&mut self) {
-        if let Some(series) = &mut self.series {
-            series.flush();
-        }
-        let files = [&mut self.packets, &mut self.lateness];
-        for file in files.into_iter().chain(&mut self.mahimahi).flatten() {
+        // Idle bins that others may follow are not written yet.
+        let series = self.series.as_mut().map(|(_, file)| file);
+        let files = [self.packets.as_mut(), self.lateness.as_mut(), series];
+        let mahimahi = self.mahimahi.iter_mut().map(Option::as_mut);
+        for file in files.into_iter().chain(mahimahi).flatten() {
             file.flush();
         }
     }
@@ -72,8 +71,9 @@ impl Records {
     /// Closes the files; what is missing in them.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
-        if let Some(series) = self.series.take() {
-            lost.add(series.finish()?);
+        if let Some((series, mut file)) = self.series.take() {
+            series.finish(|record| file.push(record));
+            lost.add(file.finish()?);
         }
         let files = [self.packets.take(), self.lateness.take()];
         for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
@@ -122,18 +122,18 @@ pub fn passage(
 
 /// Notes the bins of a direction that have ended, if there is a file for them.
 pub fn bins(records: &mut Records, index: usize, direction: &mut Direction<Segment>, now: Time) {
-    let Some(file) = &mut records.series else {
+    let Some((series, file)) = &mut records.series else {
         return;
     };
     for bin in direction.finished_bins(now) {
-        file.push(index, &bin);
+        series.push(index, &bin, |record| file.push(record));
     }
 }
 
 /// Notes how punctual the event loop was within a second, if there is a file for it.
 pub fn second(records: &mut Records, second: Second) {
     if let Some(file) = &mut records.lateness {
-        file.push(second_record(&second));
+        file.push(second.to_bytes());
     }
 }
 

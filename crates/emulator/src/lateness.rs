@@ -1,6 +1,10 @@
 //! How punctual the event loop is: how late packets leave, over the whole run and by the second.
 
+use cellbed_link::records::{Layout, RECORD_BYTES};
 use cellbed_link::{Duration, Time};
+
+/// Beginning of the file of the emulator's lateness.
+pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 
 /// A packet that leaves later than this after its modelled departure is late: 1 % of a request of 100 ms.
 const LATE: Duration = Duration::from_millis(1);
@@ -83,6 +87,22 @@ pub struct Second {
     pub standstill: Duration,
     /// When that ended.
     pub stood_until: Time,
+}
+
+impl Second {
+    /// The record as it stands in the file; its last 8 bytes are zero.
+    pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+        Layout::default()
+            .time(self.start)
+            .time(self.end)
+            .field(self.packets.to_le_bytes())
+            .field(self.late.to_le_bytes())
+            .field(self.most.as_nanos().to_le_bytes())
+            .field(self.standstill.as_nanos().to_le_bytes())
+            .time(self.stood_until)
+            .field([0; 8])
+            .done()
+    }
 }
 
 /// The current second.

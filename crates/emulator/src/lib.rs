@@ -6,7 +6,6 @@
 //!
 //! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 
-mod agenda;
 mod check;
 mod clock;
 mod config;
@@ -30,13 +29,10 @@ mod packet;
 mod pool;
 mod probe;
 mod process;
-mod records;
 mod router;
-mod series;
 mod settle;
 mod socket;
 mod stages;
-mod tally;
 mod tun;
 mod wake;
 mod writer;

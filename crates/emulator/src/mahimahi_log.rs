@@ -14,8 +14,8 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::config::MahimahiLog;
 use crate::error::Result;
-use crate::records::RECORD_BYTES;
 use crate::writer::{Pieces, RecordFile};
+use cellbed_link::records::RECORD_BYTES;
 
 mod opportunities;
 mod transcript;

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
+use cellbed_link::tally::{Counters, Delay};
 use cellbed_link::{ChangeError, Duration, InForce, QueueLevel, StageConfig, Time};
 
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::process::Scheduling;
-use crate::tally::{Counters, Delay};
 use crate::writer::Lost;
 
 /// What the engine is asked to do.

@@ -1,20 +1,17 @@
 //! Which direction a packet takes next.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
+
+use cellbed_link::routes::Routes;
 
 use crate::config::Config;
 
-/// No direction leads there.
-const NONE: u16 = u16::MAX;
-
-/// Shortest paths over the graph, counted in directions; of equally short ones the direction listed first.
+/// The vertices that own addresses, and the paths between vertices.
 pub struct Router {
     owners: HashMap<IpAddr, u16>,
     default: Option<u16>,
-    vertices: usize,
-    /// `next[from * vertices + to]`
-    next: Vec<u16>,
+    routes: Routes,
 }
 
 impl Router {
@@ -36,12 +33,10 @@ impl Router {
             .default_vertex
             .as_ref()
             .map(|name| index(name) as u16);
-        let vertices = config.vertices.len();
         Self {
             owners,
             default,
-            vertices,
-            next: shortest(vertices, &ends),
+            routes: Routes::new(config.vertices.len(), &ends),
         }
     }
 
@@ -56,44 +51,13 @@ impl Router {
 
     /// The direction that leads from vertex `from` towards vertex `to`; `None` if there is no path, or none is needed.
     pub fn next(&self, from: usize, to: usize) -> Option<usize> {
-        match self.next[from * self.vertices + to] {
-            NONE => None,
-            direction => Some(usize::from(direction)),
-        }
+        self.routes.next(from, to)
     }
-}
-
-/// A breadth-first search backwards from each vertex.
-fn shortest(vertices: usize, ends: &[(usize, usize)]) -> Vec<u16> {
-    let mut into = vec![Vec::new(); vertices];
-    for (direction, &(from, to)) in ends.iter().enumerate() {
-        into[to].push((direction, from));
-    }
-    let mut next = vec![NONE; vertices * vertices];
-    for target in 0..vertices {
-        let mut distance = vec![usize::MAX; vertices];
-        distance[target] = 0;
-        let mut queue = VecDeque::from([target]);
-        while let Some(at) = queue.pop_front() {
-            for &(direction, from) in &into[at] {
-                let entry = &mut next[from * vertices + target];
-                if distance[from] == usize::MAX {
-                    distance[from] = distance[at] + 1;
-                    *entry = direction as u16;
-                    queue.push_back(from);
-                } else if distance[from] == distance[at] + 1 {
-                    *entry = (*entry).min(direction as u16);
-                }
-            }
-        }
-    }
-    next
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn router(directions: &[(&str, &str)]) -> Router {
         let ways: Vec<String> = directions
@@ -139,25 +103,5 @@ mod tests {
     #[test]
     fn unowned_addresses_leave_by_the_default_vertex() {
         assert_eq!(router(&[]).owner(&"192.0.2.1".parse().unwrap()), Some(3));
-    }
-
-    proptest! {
-        #[test]
-        fn following_the_table_arrives(ends in proptest::collection::vec((0usize..8, 0usize..8), 0..30)) {
-            let next = shortest(8, &ends);
-            for from in 0..8 {
-                for to in 0..8 {
-                    let (mut at, mut hops) = (from, 0);
-                    while at != to && next[at * 8 + to] != NONE {
-                        let (leaves, reaches) = ends[usize::from(next[at * 8 + to])];
-                        prop_assert_eq!(leaves, at);
-                        at = reaches;
-                        hops += 1;
-                        prop_assert!(hops < 8, "a loop");
-                    }
-                    prop_assert!(at == to || hops == 0, "a dead end");
-                }
-            }
-        }
     }
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use cellbed_link::records::RECORD_BYTES;
+
 use crate::error::{Error, Result, Trying};
-use crate::records::RECORD_BYTES;
 
 /// Records per block; a block is what the two sides exchange (256 KiB).
 const BLOCK_RECORDS: usize = 4096;

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod agenda;
 pub mod bottleneck;
 pub mod cell;
 pub mod damage;
@@ -39,9 +40,12 @@ pub mod packet;
 pub mod queue;
 pub mod radio;
 pub mod random;
+pub mod records;
 pub mod replay;
+pub mod routes;
 pub mod schedule;
 pub mod stage;
+pub mod tally;
 pub mod time;
 pub mod trace;
 pub mod units;

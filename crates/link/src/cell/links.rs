@@ -1,16 +1,18 @@
-//! The directions of a cell's users in one place, for those who have no event loop.
+//! Directions and the cells that they share in one place, for those who have no event loop.
 
 use std::collections::VecDeque;
 
 use super::{Cell, CellConfig, CellError, Members, Visit, check_stages};
+use crate::agenda::Agenda;
 use crate::direction::Direction;
+use crate::meter::Bin;
 use crate::outcome::Outcome;
 use crate::packet::Tag;
 use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
-/// The links of all users of [cells](crate::cell), in one direction, with the contract of a [`Direction`].
+/// Directions of links, and the [cells](crate::cell) that some of them share, together with the contract of a [`Direction`].
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, CellUser, Duration, Links, Schedule, Scheduler, Time};
@@ -32,6 +34,10 @@ use crate::units::Bytes;
 pub struct Links<P> {
     cells: Vec<Shared>,
     directions: Vec<Direction<P>>,
+    /// Of each direction the users that it is: the number of the cell, and its place there.
+    seats: Vec<Vec<(usize, usize)>>,
+    /// Events of the cells, then those of the directions: at one instant those of the cells come first.
+    agenda: Agenda,
     outcomes: VecDeque<(usize, Outcome<P>)>,
     clock: Time,
 }
@@ -62,18 +68,6 @@ impl<P: Clone> Members for Users<'_, P> {
 
     fn direction(&mut self, user: usize) -> &mut Direction<P> {
         &mut self.directions[self.links[user]]
-    }
-}
-
-impl Shared {
-    /// Does something with the cell and the directions of its users.
-    fn with<P: Clone>(
-        &mut self,
-        directions: &mut [Direction<P>],
-        work: impl FnOnce(&mut Cell, &mut Users<'_, P>),
-    ) {
-        let links = &self.links;
-        work(&mut self.cell, &mut Users { directions, links });
     }
 }
 
@@ -121,12 +115,49 @@ impl<P: Clone> Links<P> {
             let links = links.clone();
             Ok(Shared { cell, links })
         };
-        Ok(Self {
-            cells: cells.iter().map(shared).collect::<Result<_, _>>()?,
+        let shared: Vec<Shared> = cells.iter().map(shared).collect::<Result<_, _>>()?;
+        let mut seats = vec![Vec::new(); directions.len()];
+        for (number, cell) in shared.iter().enumerate() {
+            for (place, &link) in cell.links.iter().enumerate() {
+                seats[link].push((number, place));
+            }
+        }
+        let mut links = Self {
+            agenda: Agenda::new(shared.len() + directions.len()),
+            cells: shared,
+            directions,
+            seats,
+            outcomes: VecDeque::new(),
+            clock: Time::ZERO,
+        };
+        links.plan_all();
+        Ok(links)
+    }
+
+    /// Links that share no cell.
+    pub fn separate(directions: Vec<Direction<P>>) -> Self {
+        let mut links = Self {
+            agenda: Agenda::new(directions.len()),
+            cells: Vec::new(),
+            seats: vec![Vec::new(); directions.len()],
             directions,
             outcomes: VecDeque::new(),
             clock: Time::ZERO,
-        })
+        };
+        links.plan_all();
+        links
+    }
+
+    /// The same links with their directions changed, before anything has happened.
+    pub fn map(mut self, change: impl FnMut(Direction<P>) -> Direction<P>) -> Self {
+        self.directions = self.directions.into_iter().map(change).collect();
+        self.plan_all();
+        self
+    }
+
+    /// The directions, for a change before anything has happened.
+    pub fn into_directions(self) -> Vec<Direction<P>> {
+        self.directions
     }
 
     /// Takes in a packet of `size` bytes of a user that arrives at `now`.
@@ -145,23 +176,18 @@ impl<P: Clone> Links<P> {
         to_come: Option<Bytes>,
     ) {
         let now = self.settle(now);
-        let Self {
-            cells, directions, ..
-        } = self;
-        let seat = cells.iter().enumerate().find_map(|(number, shared)| {
-            let mut places = shared.links.iter().enumerate();
-            let place =
-                places.find(|&(place, &link)| link == user && shared.cell.is_present(place))?;
-            Some((number, place.0))
-        });
+        let mut seats = self.seats[user].iter().copied();
+        let seat = seats.find(|&(number, place)| self.cells[number].cell.is_present(place));
         let Some((number, place)) = seat else {
-            return directions[user].accept_tagged(now, packet, size, tag);
+            self.directions[user].accept_tagged(now, packet, size, tag);
+            return self.plan(user);
         };
-        cells[number].with(directions, |cell, users| {
+        self.with_cell(number, |cell, users| {
             cell.arriving(place, now, users);
             users.direction(place).accept_tagged(now, packet, size, tag);
             cell.arrived(place, now, to_come, users);
         });
+        self.plan(user);
     }
 
     /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
@@ -169,7 +195,7 @@ impl<P: Clone> Links<P> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
         }
-        self.next().map(|(at, _)| at)
+        self.agenda.first().map(|(at, _)| at)
     }
 
     /// The next packet that had left or been dropped by `now`, with its user; call until `None`.
@@ -184,16 +210,13 @@ impl<P: Clone> Links<P> {
         for direction in &mut self.directions {
             direction.restart(zero, offset);
         }
-        for shared in &mut self.cells {
-            shared.with(&mut self.directions, |cell, users| {
-                cell.restart(now, zero, users);
-            });
+        for number in 0..self.cells.len() {
+            self.with_cell(number, |cell, users| cell.restart(now, zero, users));
         }
-        for shared in &mut self.cells {
-            shared.with(&mut self.directions, |cell, users| {
-                cell.look_again(now, users);
-            });
+        for number in 0..self.cells.len() {
+            self.with_cell(number, |cell, users| cell.look_again(now, users));
         }
+        self.plan_all();
     }
 
     /// The link of a user.
@@ -201,38 +224,71 @@ impl<P: Clone> Links<P> {
         &self.directions[user]
     }
 
+    /// The bins of the [meter](Direction::with_meter) of a link that had ended by `now`; see
+    /// [`Direction::finished_bins`].
+    pub fn finished_bins(&mut self, link: usize, now: Time, mut take: impl FnMut(Bin)) {
+        self.directions[link].finished_bins(now).for_each(&mut take);
+        // Looking made the direction's clock catch up, which may have brought a drop to light.
+        self.plan(link);
+    }
+
     /// How long each user of a cell has had it with packets waiting, as of the last call.
     pub fn served(&mut self, cell: usize) -> impl Iterator<Item = Duration> + '_ {
         let now = self.clock;
-        self.cells[cell].with(&mut self.directions, |cell, users| {
-            cell.catch_up(now, users);
-        });
+        self.with_cell(cell, |cell, users| cell.catch_up(now, users));
         self.cells[cell].cell.served()
-    }
-
-    /// The next event, and its place: cells come first, then directions.
-    fn next(&self) -> Option<(Time, usize)> {
-        let cells = self.cells.iter().map(|shared| shared.cell.next_event());
-        let events = cells.chain(self.directions.iter().map(Direction::next_event));
-        let placed = events
-            .enumerate()
-            .filter_map(|(place, at)| Some((at?, place)));
-        placed.min()
     }
 
     fn settle(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
-        while let Some((at, place)) = self.next().filter(|&(at, _)| at <= now) {
-            if let Some(shared) = self.cells.get_mut(place) {
-                shared.with(&mut self.directions, |cell, users| cell.step(at, users));
+        while let Some((at, place)) = self.agenda.first().filter(|&(at, _)| at <= now) {
+            let Some(link) = place.checked_sub(self.cells.len()) else {
+                self.step_cell(place, at);
                 continue;
+            };
+            while let Some(outcome) = self.directions[link].poll(at) {
+                self.outcomes.push_back((link, outcome));
             }
-            let user = place - self.cells.len();
-            while let Some(outcome) = self.directions[user].poll(at) {
-                self.outcomes.push_back((user, outcome));
-            }
+            self.plan(link);
         }
         self.clock = now;
         now
+    }
+
+    fn step_cell(&mut self, number: usize, at: Time) {
+        let moves = self.cells[number].cell.next_move() == Some(at);
+        self.with_cell(number, |cell, users| cell.step(at, users));
+        if moves {
+            for place in 0..self.cells[number].links.len() {
+                self.plan(self.cells[number].links[place]);
+            }
+        }
+    }
+
+    /// Does something with a cell, which may pass it from one link to another.
+    fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Users<'_, P>)) {
+        let Shared { cell, links } = &mut self.cells[number];
+        let before = cell.owner().map(|owner| links[owner]);
+        let directions = &mut self.directions;
+        work(cell, &mut Users { directions, links });
+        let after = cell.owner().map(|owner| links[owner]);
+        self.agenda.set(number, cell.next_event());
+        before.into_iter().for_each(|link| self.plan(link));
+        if after != before {
+            after.into_iter().for_each(|link| self.plan(link));
+        }
+    }
+
+    /// Puts the next event of a link on the agenda.
+    fn plan(&mut self, link: usize) {
+        let next = self.directions[link].next_event();
+        self.agenda.set(self.cells.len() + link, next);
+    }
+
+    fn plan_all(&mut self) {
+        for (number, shared) in self.cells.iter().enumerate() {
+            self.agenda.set(number, shared.cell.next_event());
+        }
+        (0..self.directions.len()).for_each(|link| self.plan(link));
     }
 }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use cellbed_link::Time;
 
-use crate::event::End;
+use super::event::End;
+use super::network::Ends;
 use crate::tcp::{Counters, Segment, Socket, Tcp};
 
 /// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
 /// when the bytes have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
+    pub ends: Ends,
     client: Half,
     server: Half,
 }
@@ -34,8 +36,9 @@ impl Half {
 }
 
 impl Connection {
-    pub fn open(tcp: Tcp, now: Time) -> Self {
+    pub fn open(ends: Ends, tcp: Tcp, now: Time) -> Self {
         Self {
+            ends,
             client: Half::new(Socket::connecting(tcp, now)),
             server: Half::new(Socket::listening(tcp)),
         }
@@ -70,11 +73,10 @@ impl Connection {
         self.half_mut(from).room = Some(bytes);
     }
 
-    /// Whether the requested room is available; true once.
-    pub fn has_room(&mut self, from: End) -> bool {
-        let half = self.half_mut(from);
-        let unsent = half.socket.unsent();
-        half.room.take_if(|room| unsent < *room).is_some()
+    /// Whether the requested room is available.
+    pub fn has_room(&self, from: End) -> bool {
+        let half = self.half(from);
+        half.room.is_some_and(|room| half.socket.unsent() < room)
     }
 
     /// Takes in a segment; true if the connection is open to this end since.

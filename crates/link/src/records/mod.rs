@@ -1,8 +1,9 @@
 //! The binary files of a run: a magic number of 16 bytes, then little-endian records of 64 bytes.
 
-use cellbed_link::Time;
+mod series;
 
-use crate::lateness::Second;
+use crate::time::Time;
+pub use series::Series;
 
 /// Bytes of a record in any of the files.
 pub const RECORD_BYTES: usize = 64;
@@ -15,9 +16,6 @@ pub const PACKETS_MAGIC: &[u8; 16] = b"cellbed packets1";
 
 /// Beginning of the series file.
 pub const SERIES_MAGIC: &[u8; 16] = b"cellbed series 2";
-
-/// Beginning of the file of the emulator's lateness.
-pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 
 /// One packet in one direction, written when it leaves the direction or is dropped in it.
 #[derive(Debug)]
@@ -82,27 +80,32 @@ pub struct SeriesRecord {
     pub dropped_loss: u32,
 }
 
-/// Fields one after the other.
-struct Layout {
+/// The fields of a record, one after the other.
+#[derive(Debug)]
+pub struct Layout {
     bytes: [u8; RECORD_BYTES],
     at: usize,
 }
 
-impl Layout {
-    fn new() -> Self {
+impl Default for Layout {
+    fn default() -> Self {
         Self {
             bytes: [0; RECORD_BYTES],
             at: 0,
         }
     }
+}
 
-    fn field<const N: usize>(mut self, value: [u8; N]) -> Self {
+impl Layout {
+    /// Appends the bytes of a field.
+    pub fn field<const N: usize>(mut self, value: [u8; N]) -> Self {
         self.bytes[self.at..self.at + N].copy_from_slice(&value);
         self.at += N;
         self
     }
 
-    fn time(self, time: Time) -> Self {
+    /// Appends a time, signed.
+    pub fn time(self, time: Time) -> Self {
         self.field(
             i64::try_from(time.as_nanos())
                 .unwrap_or(i64::MAX)
@@ -110,7 +113,8 @@ impl Layout {
         )
     }
 
-    fn done(self) -> [u8; RECORD_BYTES] {
+    /// The complete record.
+    pub fn done(self) -> [u8; RECORD_BYTES] {
         debug_assert_eq!(self.at, RECORD_BYTES);
         self.bytes
     }
@@ -124,7 +128,7 @@ pub fn idle_record(
     bins: u32,
     capacities: &[u32; CAPACITIES],
 ) -> [u8; RECORD_BYTES] {
-    let head = Layout::new()
+    let head = Layout::default()
         .time(start)
         .field((direction | IDLE).to_le_bytes())
         .field(bins.to_le_bytes());
@@ -135,7 +139,7 @@ pub fn idle_record(
 impl PacketRecord {
     /// The record as it stands in the file.
     pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
-        Layout::new()
+        Layout::default()
             .field(self.packet.to_le_bytes())
             .time(self.arrived)
             .time(self.released)
@@ -158,7 +162,7 @@ impl PacketRecord {
 impl SeriesRecord {
     /// The record as it stands in the file.
     pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
-        Layout::new()
+        Layout::default()
             .time(self.start)
             .field(self.direction.to_le_bytes())
             .field(self.queue_packets.to_le_bytes())
@@ -171,18 +175,4 @@ impl SeriesRecord {
             .field(self.dropped_loss.to_le_bytes())
             .done()
     }
-}
-
-/// The record of a second as it stands in the file; its last 8 bytes are zero.
-pub fn second_record(second: &Second) -> [u8; RECORD_BYTES] {
-    Layout::new()
-        .time(second.start)
-        .time(second.end)
-        .field(second.packets.to_le_bytes())
-        .field(second.late.to_le_bytes())
-        .field(second.most.as_nanos().to_le_bytes())
-        .field(second.standstill.as_nanos().to_le_bytes())
-        .time(second.stood_until)
-        .field([0; 8])
-        .done()
 }

@@ -1,6 +1,7 @@
 //! What has happened in a direction so far, counted.
 
-use cellbed_link::{DropReason, Duration, Fate, Outcome, Time};
+use crate::outcome::{DropReason, Fate, Outcome};
+use crate::time::{Duration, Time};
 
 /// Over how long the delay is averaged.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ struct Window {
 }
 
 /// The account of a direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     counters: Counters,
     current: Window,

@@ -1,10 +1,10 @@
-//! The file of the 10 ms series, in which consecutive bins of an idle direction share a record.
+//! The 10 ms series of directions as records, in which consecutive bins of an idle direction share one.
 
-use cellbed_link::{BIN_WIDTH, Bin, Bytes, Duration, Packets, QueueLevel, Time};
-
-use crate::error::Result;
-use crate::records::{CAPACITIES, RECORD_BYTES, SeriesRecord, idle_record};
-use crate::writer::{Lost, RecordFile};
+use super::{CAPACITIES, RECORD_BYTES, SeriesRecord, idle_record};
+use crate::meter::{BIN_WIDTH, Bin};
+use crate::queue::QueueLevel;
+use crate::time::{Duration, Time};
+use crate::units::{Bytes, Packets};
 
 /// Idle bins of a record at most: one second, which a killed emulator loses.
 const MOST_BINS: u32 = 100;
@@ -12,25 +12,19 @@ const MOST_BINS: u32 = 100;
 /// A capacity without a limit in a record of idle bins.
 const UNLIMITED: u32 = u32::MAX;
 
-/// The series of all directions.
-pub struct Series {
-    file: RecordFile,
-    /// Of each direction, the idle bins that are not written.
-    idle: Vec<Option<Idle>>,
-}
+/// The series of all directions: of each, the idle bins that are not written.
+#[derive(Debug)]
+pub struct Series(Vec<Option<Idle>>);
 
 impl Series {
-    /// Series of so many directions, in a file that begins with [`SERIES_MAGIC`](crate::records::SERIES_MAGIC).
-    pub fn new(file: RecordFile, directions: usize) -> Self {
-        Self {
-            file,
-            idle: vec![None; directions],
-        }
+    /// Series of so many directions.
+    pub fn new(directions: usize) -> Self {
+        Self(vec![None; directions])
     }
 
-    /// Appends the next bin of a direction.
-    pub fn push(&mut self, direction: usize, bin: &Bin) {
-        let pending = &mut self.idle[direction];
+    /// Appends the next bin of a direction. write: takes the records, in their order.
+    pub fn push(&mut self, direction: usize, bin: &Bin, mut write: impl FnMut([u8; RECORD_BYTES])) {
+        let pending = &mut self.0[direction];
         let capacity = idle_capacity(bin);
         if let (Some(idle), Some(capacity)) = (pending.as_mut(), capacity)
             && idle.extend(bin.start, capacity)
@@ -38,27 +32,21 @@ impl Series {
             return;
         }
         if let Some(idle) = pending.take() {
-            self.file.push(idle.record(direction));
+            write(idle.record(direction));
         }
         match capacity {
             Some(capacity) => *pending = Some(Idle::new(bin.start, capacity)),
-            None => self.file.push(record(direction, bin)),
+            None => write(record(direction, bin)),
         }
     }
 
-    /// Hands what was appended so far to the writer thread, without idle bins that others may follow.
-    pub fn flush(&mut self) {
-        self.file.flush();
-    }
-
-    /// Writes everything and closes the file; what is missing in it.
-    pub fn finish(mut self) -> Result<Lost> {
-        for (direction, idle) in self.idle.iter().enumerate() {
+    /// Writes the idle bins that are left.
+    pub fn finish(self, mut write: impl FnMut([u8; RECORD_BYTES])) {
+        for (direction, idle) in self.0.iter().enumerate() {
             if let Some(idle) = idle {
-                self.file.push(idle.record(direction));
+                write(idle.record(direction));
             }
         }
-        self.file.finish()
     }
 }
 
@@ -131,11 +119,7 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::records::SERIES_MAGIC;
-    use crate::writer::LARGEST_FILE;
 
     fn bin(number: u64, capacity: Option<u64>, arrived: u64) -> Bin {
         let start = Time::from_millis(10 * number);
@@ -154,19 +138,16 @@ mod tests {
 
     /// Of each record of these bins of one direction: its first bin, how many it has, and their capacities.
     fn written(bins: impl IntoIterator<Item = Bin>) -> Vec<(u64, u32, Vec<u32>)> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("series.bin");
-        let file = RecordFile::create(Path::new(&path), SERIES_MAGIC, LARGEST_FILE).unwrap();
-        let mut series = Series::new(file, 1);
+        let mut records = Vec::new();
+        let mut series = Series::new(1);
         for bin in bins {
-            series.push(0, &bin);
+            series.push(0, &bin, |record| records.push(record));
         }
-        series.finish().unwrap();
-        let content = std::fs::read(&path).unwrap();
+        series.finish(|record| records.push(record));
         let word =
             |record: &[u8], at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
-        content[SERIES_MAGIC.len()..]
-            .chunks(RECORD_BYTES)
+        records
+            .iter()
             .map(|record| {
                 let start = u64::from_le_bytes(record[..8].try_into().unwrap()) / 10_000_000;
                 let idle = word(record, 8) & (1 << 31) != 0;

@@ -1,11 +1,11 @@
-//! Events of an application: the two hosts, their connections, and changes there.
+//! Events of an application: hosts, their connections, and changes there.
 
-/// A host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// An end of a connection, or a host of a network of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// The mobile one: its packets take the uplink.
+    /// The one that opens connections; of two hosts the mobile one: its packets take the uplink.
     Client,
-    /// Its packets take the downlink.
+    /// The other one; of two hosts its packets take the downlink.
     Server,
 }
 
@@ -20,10 +20,22 @@ impl End {
 }
 
 /// A connection of the running application, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
-/// An event of an application, which acts for both hosts; `at` is the host.
+impl ConnectionId {
+    /// Its number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The connection of this number.
+    pub fn of(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// An event of an application, which acts for all hosts; `at` is the end of the connection, or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The application begins, or a requested time has come.

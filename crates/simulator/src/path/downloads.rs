@@ -2,8 +2,8 @@
 
 use cellbed_link::{Duration, Time};
 
-use crate::event::{ConnectionId, End, Event};
-use crate::network::{Application, Network};
+use super::event::{ConnectionId, End, Event};
+use super::network::{Application, Network};
 use crate::tcp::Tcp;
 
 /// Downloads one after the other.

@@ -2,8 +2,8 @@
 
 use cellbed_link::{Bytes, Duration, Time};
 
-use crate::event::{End, Event};
-use crate::network::{Application, Network};
+use super::event::{End, Event};
+use super::network::{Application, Network};
 
 /// Round trips: a datagram at fixed intervals, each answered at once by another.
 #[derive(Clone, Debug)]

@@ -1,44 +1,54 @@
-//! Which direction has the next event.
+//! Which of many places has the next event.
 
-use cellbed_link::time::Time;
+use crate::time::Time;
 
-/// A binary heap over the directions' next events that can change each of them.
+/// A binary heap over the next events of places, such as directions, that can change each of them.
 ///
-/// `O(log n)` per change, so that hundreds of links cost hardly more than two. Directions with the same time come in
+/// `O(log n)` per change, so that hundreds of links cost hardly more than two. Places with the same time come in
 /// the order of their numbers, which keeps a run reproducible.
+#[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// Events with their directions.
+    /// Events with their places.
     heap: Vec<(Time, u32)>,
-    /// Where in the heap the event of a direction is.
+    /// Where in the heap the event of a place is.
     place: Vec<u32>,
 }
 
 const ABSENT: u32 = u32::MAX;
 
 impl Agenda {
-    /// An agenda for `directions` directions, none of which has an event.
-    pub fn new(directions: usize) -> Self {
+    /// An agenda for so many places, none of which has an event.
+    pub fn new(places: usize) -> Self {
         Self {
-            heap: Vec::with_capacity(directions),
-            place: vec![ABSENT; directions],
+            heap: Vec::with_capacity(places),
+            place: vec![ABSENT; places],
         }
     }
 
-    /// The earliest event and its direction.
-    pub fn first(&self) -> Option<(Time, usize)> {
-        self.heap
-            .first()
-            .map(|&(time, direction)| (time, direction as usize))
+    /// Adds a place without an event.
+    pub fn push(&mut self) {
+        self.place.push(ABSENT);
     }
 
-    /// Says when `direction` has its next event, if it has one.
-    pub fn set(&mut self, direction: usize, time: Option<Time>) {
-        let place = self.place[direction];
+    /// Removes all places.
+    pub fn clear(&mut self) {
+        self.heap.clear();
+        self.place.clear();
+    }
+
+    /// The earliest event and its place.
+    pub fn first(&self) -> Option<(Time, usize)> {
+        self.heap.first().map(|&(time, it)| (time, it as usize))
+    }
+
+    /// Sets when place `which` has its next event, if it has one.
+    pub fn set(&mut self, which: usize, time: Option<Time>) {
+        let place = self.place[which];
         match (time, place) {
             (None, ABSENT) => {}
             (None, _) => self.remove(place as usize),
             (Some(time), ABSENT) => {
-                self.heap.push((time, direction as u32));
+                self.heap.push((time, which as u32));
                 self.rise(self.heap.len() - 1);
             }
             (Some(time), _) => {
@@ -54,8 +64,8 @@ impl Agenda {
     }
 
     fn remove(&mut self, place: usize) {
-        let (_, direction) = self.heap.swap_remove(place);
-        self.place[direction as usize] = ABSENT;
+        let (_, which) = self.heap.swap_remove(place);
+        self.place[which as usize] = ABSENT;
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
-use crate::event::{ConnectionId, End, Event};
-use crate::network::{Application, Network};
+use super::event::{ConnectionId, End, Event};
+use super::network::{Application, Network};
 use crate::tcp::Tcp;
 
 /// An object of a page.

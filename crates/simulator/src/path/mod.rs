@@ -1,0 +1,15 @@
+//! Hosts, the directions of links between them, and applications on them.
+
+mod connection;
+mod downloads;
+mod event;
+mod network;
+mod page;
+mod pool;
+mod probes;
+
+pub use downloads::{Download, Downloads};
+pub use event::{ConnectionId, End, Event};
+pub use network::{Application, Ends, Lane, Network, NetworkError};
+pub use page::{Fetch, Handshake, PageLoad, PageObject, Protocol};
+pub use probes::{RoundTrips, Train, Trains};

@@ -1,0 +1,611 @@
+//! Hosts on a graph of directions in virtual time, and the loop that moves packets.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+
+use cellbed_link::agenda::Agenda;
+use cellbed_link::records::{PacketRecord, RECORD_BYTES};
+use cellbed_link::routes::Routes;
+use cellbed_link::tally::Tally;
+use cellbed_link::{
+    Bin, Bytes, CellConfig, CellError, Change, ChangeError, Direction, Duration, Fate, Links,
+    Outcome, StageConfig, Tag, Time,
+};
+use thiserror::Error;
+
+use super::connection::Connection;
+use super::event::{ConnectionId, End, Event};
+use super::pool::{Content, Packet, Pool};
+use crate::tcp::{Purpose, Segment, Tcp};
+
+/// A program on all hosts, driven by events.
+pub trait Application {
+    /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
+    fn on_event(&mut self, event: Event, network: &mut Network);
+
+    /// Whether it is complete.
+    fn is_done(&self) -> bool;
+}
+
+/// One direction from a vertex of the graph to another.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// The vertex it leaves.
+    pub from: u16,
+    /// The vertex it reaches.
+    pub to: u16,
+    /// What a packet passes, in order.
+    pub stages: Vec<StageConfig>,
+    /// What changes after every start.
+    pub changes: Vec<Change>,
+}
+
+/// Why a network cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// A change of a direction is refused.
+    #[error("direction {direction}: {problem}")]
+    Change {
+        /// Its number.
+        direction: usize,
+        /// Why.
+        problem: ChangeError,
+    },
+    /// A cell is refused.
+    #[error("cell: {0}")]
+    Cell(#[from] CellError),
+}
+
+/// The hosts of a connection, and their ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The vertex that opens it, and its port.
+    pub client: (u16, u16),
+    /// The other vertex, and its port.
+    pub server: (u16, u16),
+}
+
+impl Ends {
+    fn of(self, end: End) -> (u16, u16) {
+        match end {
+            End::Client => self.client,
+            End::Server => self.server,
+        }
+    }
+}
+
+/// The first two hosts.
+const PAIR: Ends = Ends {
+    client: (0, 0),
+    server: (1, 0),
+};
+
+/// Hosts on a graph of directions, in virtual time; [`new`](Self::new) makes two and the path between them.
+///
+/// A packet takes its time from one direction to the next, by the shortest path. Applications run on it one after the
+/// other; packets that one leaves in flight do not concern the next, but stay in the queues. A clone is an independent
+/// network in the same state. Only the stages of the directions are random, and have seeds.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Time};
+/// use cellbed_simulator::{Downloads, Network, Tcp};
+///
+/// let stages = || {
+///     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(50_000_000)));
+///     vec![bottleneck.into(), DelayConfig::Fixed(Duration::from_millis(20)).into()]
+/// };
+/// let mut network = Network::new(stages(), stages());
+/// let mut downloads = Downloads::new(&[100_000], Tcp::default());
+/// network.run(&mut downloads, Time::ZERO, Time::from_millis(10_000));
+/// let taken = downloads.results()[0].taken().unwrap();
+/// // Four round trips, and what it takes to send the packets of the last one.
+/// assert!(taken > Duration::from_millis(160) && taken < Duration::from_millis(175));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The directions; packets are slots of the pool.
+    links: Links<u32>,
+    /// Of each direction, the vertex that it reaches.
+    reached: Vec<u16>,
+    routes: Routes,
+    pool: Pool,
+    /// Packets so far.
+    sent: u64,
+    now: Time,
+    /// The time from a host's sending until a packet is on the path.
+    turnaround: Duration,
+    /// Packets on their way out of the hosts, in order.
+    leaving: VecDeque<(Time, u32, Bytes)>,
+    /// Connections of the running application, when each has a timer, and the number of the first of them.
+    connections: Vec<Connection>,
+    timers: Agenda,
+    first: u64,
+    /// Number of the running application.
+    run: u64,
+    due: BinaryHeap<Reverse<(Time, u64, u64)>>,
+    asked: u64,
+    events: VecDeque<Event>,
+    /// Ends that the application has written to since the last event.
+    written: Vec<(ConnectionId, End)>,
+    /// Ends at which the application waits for room.
+    rooms: BTreeSet<(ConnectionId, End)>,
+    log: Option<Log>,
+}
+
+/// What has passed the directions.
+#[derive(Clone, Debug)]
+struct Log {
+    tallies: Vec<Tally>,
+    packets: Vec<[u8; RECORD_BYTES]>,
+}
+
+impl Network {
+    /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
+    pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
+        let direction = |stages| Direction::new(stages, Time::ZERO);
+        let links = Links::separate(vec![direction(uplink), direction(downlink)]);
+        Self::of_links(links, 2, &[(0, 1), (1, 0)])
+    }
+
+    /// A graph at rest with so many vertices, whose time begins at zero. cells: the directions of the users of each.
+    ///
+    /// Errors: a change or a cell that does not fit.
+    pub fn graph(
+        vertices: usize,
+        ways: Vec<Lane>,
+        cells: &[(CellConfig, Vec<usize>)],
+    ) -> Result<Self, NetworkError> {
+        let ends: Vec<_> = ways
+            .iter()
+            .map(|it| (it.from.into(), it.to.into()))
+            .collect();
+        let directions = ways.into_iter().enumerate().map(|(direction, way)| {
+            let made = Direction::new(way.stages, Time::ZERO).with_changes(way.changes);
+            made.map_err(|problem| NetworkError::Change { direction, problem })
+        });
+        let directions = directions.collect::<Result<_, _>>()?;
+        let links = Links::of_cells(cells, directions, Time::ZERO)?;
+        Ok(Self::of_links(links, vertices, &ends))
+    }
+
+    fn of_links(links: Links<u32>, vertices: usize, ends: &[(usize, usize)]) -> Self {
+        Self {
+            links,
+            reached: ends.iter().map(|&(_, to)| to as u16).collect(),
+            routes: Routes::new(vertices, ends),
+            pool: Pool::default(),
+            sent: 0,
+            now: Time::ZERO,
+            turnaround: Duration::ZERO,
+            leaving: VecDeque::new(),
+            connections: Vec::new(),
+            timers: Agenda::default(),
+            first: 0,
+            run: 0,
+            due: BinaryHeap::new(),
+            asked: 0,
+            events: VecDeque::new(),
+            written: Vec::new(),
+            rooms: BTreeSet::new(),
+            log: None,
+        }
+    }
+
+    /// The same network with this time, instead of zero, from a host's sending until a packet is on the path.
+    ///
+    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
+    /// answer uses an opportunity that any real one misses.
+    pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
+        self.turnaround = turnaround;
+        self
+    }
+
+    /// The same path with changes of its directions over time.
+    ///
+    /// Errors: a change to a missing stage, or to another kind of stage.
+    pub fn with_changes(
+        mut self,
+        uplink: Vec<Change>,
+        downlink: Vec<Change>,
+    ) -> Result<Self, ChangeError> {
+        let directions = self.links.into_directions().into_iter();
+        let changed = directions.zip([uplink, downlink]);
+        let changed = changed.map(|(direction, changes)| direction.with_changes(changes));
+        self.links = Links::separate(changed.collect::<Result<_, _>>()?);
+        Ok(self)
+    }
+
+    /// The same network with a meter and a tally for each direction, and a packet log.
+    pub fn with_log(mut self) -> Self {
+        self.log = Some(Log {
+            tallies: vec![Tally::default(); self.reached.len()],
+            packets: Vec::new(),
+        });
+        let metered = |direction: Direction<u32>| direction.with_meter();
+        self.links = self.links.map(metered);
+        self
+    }
+
+    /// The records of the packet log since the last call; see [`with_log`](Self::with_log).
+    pub fn take_packets(&mut self) -> Vec<[u8; RECORD_BYTES]> {
+        let log = self.log.as_mut();
+        log.map_or_else(Vec::new, |log| std::mem::take(&mut log.packets))
+    }
+
+    /// Of each direction what has happened in it; see [`with_log`](Self::with_log).
+    pub fn tallies(&self) -> &[Tally] {
+        self.log.as_ref().map_or(&[], |log| &log.tallies)
+    }
+
+    /// Takes the bins of the meters that have ended by now, with the number of their direction.
+    pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
+        for direction in 0..self.reached.len() {
+            let take = |bin: Bin| take(direction, &bin);
+            self.links.finished_bins(direction, self.now, take);
+        }
+    }
+
+    /// How long each user of a cell has had it with packets waiting since the last start.
+    pub fn served(&mut self, cell: usize) -> Vec<Duration> {
+        self.links.served(cell).collect()
+    }
+
+    /// Starts all schedules anew at `zero`; see [`Direction::restart`].
+    pub fn restart(&mut self, zero: Time) {
+        self.links.restart(zero, Duration::ZERO);
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets that are on the path or on their way to it.
+    pub fn held(&self) -> u64 {
+        let directions = (0..self.reached.len()).map(|it| self.links.direction(it));
+        let held = directions.map(|direction| direction.held().packets.0);
+        self.leaving.len() as u64 + held.sum::<u64>()
+    }
+
+    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it is
+    /// later than `end`.
+    pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
+        self.clear();
+        self.go_on(application, start, end);
+    }
+
+    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
+    pub fn clear(&mut self) {
+        self.first += self.connections.len() as u64;
+        self.connections.clear();
+        self.timers.clear();
+        self.rooms.clear();
+        self.due.clear();
+        self.run += 1;
+    }
+
+    /// Wakes the application at `at`, as [`run`](Self::run) does, but continues the previous, completed one with its
+    /// connections.
+    pub fn go_on(&mut self, application: &mut impl Application, at: Time, end: Time) {
+        self.wake(at, 0);
+        while !application.is_done() && self.step(end) {
+            while let Some(event) = self.events.pop_front() {
+                application.on_event(event, self);
+                if self.events.is_empty() {
+                    self.send_written();
+                }
+            }
+        }
+    }
+
+    /// The next event by `end`, for an application with a loop; without one the time is `end`.
+    pub fn next_event(&mut self, end: Time) -> Option<Event> {
+        loop {
+            if self.events.is_empty() {
+                self.send_written();
+            }
+            let event = self.events.pop_front();
+            if event.is_some() {
+                return event;
+            }
+            if !self.step(end) {
+                self.now = self.now.max(end);
+                return None;
+            }
+        }
+    }
+
+    /// Data written at one instant leaves in full segments.
+    fn send_written(&mut self) {
+        while let Some((connection, from)) = self.written.pop() {
+            self.transmit(connection, from);
+        }
+        if !self.rooms.is_empty() {
+            self.report_room();
+        }
+    }
+
+    /// Schedules an [`Event::Due`] at `at`, or now if that is past.
+    pub fn wake(&mut self, at: Time, label: u64) {
+        self.asked += 1;
+        self.due
+            .push(Reverse((at.max(self.now), self.asked, label)));
+    }
+
+    /// Sends a datagram of `size` bytes, its IP length, between the first two hosts.
+    pub fn send(&mut self, from: End, size: Bytes, label: u64) {
+        let (run, at) = (self.run, from.peer());
+        self.dispatch(PAIR, from, Content::Datagram { run, label, at }, size);
+    }
+
+    fn dispatch(&mut self, ends: Ends, from: End, content: Content, size: Bytes) {
+        self.sent += 1;
+        let (source, destination) = (ends.of(from), ends.of(from.peer()));
+        let slot = self.pool.insert(Packet {
+            number: self.sent,
+            from: source.0,
+            to: destination.0,
+            ports: (source.1, destination.1),
+            corrupt: false,
+            content,
+        });
+        if self.turnaround.is_zero() {
+            return self.enter(source.0, slot, self.now, size);
+        }
+        let at = self.now + self.turnaround;
+        self.leaving.push_back((at, slot, size));
+    }
+
+    /// Lets a packet into the direction that leads from a vertex to its destination; without one it is lost.
+    fn enter(&mut self, at_vertex: u16, slot: u32, at: Time, size: Bytes) {
+        let packet = self.pool.get(slot);
+        let flow = match packet.content {
+            Content::Segment { connection, .. } => 1 + connection,
+            Content::Datagram { .. } => 0,
+        };
+        let Some(next) = self.routes.next(at_vertex.into(), packet.to.into()) else {
+            return self.pool.release(slot);
+        };
+        let tag = Tag {
+            flow,
+            ..Tag::default()
+        };
+        self.links.accept_tagged(at, next, slot, size, tag, None);
+    }
+
+    /// Opens a connection between the first two hosts, from the client to the server.
+    pub fn connect(&mut self, tcp: Tcp) -> ConnectionId {
+        self.connect_ends(PAIR, tcp)
+    }
+
+    /// Opens a connection between two hosts.
+    pub fn connect_ends(&mut self, ends: Ends, tcp: Tcp) -> ConnectionId {
+        let id = ConnectionId(self.first + self.connections.len() as u64);
+        self.connections.push(Connection::open(ends, tcp, self.now));
+        self.timers.push();
+        self.transmit(id, End::Client);
+        id
+    }
+
+    /// Writes a message to a connection, from this end to the other, where it will be an [`Event::Message`].
+    pub fn write(&mut self, connection: ConnectionId, from: End, bytes: u64, label: u64) {
+        let now = self.now;
+        if let Some(open) = self.connection_mut(connection) {
+            open.write(from, now, bytes, label);
+            self.written.push((connection, from));
+        }
+    }
+
+    /// Bytes that were written at this end and have not been sent.
+    pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(0, |open| open.socket(from).unsent())
+    }
+
+    /// Schedules one event when fewer than `bytes` are unsent at this end.
+    pub fn want_room(&mut self, connection: ConnectionId, from: End, bytes: u64) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.want_room(from, bytes);
+            self.rooms.insert((connection, from));
+        }
+    }
+
+    /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
+    pub fn repairs(&self) -> (u64, u64) {
+        let counters = self.connections.iter().flat_map(Connection::counters);
+        counters.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(self.place(id)?)
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let place = self.place(id)?;
+        self.connections.get_mut(place)
+    }
+
+    fn place(&self, id: ConnectionId) -> Option<usize> {
+        Some(id.0.checked_sub(self.first)? as usize)
+    }
+
+    /// Advances to the next event. False if there is none until `end`.
+    fn step(&mut self, end: Time) -> bool {
+        let events = [
+            self.links.next_event(),
+            self.timers.first().map(|next| next.0),
+            self.due.peek().map(|Reverse(next)| next.0),
+            self.leaving.front().map(|packet| packet.0),
+        ];
+        let next = events.into_iter().flatten().min();
+        let Some(next) = next.filter(|&next| next <= end) else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(&(at, slot, size)) = self.leaving.front().filter(|it| it.0 <= next) {
+            self.leaving.pop_front();
+            self.enter(self.pool.get(slot).from, slot, at, size);
+        }
+        while let Some((direction, outcome)) = self.links.poll(self.now) {
+            self.settle(direction, &outcome);
+        }
+        self.tick();
+        while let Some(&Reverse((at, _, label))) = self.due.peek().filter(|it| it.0.0 <= self.now) {
+            debug_assert!(at <= self.now);
+            self.due.pop();
+            self.events.push_back(Event::Due { label });
+        }
+        true
+    }
+
+    /// A packet has come out of a direction, or was dropped in it.
+    fn settle(&mut self, direction: usize, outcome: &Outcome<u32>) {
+        let slot = outcome.packet;
+        if let Some(log) = &mut self.log {
+            log.tallies[direction].count(outcome);
+            if outcome.fate != Fate::Doubled {
+                let record = record(self.pool.get(slot), direction, outcome);
+                log.packets.push(record.to_bytes());
+            }
+        }
+        match outcome.fate {
+            Fate::Doubled => return self.pool.double(slot),
+            Fate::Dropped(_) => return self.pool.release(slot),
+            Fate::Delivered => {}
+        }
+        let vertex = self.reached[direction];
+        let packet = self.pool.get_mut(slot);
+        packet.corrupt |= outcome.corrupt_bit.is_some();
+        if vertex != packet.to {
+            return self.enter(vertex, slot, outcome.departed, outcome.size);
+        }
+        let packet = *packet;
+        self.pool.release(slot);
+        if packet.corrupt {
+            return; // The checksum detects it.
+        }
+        match packet.content {
+            Content::Datagram { run, label, at } => {
+                if run == self.run {
+                    self.events.push_back(Event::Datagram { at, label });
+                }
+            }
+            Content::Segment {
+                connection,
+                segment,
+                at,
+            } => self.receive(ConnectionId(connection), at, &segment),
+        }
+    }
+
+    fn receive(&mut self, id: ConnectionId, at: End, segment: &Segment) {
+        let now = self.now;
+        let Some(connection) = self.connection_mut(id) else {
+            return; // Its application is over.
+        };
+        let opened = connection.receive(at, now, segment);
+        // Before the application learns of it: what it answers does not carry this acknowledgement.
+        self.transmit(id, at);
+        if opened {
+            let connection = id;
+            self.events.push_back(Event::Open { connection, at });
+        }
+        while let Some(label) = self
+            .connection_mut(id)
+            .and_then(|open| open.next_message(at))
+        {
+            let connection = id;
+            self.events.push_back(Event::Message {
+                connection,
+                at,
+                label,
+            });
+        }
+    }
+
+    /// Timers of connections that are due.
+    fn tick(&mut self) {
+        while let Some((_, place)) = self.timers.first().filter(|&(due, _)| due <= self.now) {
+            self.connections[place].tick(self.now);
+            for end in [End::Client, End::Server] {
+                self.transmit(ConnectionId(self.first + place as u64), end);
+            }
+        }
+    }
+
+    fn report_room(&mut self) {
+        let Self {
+            rooms,
+            connections,
+            first,
+            events,
+            ..
+        } = self;
+        rooms.retain(|&(connection, at)| {
+            let waits = !connections[(connection.0 - *first) as usize].has_room(at);
+            if !waits {
+                events.push_back(Event::Room { connection, at });
+            }
+            waits
+        });
+    }
+
+    /// Sends the pending segments of an end of a connection.
+    fn transmit(&mut self, id: ConnectionId, from: End) {
+        let (now, Some(place)) = (self.now, self.place(id)) else {
+            return;
+        };
+        while let Some(open) = self.connections.get_mut(place)
+            && let Some(segment) = open.transmit(from, now)
+        {
+            let ends = open.ends;
+            let content = Content::Segment {
+                connection: id.0,
+                segment,
+                at: from.peer(),
+            };
+            self.dispatch(ends, from, content, segment.size());
+        }
+        let timer = self.connections.get(place).and_then(Connection::timer);
+        self.timers.set(place, timer);
+    }
+}
+
+/// The record of a packet that came out of a direction, or was dropped in it.
+fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRecord {
+    let (protocol, tcp_sequence, payload) = match packet.content {
+        Content::Segment { segment, .. } => {
+            let opening = segment.purpose != Purpose::Data;
+            // A SYN takes the number before the first byte.
+            let sequence = segment.start as u32 + u32::from(!opening);
+            (TCP, sequence, segment.length as u32)
+        }
+        Content::Datagram { .. } => (UDP, 0, (outcome.size.0 as u32).saturating_sub(UDP_HEADERS)),
+    };
+    PacketRecord {
+        packet: packet.number,
+        arrived: outcome.arrived,
+        released: outcome.released,
+        departed: outcome.departed,
+        observed: outcome.departed,
+        direction: direction as u16,
+        drop: match outcome.fate {
+            Fate::Delivered | Fate::Doubled => 0,
+            Fate::Dropped(reason) => reason as u8,
+        },
+        protocol,
+        bytes: outcome.size.0 as u32,
+        source_port: packet.ports.0,
+        destination_port: packet.ports.1,
+        tcp_sequence,
+        payload,
+        source_vertex: packet.from,
+        destination_vertex: packet.to,
+    }
+}
+
+/// Transport protocols (IANA numbers).
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Of IPv4 and UDP.
+const UDP_HEADERS: u32 = 28;

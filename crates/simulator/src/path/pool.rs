@@ -1,0 +1,72 @@
+//! The packets in a network: directions hold their numbers only.
+
+use crate::tcp::Segment;
+
+use super::event::End;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    Datagram {
+        run: u64,
+        label: u64,
+        at: End,
+    },
+    Segment {
+        connection: u64,
+        segment: Segment,
+        at: End,
+    },
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    /// Its number in the network.
+    pub number: u64,
+    pub from: u16,
+    pub to: u16,
+    /// Source and destination.
+    pub ports: (u16, u16),
+    /// A checksum will detect that a bit has changed.
+    pub corrupt: bool,
+    pub content: Content,
+}
+
+/// Packets in slots that are used again. A packet that a link has doubled stays until both have ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool {
+    slots: Vec<(Packet, u32)>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    pub fn insert(&mut self, packet: Packet) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = (packet, 1);
+            return slot;
+        }
+        self.slots.push((packet, 1));
+        self.slots.len() as u32 - 1
+    }
+
+    pub fn get(&self, slot: u32) -> &Packet {
+        &self.slots[slot as usize].0
+    }
+
+    pub fn get_mut(&mut self, slot: u32) -> &mut Packet {
+        &mut self.slots[slot as usize].0
+    }
+
+    pub fn double(&mut self, slot: u32) {
+        self.slots[slot as usize].1 += 1;
+    }
+
+    pub fn release(&mut self, slot: u32) {
+        let references = &mut self.slots[slot as usize].1;
+        *references -= 1;
+        if *references == 0 {
+            self.free.push(slot);
+        }
+    }
+}
