@@ -91,7 +91,7 @@ pub struct Second {
 
 impl Second {
     /// The record as it stands in the file; its last 8 bytes are zero.
-    pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+    pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         Layout::default()
             .time(self.start)
             .time(self.end)
