@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -81,6 +81,13 @@ def test_a_session_decides_as_it_goes(path: Path) -> None:
         session.fetch(1)
 
 
+def test_each_control_has_its_law() -> None:
+    lossy = Path(Link(delay="20 ms"), Link(rate="20 Mbit/s", queue="200 kB", delay="20 ms", loss="1 %"))
+    controls: list[Literal["bbr", "cubic", "newreno"]] = ["bbr", "cubic", "newreno"]
+    taken = [lossy.copy().downloads(sizes=[5_000_000], tcp=Tcp(control=control)).taken[0] for control in controls]
+    assert 2 * taken[0] < min(taken[1:]), "BBR does not take a loss for congestion"
+
+
 def test_a_changing_link_is_that_of_its_description() -> None:
     downlink = Link(rate="50 Mbit/s", delay="20 ms", changes=[{"at": "1 s", "rate": "5 Mbit/s"}])
     path = Path(Link(delay="20 ms"), downlink)
@@ -108,7 +115,7 @@ def test_pages_load_sooner_with_less_to_wait_for(path: Path) -> None:
     ("run", "message"),
     [
         (lambda path: path.downloads(sizes=[0]), "sizes has 0 bytes"),
-        (lambda path: path.downloads(sizes=[1], tcp=Tcp(control="bbr")), 'no control "bbr"'),  # type: ignore[arg-type]
+        (lambda path: path.downloads(sizes=[1], tcp=Tcp(control="vegas")), 'no control "vegas"'),  # type: ignore[arg-type]
         (lambda path: path.downloads(sizes=[1], tcp=Tcp(initial_window=0)), "at least one segment"),
         (lambda path: path.round_trips(count=1, interval=1, request=70_000), "request is 70000 bytes"),
         (lambda path: path.trains(lengths=[0]), r"lengths\[0\] is 0"),
@@ -138,16 +145,18 @@ LINKS = {
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
+@pytest.mark.parametrize("control", ["cubic", "bbr"])
 @pytest.mark.parametrize("link", LINKS)
-def test_tcp_takes_as_long_as_the_kernel_s(link: str) -> None:
+def test_tcp_takes_as_long_as_the_kernel_s(link: str, control: Literal["cubic", "bbr"]) -> None:
     up, down, one_way, queue = LINKS[link]
     uplink = [constant(up * 10**6, queue), delay(one_way)]
     downlink = [constant(down * 10**6, queue), delay(one_way)]
     rounds = 5
-    _, taken = kernel_downloads(uplink, downlink, SIZES * rounds)
+    _, taken = kernel_downloads(uplink, downlink, SIZES * rounds, control)
     measured = np.array(taken).reshape(rounds, -1)
     path = Path(Link.of_stages(uplink), Link.of_stages(downlink))
-    modelled = np.array([path.copy().downloads(sizes=[size]).taken[0] for size in SIZES])
+    tcp = Tcp(control=control)
+    modelled = np.array([path.copy().downloads(sizes=[size], tcp=tcp).taken[0] for size in SIZES])
     # A machine that is busy only ever makes it take longer.
     assert modelled == pytest.approx(measured.min(axis=0), rel=0.1)
 

@@ -338,7 +338,11 @@ fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
     let control = match control.as_str() {
         "cubic" => Control::Cubic,
         "newreno" => Control::NewReno,
-        other => return refuse(format!("there is no control {other:?}: cubic or newreno")),
+        "bbr" => Control::Bbr,
+        other => {
+            let known = "cubic, newreno or bbr";
+            return refuse(format!("there is no control {other:?}: {known}"));
+        }
     };
     Ok(Tcp {
         control,

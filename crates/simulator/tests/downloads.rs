@@ -68,7 +68,7 @@ fn on_a_fat_link_each_doubling_of_the_window_is_a_round_trip() {
 
 #[test]
 fn a_long_transfer_has_the_rate_of_the_link() {
-    for control in [Control::Cubic, Control::NewReno] {
+    for control in [Control::Cubic, Control::NewReno, Control::Bbr] {
         let tcp = Tcp {
             control,
             ..Tcp::default()
@@ -223,4 +223,64 @@ fn hosts_that_take_their_time_do_so_with_every_packet() {
     let (_, result) = download(slow, 1000, Tcp::default());
     let taken = result.taken().unwrap();
     assert!(taken >= ms(84) && taken < ms(85), "{taken}");
+}
+
+#[test]
+fn bbr_keeps_its_rate_under_random_loss() {
+    // 20 Mbit/s and 40 ms with 1 % of loss: the square-root law allows CUBIC a fifth of it (Mathis et al., 1997).
+    let lossy = |control| {
+        let mut downlink = stages(20_000_000, 200_000);
+        let loss = LossConfig::Independent {
+            probability: Probability::new(0.01).unwrap(),
+            seed: Seed(7),
+        };
+        downlink.insert(0, loss.into());
+        let network = Network::new(stages(20_000_000, 200_000), downlink);
+        let tcp = Tcp {
+            control,
+            ..Tcp::default()
+        };
+        let (_, result) = download(network, 20_000_000, tcp);
+        20_000_000.0 * 8.0 / result.taken().unwrap().as_secs_f64()
+    };
+    let (bbr, cubic) = (lossy(Control::Bbr), lossy(Control::Cubic));
+    assert!(bbr > 0.9 * 20e6 * SEGMENT as f64 / 1500.0, "{bbr}");
+    assert!(cubic < 0.5 * bbr, "{cubic}");
+}
+
+#[test]
+fn newreno_follows_the_square_root_law() {
+    // Mathis et al., CCR 27(3), 1997: segments in a round trip = C / sqrt(p), with C = 1.31 for random losses where every
+    // segment lets the window grow, as in Linux with delayed acknowledgements too (RFC 3465).
+    const C: f64 = 1.31;
+    let measured = |probability: f64, segments: u64| {
+        let mut stages = [
+            stages(100_000_000_000, 1 << 40),
+            stages(100_000_000_000, 1 << 40),
+        ];
+        let loss = LossConfig::Independent {
+            probability: Probability::new(probability).unwrap(),
+            seed: Seed(1),
+        };
+        stages[1].insert(0, loss.into());
+        let [uplink, downlink] = stages;
+        let tcp = Tcp {
+            control: Control::NewReno,
+            receive_window: 1 << 30,
+            ..Tcp::default()
+        };
+        let (_, result) = download(Network::new(uplink, downlink), segments * SEGMENT, tcp);
+        assert_eq!(result.timeouts, 0);
+        let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
+        segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
+    };
+    // The law counts neither the round in which a loss is found nor that in which it is repaired: at most 2 of 1 / (C sqrt(p)).
+    let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
+    for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {
+        let repairs = 2.0 * C * probability.sqrt();
+        assert!(constant < C && constant > C * (1.0 - repairs), "{constant}");
+    }
+    // As that share is proportional to sqrt(p), it can be extrapolated away; what remains is the chance of 800 losses.
+    let without = 2.0 * seldom - often;
+    assert!((without / C - 1.0).abs() < 0.02, "{without}");
 }

@@ -107,10 +107,9 @@ proptest! {
         loss in 0.0..0.2f64,
         seed in 0u64..1000,
         size in 1u64..100_000,
-        reno: bool,
+        control in prop_oneof![Just(Control::Cubic), Just(Control::NewReno), Just(Control::Bbr)],
         http2: bool,
     ) {
-        let control = if reno { Control::NewReno } else { Control::Cubic };
         let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
         Case { rate, queue, loss, seed }.check(size, control, protocol);
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use cellbed_link::{Duration, Time};
 
 use super::ranges::Ranges;
+use super::rate::Departure;
 use super::segment::Acknowledgement;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ struct Sent {
     order: u64,
     standing: Standing,
     repaired: bool,
+    departure: Departure,
 }
 
 /// The news in an acknowledgement.
@@ -37,6 +39,8 @@ pub(super) struct News {
     pub advanced: bool,
     /// From the sending of the first and of the last of them, if none was sent twice.
     pub round_trips: Option<(Duration, Duration)>,
+    /// When the last of them was sent.
+    pub latest: Option<(Time, Departure)>,
 }
 
 /// The segments between the first that is missing and the last that was sent.
@@ -80,7 +84,7 @@ impl Flight {
     }
 
     /// A new segment is sent.
-    pub fn send(&mut self, now: Time, start: u64, end: u64) {
+    pub fn send(&mut self, now: Time, start: u64, end: u64, departure: Departure) {
         let order = self.transmitted(start);
         self.segments.push_back(Sent {
             start,
@@ -89,19 +93,20 @@ impl Flight {
             order,
             standing: Standing::Flying,
             repaired: false,
+            departure,
         });
         self.flying += 1;
     }
 
     /// Retransmits the first lost segment.
-    pub fn repair(&mut self, now: Time) -> Option<(u64, u64)> {
+    pub fn repair(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
         let start = self.lost.pop_first()?;
         self.flying += 1;
-        self.again(now, self.index(start)?)
+        self.again(now, self.index(start)?, departure)
     }
 
     /// Retransmits the last segment, in any state.
-    pub fn repeat_last(&mut self, now: Time) -> Option<(u64, u64)> {
+    pub fn repeat_last(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
         let index = self.segments.len().checked_sub(1)?;
         let last = self.segments[index];
         match last.standing {
@@ -112,16 +117,17 @@ impl Flight {
             }
             Standing::Arrived => return None,
         }
-        self.again(now, index)
+        self.again(now, index, departure)
     }
 
-    fn again(&mut self, now: Time, index: usize) -> Option<(u64, u64)> {
+    fn again(&mut self, now: Time, index: usize, departure: Departure) -> Option<(u64, u64)> {
         let order = self.transmitted(self.segments[index].start);
         let segment = self.segments.get_mut(index)?;
         segment.at = now;
         segment.order = order;
         segment.standing = Standing::Flying;
         segment.repaired = true;
+        segment.departure = departure;
         Some((segment.start, segment.end))
     }
 
@@ -200,6 +206,7 @@ impl Flight {
             segments: news.segments,
             advanced,
             round_trips: news.first.zip(news.last).filter(|_| !news.repaired),
+            latest: news.latest.map(|(at, _, departure)| (at, departure)),
         }
     }
 
@@ -230,8 +237,9 @@ impl Flight {
         (found, None)
     }
 
-    /// After a timeout: marks as lost the first segment and those sent before `since`.
-    pub fn give_up(&mut self, since: Time) {
+    /// After a timeout: marks as lost the first segment and those sent before `since`. Returns their number.
+    pub fn give_up(&mut self, since: Time) -> u64 {
+        let before = self.flying;
         for (index, sent) in self.segments.iter_mut().enumerate() {
             if sent.standing == Standing::Flying && (index == 0 || sent.at <= since) {
                 sent.standing = Standing::Lost;
@@ -239,6 +247,7 @@ impl Flight {
                 self.flying -= 1;
             }
         }
+        before - self.flying
     }
 
     /// The timeout was spurious: segments marked as lost are in flight.
@@ -269,6 +278,7 @@ struct Fresh {
     first: Option<Duration>,
     last: Option<Duration>,
     newest: Option<(u64, Duration)>,
+    latest: Option<(Time, u64, Departure)>,
 }
 
 impl Fresh {
@@ -281,6 +291,7 @@ impl Fresh {
             first: None,
             last: None,
             newest: None,
+            latest: None,
         }
     }
 
@@ -291,6 +302,10 @@ impl Fresh {
         self.repaired |= sent.repaired;
         self.first = Some(self.first.map_or(took, |other| other.max(took)));
         self.last = Some(self.last.map_or(took, |other| other.min(took)));
+        let is_later = |&(at, end, _): &(Time, u64, _)| (sent.at, sent.end) > (at, end);
+        if self.latest.as_ref().is_none_or(is_later) {
+            self.latest = Some((sent.at, sent.end, sent.departure));
+        }
         // That of a repair may be that of the original (RFC 8985 §6.2, step 2).
         let early = echo < sent.at || self.least.is_some_and(|least| took < least);
         let ambiguous = sent.repaired && early;

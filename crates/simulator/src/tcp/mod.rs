@@ -1,12 +1,14 @@
 //! One end of a TCP connection as a state machine: segments and times go in, segments come out.
 //!
 //! It behaves like Linux by default: window scaling, timestamps, selective acknowledgements, an initial window of
-//! ten (RFC 6928), CUBIC with HyStart, RACK with tail loss probes. It carries lengths instead of data, and never
+//! ten (RFC 6928), CUBIC with HyStart or BBR with pacing, RACK with tail loss probes. It carries lengths instead of data, and never
 //! closes: a connection ends when it is no longer used.
 
 mod congestion;
 mod flight;
+mod pacing;
 mod ranges;
+mod rate;
 mod receiver;
 mod reduction;
 mod room;
@@ -162,7 +164,7 @@ impl Socket {
                 other,
             ) if purpose != other => {
                 if tries == 0 {
-                    self.sender.measured(now - since);
+                    self.sender.opened(now, now - since);
                 }
                 self.phase = Phase::Established;
                 self.opening = false;

@@ -3,8 +3,10 @@
 use cellbed_link::{Duration, Time};
 
 use super::Tcp;
-use super::congestion::{Progress, Window};
+use super::congestion::{Bbr, Delivery, Progress, Repair, Window};
 use super::flight::{Flight, News};
+use super::pacing::Pacer;
+use super::rate::{Deliveries, Departure};
 use super::reduction::Reduction;
 use super::round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION, RoundTrip};
 use super::segment::Acknowledgement;
@@ -37,6 +39,12 @@ pub(super) struct Sender {
     probe_due: bool,
     last_sent: Option<Time>,
     usage: Usage,
+    deliveries: Deliveries,
+    pacer: Pacer,
+    /// When pacing allows what waits.
+    paced: Option<Time>,
+    /// Segments that were found lost.
+    lost: u64,
     counters: Counters,
 }
 
@@ -77,7 +85,7 @@ enum Alarm {
 impl Sender {
     pub fn new(tcp: Tcp) -> Self {
         Self {
-            window: Window::new(tcp.control, tcp.initial_window, tcp.hystart),
+            window: Window::new(&tcp),
             round_trip: RoundTrip::default(),
             flight: Flight::default(),
             written: 0,
@@ -91,6 +99,10 @@ impl Sender {
             probe_due: false,
             last_sent: None,
             usage: Usage::default(),
+            deliveries: Deliveries::default(),
+            pacer: Pacer::default(),
+            paced: None,
+            lost: 0,
             counters: Counters::default(),
             tcp,
         }
@@ -98,6 +110,13 @@ impl Sender {
 
     pub fn write(&mut self, now: Time, bytes: u64) {
         self.rest(now);
+        let flying = self.flight.flying();
+        if self.unsent() < self.tcp.segment
+            && flying < self.window.segments()
+            && !self.flight.has_lost()
+        {
+            self.deliveries.idle(flying);
+        }
         self.written += bytes;
     }
 
@@ -114,8 +133,10 @@ impl Sender {
         self.counters
     }
 
-    pub fn measured(&mut self, span: Duration) {
+    /// The handshake took `span`.
+    pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.measured(span);
+        self.window.opened(now, span);
     }
 
     pub fn timeout(&self) -> Duration {
@@ -144,15 +165,19 @@ impl Sender {
         } else if self.flight.flying() >= self.window.segments() {
             self.used(true);
             None
+        } else if self.is_held_back(now) {
+            return None;
         } else if self.flight.has_lost() {
             self.counters.repairs += 1;
-            self.flight.repair(now)
+            let departure = self.depart(now);
+            self.flight.repair(now, departure)
         } else {
             let span = self.send_new(now);
             self.used(false);
             span
         };
-        if span.is_some() {
+        if let Some((start, end)) = span {
+            self.pace(now, end - start);
             if let State::Recovery { reduction, .. } = &mut self.state {
                 reduction.sent();
             }
@@ -160,8 +185,30 @@ impl Sender {
             if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Grace))) {
                 self.arm(now);
             }
+        } else {
+            self.pacer.pause();
         }
         span
+    }
+
+    /// Whether pacing delays what could leave; then it is due at a time.
+    fn is_held_back(&mut self, now: Time) -> bool {
+        self.paced = self.pacer.wait(now).filter(|_| {
+            let full = self.written.min(self.next + self.tcp.segment);
+            self.flight.has_lost() || (full > self.next && full <= self.room)
+        });
+        self.paced.is_some()
+    }
+
+    fn pace(&mut self, now: Time, bytes: u64) {
+        if let Some(bbr) = self.window.bbr() {
+            self.pacer
+                .sent(now, bytes, bbr.pacing_rate(), bbr.quantum());
+        }
+    }
+
+    fn depart(&mut self, now: Time) -> Departure {
+        self.deliveries.depart(now, self.flight.is_empty())
     }
 
     fn send_new(&mut self, now: Time) -> Option<(u64, u64)> {
@@ -170,7 +217,11 @@ impl Sender {
             return None;
         }
         let start = std::mem::replace(&mut self.next, end);
-        self.flight.send(now, start, end);
+        if self.flight.flying() == 0 && self.deliveries.is_idle() {
+            self.window.restart(now);
+        }
+        let departure = self.depart(now);
+        self.flight.send(now, start, end, departure);
         Some((start, end))
     }
 
@@ -178,7 +229,8 @@ impl Sender {
     fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
         let new = self.send_new(now);
         let repeated = new.is_none();
-        let span = new.or_else(|| self.flight.repeat_last(now));
+        let departure = self.depart(now);
+        let span = new.or_else(|| self.flight.repeat_last(now, departure));
         self.counters.repairs += u64::from(repeated && span.is_some());
         self.probe = span.map(|_| (self.next, repeated));
         // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
@@ -197,6 +249,7 @@ impl Sender {
 
     pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
         self.room = self.room.max(ack.upto + ack.window);
+        let before = self.flight.flying();
         let news = self.flight.acknowledge(now, ack, self.round_trip.least());
         if news.advanced {
             self.missing = ack.upto;
@@ -220,10 +273,45 @@ impl Sender {
         self.on_probe_answer(ack);
         let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
         self.judge(&progress, &news, lost, ack);
+        self.delivered(&progress, &news, lost, before);
         match grace_ends {
             Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Grace)),
             _ if news.advanced || news.segments > 0 || self.flight.is_empty() => self.arm(now),
             _ => {}
+        }
+    }
+
+    /// Samples the rate of delivery. before: segments that were in flight.
+    fn delivered(&mut self, progress: &Progress, news: &News, lost: u64, before: u64) {
+        self.lost += lost;
+        if self.window.bbr().is_none() {
+            return;
+        }
+        let now = progress.now;
+        let least = self.round_trip.least();
+        let sample = self
+            .deliveries
+            .arrived(now, news.segments, news.latest, least);
+        self.window.delivered(&Delivery {
+            now,
+            sample,
+            delivered: self.deliveries.count(),
+            delivered_at: self.deliveries.at(),
+            segments: news.segments,
+            lost,
+            all_lost: self.lost,
+            before,
+            flying: self.flight.flying(),
+            round_trip: progress.round_trip,
+            repair: match self.state {
+                State::Open => Repair::None,
+                State::Recovery { .. } => Repair::Recovery,
+                State::Loss { .. } => Repair::Timeout,
+            },
+            ahead: self.pacer.ahead(now),
+        });
+        if self.window.bbr().is_some_and(Bbr::is_draining) {
+            self.deliveries.idle(self.flight.flying());
         }
     }
 
@@ -308,10 +396,13 @@ impl Sender {
     }
 
     pub fn timer(&self) -> Option<Time> {
-        self.timer.map(|(at, _)| at)
+        let timer = self.timer.map(|(at, _)| at);
+        self.paced
+            .map_or(timer, |paced| Some(timer.map_or(paced, |at| at.min(paced))))
     }
 
     pub fn tick(&mut self, now: Time) {
+        self.paced.take_if(|paced| *paced <= now);
         let Some((_, alarm)) = self.timer.filter(|&(at, _)| at <= now) else {
             return;
         };
@@ -343,7 +434,6 @@ impl Sender {
                 before
             }
         };
-        self.window.collapse();
         self.state = State::Loss {
             end: self.next,
             since: now,
@@ -351,7 +441,9 @@ impl Sender {
         };
         self.probe = None;
         let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
-        self.flight.give_up(now - recent);
+        self.lost += self.flight.give_up(now - recent);
+        let flying = self.flight.flying();
+        self.window.collapse(flying, &self.deliveries, self.lost);
         self.arm(now);
     }
 

@@ -1,12 +1,17 @@
 //! The number of segments that a sender may have in flight.
 
+mod bbr;
 mod cubic;
 mod hystart;
 
 use cellbed_link::{Duration, Time};
 
+pub(super) use bbr::{Bbr, Delivery, Repair};
 use cubic::Cubic;
 use hystart::HyStart;
+
+use super::Tcp;
+use super::rate::Deliveries;
 
 /// A congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,6 +21,8 @@ pub enum Control {
     Cubic,
     /// NewReno (RFC 5681, RFC 6582).
     NewReno,
+    /// BBR version 1 (Cardwell et al., 2016) as in Linux.
+    Bbr,
 }
 
 /// The congestion window, in segments.
@@ -34,6 +41,7 @@ pub(super) struct Window {
 enum Law {
     Cubic(Cubic),
     NewReno,
+    Bbr(Box<Bbr>),
 }
 
 /// The state of a sender when an acknowledgement arrives.
@@ -51,17 +59,18 @@ pub(super) struct Progress {
 }
 
 impl Window {
-    /// hystart: whether slow start may end before a loss; CUBIC's alone does so in Linux.
-    pub fn new(control: Control, initial: u64, hystart: bool) -> Self {
+    /// Slow start may end before a loss where the settings say so; CUBIC's alone does so in Linux.
+    pub fn new(tcp: &Tcp) -> Self {
         Self {
-            initial: initial as f64,
-            size: initial as f64,
+            initial: tcp.initial_window as f64,
+            size: tcp.initial_window as f64,
             threshold: f64::INFINITY,
-            law: match control {
+            law: match tcp.control {
                 Control::Cubic => Law::Cubic(Cubic::default()),
                 Control::NewReno => Law::NewReno,
+                Control::Bbr => Law::Bbr(Box::new(Bbr::new(tcp.segment, tcp.initial_window))),
             },
-            start: (hystart && control == Control::Cubic).then(HyStart::default),
+            start: (tcp.hystart && tcp.control == Control::Cubic).then(HyStart::default),
             least: None,
         }
     }
@@ -79,8 +88,41 @@ impl Window {
         self.size < self.threshold
     }
 
+    /// Sets the window while losses are repaired. BBR alone decides on its window.
     pub fn set(&mut self, segments: f64) {
-        self.size = segments.max(1.0);
+        if self.bbr().is_none() {
+            self.size = segments.max(1.0);
+        }
+    }
+
+    pub fn bbr(&self) -> Option<&Bbr> {
+        match &self.law {
+            Law::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// The handshake took `round_trip`.
+    pub fn opened(&mut self, now: Time, round_trip: Duration) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            bbr.opened(now, round_trip, self.size as u64);
+        }
+    }
+
+    /// Takes in a delivery, on which BBR decides.
+    pub fn delivered(&mut self, news: &Delivery) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            self.size = bbr.acknowledged(self.size as u64, news) as f64;
+        }
+    }
+
+    /// A segment leaves, and none was in flight for want of data.
+    pub fn restart(&mut self, now: Time) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            let mut window = self.size as u64;
+            bbr.restart(now, &mut window);
+            self.size = window as f64;
+        }
     }
 
     /// Takes a round-trip sample, which may end slow start.
@@ -103,7 +145,7 @@ impl Window {
 
     /// Grows by the acknowledged segments.
     pub fn grow(&mut self, progress: &Progress) {
-        if !progress.limited {
+        if !progress.limited || self.bbr().is_some() {
             return;
         }
         let mut segments = progress.segments as f64;
@@ -121,25 +163,35 @@ impl Window {
                     let least = self.least.unwrap_or(Duration::ZERO);
                     cubic.increase(progress.now, self.size, segments, least)
                 }
-                Law::NewReno => 1.0 / self.size,
+                Law::NewReno | Law::Bbr(_) => 1.0 / self.size,
             };
     }
 
-    /// Reduces the threshold after congestion and returns it. The caller reduces the window.
+    /// Reduces the threshold after congestion and returns it. The caller reduces the window. BBR takes a loss for none.
     pub fn reduce(&mut self) -> f64 {
         self.threshold = match &mut self.law {
             Law::Cubic(cubic) => cubic.reduced(self.size),
             Law::NewReno => self.size / 2.0,
+            Law::Bbr(bbr) => {
+                bbr.save(self.size as u64);
+                return self.threshold;
+            }
         }
         .floor()
         .max(2.0);
         self.threshold
     }
 
-    /// Resets the state after a timeout.
-    pub fn collapse(&mut self) {
-        if let Law::Cubic(cubic) = &mut self.law {
-            *cubic = Cubic::default();
+    /// Resets the state after a timeout. lost: segments so far.
+    pub fn collapse(&mut self, flying: u64, deliveries: &Deliveries, lost: u64) {
+        match &mut self.law {
+            Law::Cubic(cubic) => *cubic = Cubic::default(),
+            Law::NewReno => {}
+            Law::Bbr(bbr) => {
+                bbr.timed_out(deliveries, lost);
+                self.size = (flying + 1) as f64;
+                return;
+            }
         }
         if let Some(start) = &mut self.start {
             *start = HyStart::default();
@@ -150,6 +202,9 @@ impl Window {
 
     /// Restores the window before a spurious reduction.
     pub fn restore(&mut self, size: f64, threshold: f64) {
+        if let Law::Bbr(bbr) = &mut self.law {
+            return bbr.undo();
+        }
         self.size = self.size.max(size);
         self.threshold = self.threshold.max(threshold);
     }
@@ -157,6 +212,9 @@ impl Window {
     /// Nothing was sent for `idle`: halves the window for each timeout in it, down to the initial one (RFC 2861 §3.2 as
     /// in Linux).
     pub fn rested(&mut self, idle: Duration, timeout: Duration) {
+        if self.bbr().is_some() {
+            return;
+        }
         if self.threshold.is_finite() {
             self.threshold = self.threshold.max(0.75 * self.size);
         }
