@@ -7,6 +7,7 @@
 
 pub mod fabric;
 mod path;
+pub mod radio;
 pub mod random;
 mod tcp;
 pub mod transport;

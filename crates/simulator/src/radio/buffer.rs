@@ -1,0 +1,424 @@
+//! The buffer of the central unit (CU): one queue for each user, in memory that all users share.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Deserialize;
+
+use crate::fabric::FlowId;
+
+/// A packet in the radio access network: a service data unit (SDU) of its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sdu {
+    /// Its flow.
+    pub flow: FlowId,
+    /// Its number in the flow.
+    pub sequence: u32,
+    /// Its length, bytes.
+    pub bytes: u16,
+}
+
+/// What happens to packets that arrive at the central unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// Highest threshold decrease (pDCell, §3.3): a packet whose user's queue has reached its threshold is refused. If the
+    /// buffer is full, the threshold of the longest queue decreases by one, and the packet is refused. What has been
+    /// admitted is never dropped.
+    Htd,
+    /// Longest queue drop (Aiello, Kesselman & Mansour, ACM Trans. Algorithms 5(1), 2008): if the buffer is full, the last
+    /// packet of the longest queue is dropped.
+    Lqd,
+    /// Packets are refused while the buffer or the user's part of it is full.
+    Tail,
+    /// All packets are admitted: queues without limits.
+    Infinite,
+}
+
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in its user's queue.
+    Admitted,
+    /// It is not.
+    Refused,
+    /// It is in its user's queue, and this packet of this user, admitted earlier, is not any more.
+    InPlaceOf(u32, Sdu),
+}
+
+/// The buffer. Lengths, thresholds and its capacity are numbers of packets.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    admission: Admission,
+    capacity: u32,
+    /// Most packets of a user.
+    user_limit: u32,
+    length: u32,
+    bytes: u64,
+    queues: Vec<Queue>,
+}
+
+#[derive(Clone, Debug)]
+struct Queue {
+    threshold: u32,
+    length: u32,
+    bytes: u64,
+    order: Order,
+}
+
+/// How the packets of a user wait for each other.
+#[derive(Clone, Debug)]
+enum Order {
+    Arrival(VecDeque<Sdu>),
+    /// Bytes that the central unit has yet to forward, whether they have arrived or not, and those that have.
+    Flows(BTreeMap<FlowId, (u64, VecDeque<Sdu>)>),
+}
+
+impl Buffer {
+    /// An empty buffer. by_flow: flows of a user are served in an order that the scheduler chooses; else in order of arrival.
+    pub fn new(
+        admission: Admission,
+        capacity: u32,
+        user_limit: u32,
+        users: u32,
+        by_flow: bool,
+    ) -> Self {
+        let queue = Queue {
+            threshold: user_limit.min(capacity),
+            length: 0,
+            bytes: 0,
+            order: if by_flow {
+                Order::Flows(BTreeMap::new())
+            } else {
+                Order::Arrival(VecDeque::new())
+            },
+        };
+        Self {
+            admission,
+            capacity,
+            user_limit,
+            length: 0,
+            bytes: 0,
+            queues: vec![queue; users as usize],
+        }
+    }
+
+    /// Packets of all users.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// Bytes of all users.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets of a user.
+    pub fn queue(&self, user: u32) -> u32 {
+        self.queues[user as usize].length
+    }
+
+    /// The threshold of a user.
+    pub fn threshold(&self, user: u32) -> u32 {
+        self.queues[user as usize].threshold
+    }
+
+    /// Packets that a user's queue has yet to receive until it reaches its threshold.
+    pub fn room(&self, user: u32) -> u32 {
+        let queue = &self.queues[user as usize];
+        queue.threshold.saturating_sub(queue.length)
+    }
+
+    /// A user becomes active: its threshold is an equal part of the buffer, at most what its device can hold.
+    pub fn activate(&mut self, user: u32, active_users: u32) {
+        let part = self.capacity / active_users.max(1);
+        self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
+    }
+
+    /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as far as
+    /// there is space in the buffer.
+    pub fn feedback(&mut self, user: u32, reported: u32) {
+        let space = self.capacity.saturating_sub(self.length);
+        let queue = &mut self.queues[user as usize];
+        let rise = reported.saturating_sub(queue.threshold).min(space);
+        queue.threshold = reported.min(queue.threshold + rise);
+    }
+
+    /// A flow is about to send `bytes` to a user.
+    pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
+        if let Order::Flows(flows) = &mut self.queues[user as usize].order {
+            flows.insert(flow, (bytes, VecDeque::new()));
+        }
+    }
+
+    /// A flow, which has no packets in its queue, sends no more.
+    pub fn close(&mut self, user: u32, flow: FlowId) {
+        if let Order::Flows(flows) = &mut self.queues[user as usize].order {
+            flows.remove(&flow);
+        }
+    }
+
+    /// A packet of a user arrives.
+    pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
+        let own = &self.queues[user as usize];
+        let limit = match self.admission {
+            Admission::Htd => own.threshold,
+            Admission::Lqd | Admission::Tail => self.user_limit,
+            Admission::Infinite => u32::MAX,
+        };
+        if own.length >= limit {
+            return Verdict::Refused;
+        }
+        if self.length < self.capacity || self.admission == Admission::Infinite {
+            self.push(user, sdu);
+            return Verdict::Admitted;
+        }
+        match self.admission {
+            Admission::Htd => {
+                let longest = self.longest();
+                let threshold = &mut self.queues[longest].threshold;
+                *threshold = threshold.saturating_sub(1).max(1);
+                Verdict::Refused
+            }
+            Admission::Lqd => {
+                let longest = self.longest();
+                if own.length + 1 >= self.queues[longest].length {
+                    return Verdict::Refused; // with it, the user's own queue is the longest
+                }
+                let Some(dropped) = self.pop_last(longest) else {
+                    return Verdict::Refused;
+                };
+                self.push(user, sdu);
+                Verdict::InPlaceOf(longest as u32, dropped)
+            }
+            Admission::Tail | Admission::Infinite => Verdict::Refused,
+        }
+    }
+
+    /// The longest queue; of equals that with the highest threshold, then the first.
+    fn longest(&self) -> usize {
+        let key = |&user: &usize| {
+            let queue = &self.queues[user];
+            (queue.length, queue.threshold, std::cmp::Reverse(user))
+        };
+        (0..self.queues.len()).max_by_key(key).unwrap_or(0)
+    }
+
+    fn push(&mut self, user: u32, sdu: Sdu) {
+        let queue = &mut self.queues[user as usize];
+        match &mut queue.order {
+            Order::Arrival(sdus) => sdus.push_back(sdu),
+            Order::Flows(flows) => flows.entry(sdu.flow).or_default().1.push_back(sdu),
+        }
+        queue.length += 1;
+        queue.bytes += u64::from(sdu.bytes);
+        self.length += 1;
+        self.bytes += u64::from(sdu.bytes);
+    }
+
+    /// Takes the last packet, of the flow with the most left to send.
+    fn pop_last(&mut self, user: usize) -> Option<Sdu> {
+        let queue = &mut self.queues[user];
+        let sdu = match &mut queue.order {
+            Order::Arrival(sdus) => sdus.pop_back(),
+            Order::Flows(flows) => {
+                let waiting = flows.values_mut().filter(|(_, sdus)| !sdus.is_empty());
+                let (_, sdus) = waiting.max_by_key(|(left, _)| *left)?;
+                sdus.pop_back()
+            }
+        }?;
+        self.removed(user, sdu);
+        Some(sdu)
+    }
+
+    /// Takes the first packet of a user; of a flow, if one is given.
+    pub fn pop(&mut self, user: u32, flow: Option<FlowId>) -> Option<Sdu> {
+        let queue = &mut self.queues[user as usize];
+        let sdu = match (&mut queue.order, flow) {
+            (Order::Arrival(sdus), _) => sdus.pop_front(),
+            (Order::Flows(flows), Some(flow)) => {
+                let (left, sdus) = flows.get_mut(&flow)?;
+                let sdu = sdus.pop_front()?;
+                *left = left.saturating_sub(u64::from(sdu.bytes));
+                Some(sdu)
+            }
+            (Order::Flows(_), None) => None,
+        }?;
+        self.removed(user as usize, sdu);
+        Some(sdu)
+    }
+
+    fn removed(&mut self, user: usize, sdu: Sdu) {
+        let queue = &mut self.queues[user];
+        queue.length -= 1;
+        queue.bytes -= u64::from(sdu.bytes);
+        self.length -= 1;
+        self.bytes -= u64::from(sdu.bytes);
+    }
+
+    /// What can be served of a user: each flow with packets and the bytes it has left to send, if flows are served in an
+    /// order that the scheduler chooses; else the whole queue.
+    pub fn waiting(&self, user: u32) -> impl Iterator<Item = (Option<FlowId>, u64)> + '_ {
+        let queue = &self.queues[user as usize];
+        let (whole, flows) = match &queue.order {
+            Order::Arrival(_) => ((queue.length > 0).then_some((None, queue.bytes)), None),
+            Order::Flows(flows) => (None, (queue.length > 0).then_some(flows)),
+        };
+        let flows = flows.into_iter().flatten();
+        let waiting = flows.filter(|(_, (_, sdus))| !sdus.is_empty());
+        whole
+            .into_iter()
+            .chain(waiting.map(|(&flow, &(left, _))| (Some(flow), left)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sdu(sequence: u32) -> Sdu {
+        Sdu {
+            flow: FlowId(0),
+            sequence,
+            bytes: 1500,
+        }
+    }
+
+    /// The example of figure 5 of the paper: B = 4, thresholds (4, 2), queues (3, 1).
+    fn figure_5(admission: Admission) -> Buffer {
+        let mut buffer = Buffer::new(admission, 4, 4, 2, false);
+        (buffer.queues[0].threshold, buffer.queues[1].threshold) = (4, 2);
+        for (user, sequence) in [(0, 0), (0, 1), (0, 2), (1, 3)] {
+            assert_eq!(buffer.offer(user, sdu(sequence)), Verdict::Admitted);
+        }
+        buffer
+    }
+
+    fn state(buffer: &Buffer) -> [(u32, u32); 2] {
+        [0, 1].map(|user| (buffer.threshold(user), buffer.queue(user)))
+    }
+
+    #[test]
+    fn figure_5_longest_queue_drop_drops_an_admitted_packet() {
+        let mut buffer = figure_5(Admission::Lqd);
+        assert_eq!(buffer.offer(1, sdu(4)), Verdict::InPlaceOf(0, sdu(2)));
+        assert_eq!(state(&buffer), [(4, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn figure_5_highest_threshold_decrease_refuses() {
+        let mut buffer = figure_5(Admission::Htd);
+        assert_eq!(buffer.offer(1, sdu(4)), Verdict::Refused);
+        assert_eq!(state(&buffer), [(3, 3), (2, 1)]);
+        // At its threshold a queue is refused whatever space there is.
+        buffer.pop(0, None);
+        assert_eq!(buffer.offer(1, sdu(5)), Verdict::Admitted);
+        assert_eq!(buffer.offer(1, sdu(6)), Verdict::Refused);
+        assert_eq!(state(&buffer), [(3, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn of_equal_queues_the_one_with_the_highest_threshold_yields_down_to_1() {
+        let mut buffer = Buffer::new(Admission::Htd, 2, 3, 3, false);
+        buffer.queues[1].threshold = 2;
+        buffer.queues[0].threshold = 1;
+        assert_eq!(buffer.offer(0, sdu(0)), Verdict::Admitted);
+        assert_eq!(buffer.offer(1, sdu(1)), Verdict::Admitted);
+        let mut thresholds = |refused: u32| {
+            for _ in 0..refused {
+                assert_eq!(buffer.offer(2, sdu(2)), Verdict::Refused);
+            }
+            [0, 1, 2].map(|user| buffer.threshold(user))
+        };
+        assert_eq!(thresholds(1), [1, 1, 2]);
+        assert_eq!(thresholds(3), [1, 1, 2]);
+    }
+
+    #[test]
+    fn thresholds_fall_at_once_and_rise_by_the_space_there_is() {
+        let mut buffer = Buffer::new(Admission::Htd, 10, 1024, 2, false);
+        buffer.activate(0, 2);
+        assert_eq!(buffer.threshold(0), 5);
+        buffer.feedback(0, 3);
+        assert_eq!(buffer.threshold(0), 3);
+        for it in 0..3 {
+            buffer.offer(0, sdu(it));
+        }
+        buffer.feedback(0, 20); // min(20 − 3, 10 − 3)
+        assert_eq!(buffer.threshold(0), 10);
+        buffer.activate(1, 100);
+        assert_eq!((buffer.threshold(1), buffer.room(1)), (1, 1));
+    }
+
+    #[test]
+    fn finite_queues_refuse_and_infinite_ones_do_not() {
+        let mut tail = Buffer::new(Admission::Tail, 3, 2, 2, false);
+        let verdicts = [0, 0, 0, 1, 1].map(|user| tail.offer(user, sdu(0)));
+        use Verdict::{Admitted, Refused};
+        assert_eq!(verdicts, [Admitted, Admitted, Refused, Admitted, Refused]);
+        let mut infinite = Buffer::new(Admission::Infinite, 1, 1, 1, false);
+        assert!((0..5000).all(|it| infinite.offer(0, sdu(it)) == Admitted));
+        assert_eq!((infinite.length(), infinite.bytes()), (5000, 7_500_000));
+    }
+
+    #[test]
+    fn flows_are_taken_out_of_order_and_their_remainder_counts_what_is_to_come() {
+        let mut buffer = Buffer::new(Admission::Htd, 10, 10, 1, true);
+        let packet = |flow, sequence| Sdu {
+            flow: FlowId(flow),
+            ..sdu(sequence)
+        };
+        buffer.open(0, FlowId(1), 6_000);
+        buffer.open(0, FlowId(2), 1_500);
+        for it in [packet(1, 0), packet(2, 0), packet(1, 1)] {
+            buffer.offer(0, it);
+        }
+        assert_eq!(buffer.pop(0, Some(FlowId(1))), Some(packet(1, 0)));
+        let waiting: Vec<_> = buffer.waiting(0).collect();
+        assert_eq!(
+            waiting,
+            [(Some(FlowId(1)), 4_500), (Some(FlowId(2)), 1_500)]
+        );
+        assert_eq!(buffer.pop(0, Some(FlowId(2))), Some(packet(2, 0)));
+        assert_eq!(buffer.waiting(0).count(), 1);
+    }
+
+    proptest! {
+        /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at 1 or more
+        /// as long as the distributed unit reports that.
+        #[test]
+        fn htd_never_drops_what_it_has_admitted(
+            capacity in 1..40u32,
+            steps in prop::collection::vec((0..4u8, 0..6u32, 1..30u32), 1..400),
+            by_flow: bool,
+        ) {
+            let mut buffer = Buffer::new(Admission::Htd, capacity, 1024, 6, by_flow);
+            let mut held: Vec<Vec<Sdu>> = vec![Vec::new(); 6];
+            for (number, (action, user, value)) in steps.into_iter().enumerate() {
+                match action {
+                    0 => buffer.feedback(user, value),
+                    1 => {
+                        let flow = held[user as usize].first().map(|it| it.flow);
+                        let taken = buffer.pop(user, flow.filter(|_| by_flow));
+                        let expected = (!held[user as usize].is_empty()).then(|| held[user as usize].remove(0));
+                        prop_assert_eq!(taken, expected);
+                    }
+                    _ => {
+                        let full = buffer.length() == capacity;
+                        let packet = sdu(number as u32);
+                        let at_threshold = buffer.room(user) == 0;
+                        match buffer.offer(user, packet) {
+                            Verdict::Admitted => held[user as usize].push(packet),
+                            Verdict::Refused => prop_assert!(full || at_threshold),
+                            Verdict::InPlaceOf(..) => prop_assert!(false, "dropped"),
+                        }
+                    }
+                }
+                prop_assert!(buffer.length() <= capacity);
+                prop_assert_eq!(buffer.length() as usize, held.iter().map(Vec::len).sum::<usize>());
+                prop_assert!((0..6).all(|user| buffer.threshold(user) >= 1));
+            }
+        }
+    }
+}

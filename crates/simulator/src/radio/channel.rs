@@ -1,0 +1,362 @@
+//! Qualities of the users' channels over time.
+
+use serde::Deserialize;
+
+use super::table::Cqi;
+use super::{RadioError, error};
+use crate::fabric::Picos;
+use crate::random::{Purpose, Stream, stream};
+
+/// Where the channel quality indicators (CQI) of the users come from. They report every [`REPORT_INTERVAL`].
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum CqiSource {
+    /// The same at all times: drawn uniformly for each user.
+    Fixed {
+        /// Lowest value.
+        #[serde(default = "lowest")]
+        low: Cqi,
+        /// Highest value.
+        #[serde(default = "highest")]
+        high: Cqi,
+    },
+    /// Synthetic: around a mean drawn as in `fixed`, a Gauss-Markov process (Liang & Haas, "Predictive Distance-Based
+    /// Mobility Management for PCS Networks", INFOCOM 1999, §II) in steps of the CQI, which are about 2 dB each.
+    GaussMarkov {
+        /// Lowest mean.
+        #[serde(default = "lowest")]
+        low: Cqi,
+        /// Highest mean.
+        #[serde(default = "highest")]
+        high: Cqi,
+        /// Standard deviation, in steps of the CQI.
+        #[serde(default = "deviation")]
+        deviation: f64,
+        /// Time after which the correlation is 1/e.
+        #[serde(default = "memory")]
+        memory_ps: Picos,
+    },
+    /// Recorded reports. User number n has trace n modulo their number from a random offset, and begins anew at its end.
+    Trace {
+        /// The reports of each trace.
+        traces: Vec<Vec<Cqi>>,
+    },
+}
+
+/// Between two reports of a user (3GPP TS 36.213, §7.2.2: reports on the uplink control channel).
+pub const REPORT_INTERVAL: Picos = Picos::from_millis(5);
+
+fn lowest() -> Cqi {
+    Cqi::LOWEST
+}
+
+fn highest() -> Cqi {
+    Cqi::HIGHEST
+}
+
+fn deviation() -> f64 {
+    2.0
+}
+
+fn memory() -> Picos {
+    Picos::from_millis(100)
+}
+
+impl Default for CqiSource {
+    fn default() -> Self {
+        Self::Fixed {
+            low: lowest(),
+            high: highest(),
+        }
+    }
+}
+
+impl CqiSource {
+    pub(super) fn check(&self) -> Result<(), RadioError> {
+        match self {
+            Self::Fixed { low, high } => bounds(*low, *high),
+            Self::GaussMarkov {
+                low,
+                high,
+                deviation,
+                memory_ps,
+            } => {
+                bounds(*low, *high)?;
+                if !(0.0..=15.0).contains(deviation) {
+                    return error(format!("a deviation of {deviation} is outside 0 to 15"));
+                }
+                if memory_ps.0 == 0 {
+                    return error("the memory of a channel must be longer than 0");
+                }
+                Ok(())
+            }
+            Self::Trace { traces } if traces.is_empty() => error("there are no CQI traces"),
+            Self::Trace { traces } if traces.iter().any(Vec::is_empty) => {
+                error("a CQI trace has no reports")
+            }
+            // A user that is never in range would wait for ever.
+            Self::Trace { traces }
+                if traces.iter().any(|it| it.iter().all(|cqi| cqi.get() == 0)) =>
+            {
+                error("a CQI trace is out of range (0) at all times")
+            }
+            Self::Trace { .. } => Ok(()),
+        }
+    }
+}
+
+fn bounds(low: Cqi, high: Cqi) -> Result<(), RadioError> {
+    if low < Cqi::LOWEST {
+        return error("users with a CQI of 0 are out of range: the lowest is 1");
+    }
+    if low > high {
+        let (low, high) = (low.get(), high.get());
+        return error(format!("the lowest CQI {low} is above the highest {high}"));
+    }
+    Ok(())
+}
+
+/// The channels of all users.
+#[derive(Clone, Debug)]
+pub struct Channels {
+    source: CqiSource,
+    users: Vec<Channel>,
+}
+
+#[derive(Clone, Debug)]
+struct Channel {
+    random: Stream,
+    /// Mean CQI, or the offset into its trace.
+    base: u64,
+    /// Distance from the mean.
+    distance: f64,
+    /// Number of the latest report.
+    report: u64,
+    cqi: Cqi,
+    /// Of the CQIs of all reports.
+    sum: u64,
+}
+
+impl Channels {
+    /// The channels of `count` users.
+    pub fn new(source: &CqiSource, count: u32, seed: u64) -> Self {
+        let channel = |user| Channel::new(source, user, seed);
+        Self {
+            source: source.clone(),
+            users: (0..count).map(channel).collect(),
+        }
+    }
+
+    /// The latest report of a user at `now`, which does not decrease between calls.
+    pub fn cqi(&mut self, user: u32, now: Picos) -> Cqi {
+        let report = now.0 / REPORT_INTERVAL.0;
+        let channel = &mut self.users[user as usize];
+        if matches!(self.source, CqiSource::Fixed { .. }) {
+            return channel.cqi; // sparse activity needs no walk through all reports
+        }
+        while channel.report < report {
+            channel.advance(&self.source, user);
+        }
+        channel.cqi
+    }
+
+    /// Mean of the CQIs that a user has reported.
+    pub fn mean(&self, user: u32) -> f64 {
+        let channel = &self.users[user as usize];
+        channel.sum as f64 / (channel.report + 1) as f64
+    }
+
+    /// Mean of the bits per TTI over users and time: what a cell carries that gives its users equal times.
+    pub fn mean_bits_per_tti(&self) -> f64 {
+        let mean = |(user, channel): (usize, &Channel)| match &self.source {
+            CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
+            CqiSource::GaussMarkov { .. } => {
+                // 1000 s of the channel: its own later reports.
+                let mut channel = channel.clone();
+                let bits = (0..200_000).map(|_| {
+                    channel.advance(&self.source, user as u32);
+                    u64::from(channel.cqi.bits_per_tti())
+                });
+                bits.sum::<u64>() as f64 / 200_000.0
+            }
+            CqiSource::Trace { traces } => {
+                let trace = &traces[user % traces.len()];
+                let bits = trace.iter().map(|cqi| u64::from(cqi.bits_per_tti()));
+                bits.sum::<u64>() as f64 / trace.len() as f64
+            }
+        };
+        self.users.iter().enumerate().map(mean).sum::<f64>() / self.users.len() as f64
+    }
+}
+
+impl Channel {
+    fn new(source: &CqiSource, user: u32, seed: u64) -> Self {
+        let mut random = stream(seed, Purpose::Channel, u64::from(user));
+        let (base, distance) = match source {
+            // The same means for both, so that they differ in time only.
+            CqiSource::Fixed { low, high } => (between(*low, *high, &mut random), 0.0),
+            CqiSource::GaussMarkov {
+                low,
+                high,
+                deviation,
+                ..
+            } => {
+                let mean = between(*low, *high, &mut random);
+                (mean, deviation * normal(&mut random))
+            }
+            CqiSource::Trace { traces } => {
+                let length = traces[user as usize % traces.len()].len();
+                (random.below(length as u64), 0.0)
+            }
+        };
+        let mut channel = Self {
+            random,
+            base,
+            distance,
+            report: 0,
+            cqi: Cqi::LOWEST,
+            sum: 0,
+        };
+        channel.look(source, user);
+        channel
+    }
+
+    fn advance(&mut self, source: &CqiSource, user: u32) {
+        if let CqiSource::GaussMarkov {
+            deviation,
+            memory_ps,
+            ..
+        } = source
+        {
+            let kept = libm::exp(-(REPORT_INTERVAL.0 as f64) / memory_ps.0 as f64);
+            let fresh = deviation * libm::sqrt(1.0 - kept * kept);
+            self.distance = kept * self.distance + fresh * normal(&mut self.random);
+        }
+        self.report += 1;
+        self.look(source, user);
+    }
+
+    fn look(&mut self, source: &CqiSource, user: u32) {
+        self.cqi = match source {
+            CqiSource::Trace { traces } => {
+                let trace = &traces[user as usize % traces.len()];
+                trace[((self.base + self.report) % trace.len() as u64) as usize]
+            }
+            _ => Cqi::nearest(self.base as f64 + self.distance),
+        };
+        self.sum += u64::from(self.cqi.get());
+    }
+}
+
+fn between(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
+    u64::from(low.get()) + random.below(u64::from(high.get() - low.get()) + 1)
+}
+
+/// A normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math. Stat.
+/// 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
+fn normal(random: &mut Stream) -> f64 {
+    let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));
+    radius * libm::cos(std::f64::consts::TAU * random.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn markov(deviation: f64) -> CqiSource {
+        CqiSource::GaussMarkov {
+            low: Cqi::LOWEST,
+            high: Cqi::HIGHEST,
+            deviation,
+            memory_ps: memory(),
+        }
+    }
+
+    #[test]
+    fn fixed_qualities_are_uniform_from_1_to_15_and_stay() {
+        let mut channels = Channels::new(&CqiSource::default(), 15_000, 1);
+        let mut counts = [0; 16];
+        for user in 0..15_000 {
+            let cqi = channels.cqi(user, Picos::ZERO);
+            counts[usize::from(cqi.get())] += 1;
+            assert_eq!(channels.cqi(user, Picos::from_millis(900)), cqi);
+            assert_eq!(channels.mean(user), f64::from(cqi.get()));
+        }
+        assert_eq!(counts[0], 0);
+        assert!(
+            counts[1..].iter().all(|it| (880..1120).contains(it)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn the_synthetic_model_has_the_means_of_fixed_users_and_forgets_at_its_rate() {
+        let mut fixed = Channels::new(&CqiSource::default(), 50, 3);
+        let mut channels = Channels::new(&markov(1.0), 50, 3);
+        let user = (0..50)
+            .find(|&it| fixed.cqi(it, Picos::ZERO).get() == 8)
+            .unwrap();
+        let values: Vec<f64> = (0..200_000)
+            .map(|it| {
+                let now = Picos(it * REPORT_INTERVAL.0);
+                f64::from(channels.cqi(user, now).get()) - 8.0
+            })
+            .collect();
+        let mean = values.iter().sum::<f64>() / 2e5;
+        let variance = values.iter().map(|it| it * it).sum::<f64>() / 2e5;
+        let after_memory = values.iter().zip(&values[20..]);
+        let correlation = after_memory.map(|(a, b)| a * b).sum::<f64>() / 2e5 / variance;
+        // Rounding to whole numbers adds 1/12 to the variance.
+        assert!(
+            mean.abs() < 0.05 && (variance - 13.0 / 12.0).abs() < 0.05,
+            "{mean} {variance}"
+        );
+        assert!(
+            (correlation - (-1f64).exp() * 12.0 / 13.0).abs() < 0.03,
+            "{correlation}"
+        );
+        assert!((channels.mean(user) - 8.0 - mean).abs() < 1e-9);
+    }
+
+    #[test]
+    fn traces_change_every_report_and_repeat() {
+        let trace: Vec<Cqi> = (1..=4).map(|it| Cqi::new(it).unwrap()).collect();
+        let mut channels = Channels::new(
+            &CqiSource::Trace {
+                traces: vec![trace],
+            },
+            1,
+            1,
+        );
+        let mut at = |millis| channels.cqi(0, Picos::from_millis(millis)).get();
+        let first = at(0);
+        assert_eq!(at(4), first);
+        assert_eq!(at(5), first % 4 + 1);
+        assert_eq!(at(20), first);
+    }
+
+    #[test]
+    fn impossible_sources_are_refused() {
+        let cqi = |value| Cqi::new(value).unwrap();
+        for source in [
+            CqiSource::Fixed {
+                low: cqi(0),
+                high: cqi(15),
+            },
+            CqiSource::Fixed {
+                low: cqi(9),
+                high: cqi(8),
+            },
+            markov(-1.0),
+            CqiSource::Trace { traces: vec![] },
+            CqiSource::Trace {
+                traces: vec![vec![]],
+            },
+            CqiSource::Trace {
+                traces: vec![vec![cqi(0), cqi(0)]],
+            },
+        ] {
+            assert!(source.check().is_err(), "{source:?}");
+        }
+    }
+}

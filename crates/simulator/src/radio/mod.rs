@@ -1,0 +1,954 @@
+//! A radio access network with its functions split between a central unit (CU), which is a host of the data centre, and a
+//! distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile Edge
+//! Computing Architectures", ICDCN 2019.
+//!
+//! [`Radio`] is a state machine without a clock: [`next_event`](Radio::next_event) and [`step`](Radio::step) are the contract.
+//! Time is divided into transmission time intervals (TTI). Around each of them three things happen:
+//!
+//! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
+//! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and its backlog.
+//! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
+//!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
+
+mod buffer;
+mod channel;
+mod table;
+mod unit;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use cellbed_link::cell::{Average, Candidate, Scheduler};
+use cellbed_link::{Duration, Probability, Time};
+use serde::Deserialize;
+use thiserror::Error;
+
+use buffer::Buffer;
+pub use buffer::{Admission, Sdu, Verdict};
+use channel::Channels;
+pub use channel::{CqiSource, REPORT_INTERVAL};
+pub use table::Cqi;
+use table::RESOURCE_BLOCKS;
+pub use unit::BlockCounts;
+use unit::{Harq, Report, Unit};
+
+use crate::fabric::{FlowId, Picos};
+use crate::random::{Purpose, stream};
+
+/// A radio access network that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("radio: {0}")]
+pub struct RadioError(String);
+
+fn error<T>(text: impl Into<String>) -> Result<T, RadioError> {
+    Err(RadioError(text.into()))
+}
+
+/// A transmission time interval of LTE.
+pub const TTI: Picos = Picos::from_millis(1);
+
+/// Packet length by which buffer sizes in bytes are divided.
+const PACKET: u64 = 1500;
+
+/// A radio access network. Defaults are those of the paper, or our choices where it is silent (`docs/explanation/pdcell.md`).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RadioConfig {
+    /// The host that is the central unit.
+    pub host: u32,
+    /// Users.
+    pub users: u32,
+    /// Their channels.
+    pub cqi: CqiSource,
+    /// Who gets the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS, [`Scheduler::ProportionalFair`] is PFS (window
+    /// 100 TTI where none is given).
+    #[serde(deserialize_with = "scheduler")]
+    pub scheduler: Scheduler,
+    /// What happens to packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
+    pub admission: Option<Admission>,
+    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may have.
+    pub buffer_bytes: Option<u64>,
+    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of 1500 bytes
+    /// for category 3.
+    pub user_packets: u32,
+    /// Rate of the link between the units.
+    pub fronthaul_bps: f64,
+    /// Its one-way delay.
+    pub fronthaul_ps: Picos,
+    /// Probability that a try of a transport block fails.
+    pub block_errors: Probability,
+    /// TTIs between two tries.
+    pub harq_ttis: u32,
+    /// Most tries of a block.
+    pub harq_tries: u32,
+    /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
+    pub uplink_ps: Picos,
+    /// What the load of the traffic refers to.
+    pub load_of: LoadOf,
+    /// Share of flows that go to users; the others go between random hosts.
+    pub share: f64,
+    /// Interval of the samples of the queues. At 0 there are none.
+    pub series_ps: Picos,
+}
+
+/// What the load of the users' traffic refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadOf {
+    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows arrives
+    /// and is then sent.
+    CuLink,
+    /// The mean capacity of the cell: a load that lasts.
+    Cell,
+}
+
+const PFS: Scheduler = Scheduler::ProportionalFair {
+    window: Duration::from_millis(100),
+};
+
+fn scheduler<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Scheduler, D::Error> {
+    let mut value = serde_json::Value::deserialize(from)?;
+    if value["kind"] == "proportional-fair" && value.get("window_ns").is_none() {
+        value["window_ns"] = (100 * TTI.0 / 1000).into();
+    }
+    Scheduler::deserialize(value).map_err(serde::de::Error::custom)
+}
+
+impl Default for RadioConfig {
+    fn default() -> Self {
+        Self {
+            host: 0,
+            users: 100,
+            cqi: CqiSource::default(),
+            scheduler: PFS,
+            admission: None,
+            buffer_bytes: None,
+            user_packets: 1024,
+            fronthaul_bps: 10e9,
+            fronthaul_ps: Picos::from_micros(100),
+            block_errors: Probability::new(0.1).unwrap_or_default(),
+            harq_ttis: 8,
+            harq_tries: 4,
+            uplink_ps: Picos::from_millis(4),
+            load_of: LoadOf::CuLink,
+            share: 1.0,
+            series_ps: TTI,
+        }
+    }
+}
+
+impl RadioConfig {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result<(), RadioError> {
+        self.cqi.check()?;
+        if !(1..=100_000).contains(&self.users) {
+            return error(format!("a cell has 1 to 100000 users, not {}", self.users));
+        }
+        if self.user_packets == 0 {
+            return error("a user needs a queue of at least 1 packet");
+        }
+        if self.buffer_bytes.is_some_and(|it| it < PACKET) {
+            return error("a buffer holds at least one packet of 1500 bytes");
+        }
+        if !(1e9..=1e13).contains(&self.fronthaul_bps) || self.fronthaul_ps.0 > TTI.0 / 4 {
+            let text =
+                "the fronthaul has 1 Gbit/s to 10 Tbit/s and a delay of at most a quarter of a TTI";
+            return error(text);
+        }
+        if self.block_errors.get() > 0.9 {
+            let chance = self.block_errors.get();
+            return error(format!("block errors of {chance} exceed 0.9"));
+        }
+        if !(1..=64).contains(&self.harq_ttis) || !(1..=16).contains(&self.harq_tries) {
+            return error("HARQ has 1 to 64 TTIs between tries, and 1 to 16 tries");
+        }
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return error(format!(
+                "a share of flows of {} is outside 0 to 1",
+                self.share
+            ));
+        }
+        if self.scheduler.window().is_some_and(Duration::is_zero) {
+            return error("the window of the scheduler must be longer than 0");
+        }
+        if matches!(self.scheduler, Scheduler::Priority {}) {
+            return error("the users of this cell have no priorities");
+        }
+        Ok(())
+    }
+
+    /// Mean capacity of the cell in bits per second, as far as blocks pass: users have equal times.
+    pub fn capacity_bps(&self, seed: u64) -> f64 {
+        let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
+        bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
+    }
+
+    /// Packets that the buffer of the central unit holds.
+    fn capacity(&self, admission: Admission) -> u32 {
+        let bytes = self.buffer_bytes.or(match admission {
+            Admission::Htd | Admission::Lqd => Some(3_000_000),
+            Admission::Tail | Admission::Infinite => None,
+        });
+        let all = u64::from(self.users) * u64::from(self.user_packets);
+        bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// How long before a TTI the central unit must send: the fronthaul's delay, and the time of the largest subframe with the last
+    /// packet whole.
+    fn lead(&self) -> u64 {
+        let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
+        self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
+    }
+}
+
+/// Packets that arrived at the central unit, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// All that arrived.
+    pub offered: u64,
+    /// Not admitted.
+    pub refused: u64,
+    /// Admitted, and dropped later (LQD).
+    pub dropped: u64,
+    /// Handed up at the devices.
+    pub delivered: u64,
+    /// Bytes of those admitted.
+    pub admitted_bytes: u64,
+    /// Bytes of those dropped.
+    pub dropped_bytes: u64,
+    /// Bytes of those delivered.
+    pub delivered_bytes: u64,
+}
+
+/// Levels at an instant. While nothing waits there are no samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Picos,
+    /// Packets in the central unit.
+    pub packets: u32,
+    /// Bytes in the central unit.
+    pub bytes: u64,
+    /// Packets in the distributed unit and the devices.
+    pub forwarded: u32,
+    /// Sum of the users' thresholds.
+    pub thresholds: u64,
+}
+
+/// A packet that a device hands up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its user.
+    pub user: u32,
+    /// The packet.
+    pub sdu: Sdu,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The TTI of this number begins.
+    Start(u64),
+    /// The report of its start arrives.
+    Feedback(u64),
+    /// The subframe of this TTI is filled.
+    Fill(u64),
+}
+
+/// A radio access network and its users.
+#[derive(Clone, Debug)]
+pub struct Radio {
+    config: RadioConfig,
+    seed: u64,
+    channels: Channels,
+    buffer: Buffer,
+    unit: Unit,
+    users: Vec<User>,
+    /// Resource blocks that the distributed unit has reported as taken in the next TTI.
+    backlog: u32,
+    /// The last user that was given resource blocks.
+    turn: u32,
+    active: u32,
+    next: Option<Phase>,
+    /// Resource blocks wanted, for the virtual subframe: kept for its memory.
+    heap: BinaryHeap<Ranked>,
+    counts: PacketCounts,
+    series: Vec<Sample>,
+    sampled: Option<Picos>,
+}
+
+#[derive(Clone, Debug)]
+struct User {
+    /// Flows that are open.
+    flows: u32,
+    /// The threshold that the distributed unit has reported since the user became active.
+    reported: Option<u32>,
+    throughput: Average,
+    /// Packets of the last subframe.
+    accepted: u32,
+}
+
+/// Who could have resource blocks, the best first.
+#[derive(Clone, Copy, Debug)]
+struct Ranked {
+    rank: f64,
+    /// Steps after the last that was served; then the lower number of a flow.
+    turn: Reverse<(u32, Option<FlowId>)>,
+    user: u32,
+    cqi: Cqi,
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let rank = self.rank.total_cmp(&other.rank);
+        rank.then(self.turn.cmp(&other.turn))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl Radio {
+    /// A network at rest. otherwise: the admission where the configuration names none.
+    ///
+    /// Errors if the configuration is [wrong](RadioConfig::check).
+    pub fn new(config: RadioConfig, otherwise: Admission, seed: u64) -> Result<Self, RadioError> {
+        config.check()?;
+        let admission = config.admission.unwrap_or(otherwise);
+        let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
+        let user = User {
+            flows: 0,
+            reported: None,
+            throughput: Average::default(),
+            accepted: 0,
+        };
+        let harq = Harq {
+            error: config.block_errors.get(),
+            round_trip: u64::from(config.harq_ttis),
+            tries: config.harq_tries,
+        };
+        Ok(Self {
+            buffer: Buffer::new(
+                admission,
+                config.capacity(admission),
+                config.user_packets,
+                config.users,
+                by_flow,
+            ),
+            unit: Unit::new(config.users, harq),
+            channels: Channels::new(&config.cqi, config.users, seed),
+            users: vec![user; config.users as usize],
+            seed,
+            backlog: 0,
+            turn: config.users - 1,
+            active: 0,
+            next: None,
+            heap: BinaryHeap::new(),
+            counts: PacketCounts::default(),
+            series: Vec::new(),
+            sampled: None,
+            config,
+        })
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &RadioConfig {
+        &self.config
+    }
+
+    /// When [`step`](Self::step) must be called next; `None` while it holds no packets.
+    pub fn next_event(&self) -> Option<Picos> {
+        self.next.map(|phase| self.time_of(phase))
+    }
+
+    fn time_of(&self, phase: Phase) -> Picos {
+        Picos(match phase {
+            Phase::Start(tti) => tti * TTI.0,
+            Phase::Feedback(tti) => tti * TTI.0 + self.config.fronthaul_ps.0,
+            Phase::Fill(tti) => tti * TTI.0 - self.config.lead(),
+        })
+    }
+
+    /// A flow is about to send `bytes` to a user.
+    pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
+        self.buffer.open(user, flow, bytes);
+        let state = &mut self.users[user as usize];
+        state.flows += 1;
+        if state.flows == 1 {
+            state.reported = None;
+            self.active += 1;
+            self.buffer.activate(user, self.active);
+        }
+    }
+
+    /// All packets of an open flow have been delivered.
+    pub fn close(&mut self, user: u32, flow: FlowId) {
+        self.buffer.close(user, flow);
+        self.users[user as usize].flows -= 1;
+        if self.users[user as usize].flows == 0 {
+            self.active -= 1;
+        }
+    }
+
+    /// A packet of an open flow arrives at the central unit.
+    pub fn offer(&mut self, now: Picos, user: u32, sdu: Sdu) -> Verdict {
+        let verdict = self.buffer.offer(user, sdu);
+        self.counts.offered += 1;
+        match verdict {
+            Verdict::Refused => self.counts.refused += 1,
+            Verdict::Admitted => {}
+            Verdict::InPlaceOf(_, dropped) => {
+                self.counts.dropped += 1;
+                self.counts.dropped_bytes += u64::from(dropped.bytes);
+            }
+        }
+        if verdict != Verdict::Refused {
+            self.counts.admitted_bytes += u64::from(sdu.bytes);
+            if self.next.is_none() {
+                // The next subframe that can still be filled.
+                let tti = (now.0 + self.config.lead()) / TTI.0 + 1;
+                self.next = Some(Phase::Fill(tti));
+            }
+        }
+        verdict
+    }
+
+    /// Packets that a user's queue has yet to receive until it reaches its threshold.
+    pub fn room(&self, user: u32) -> u32 {
+        self.buffer.room(user)
+    }
+
+    /// How long a source waits before it uses the next credit after one that was not answered by an admitted packet: a TTI, and the
+    /// time that the packets of the last subframe take at the lowest quality; 100 ms at most.
+    pub fn backoff(&self, user: u32) -> Picos {
+        let bits = u64::from(self.users[user as usize].accepted) * PACKET * 8;
+        let alpha = bits * TTI.0 / u64::from(Cqi::LOWEST.bits_per_tti());
+        Picos((TTI.0 + alpha).min(Picos::from_millis(100).0))
+    }
+
+    /// Numbers of packets.
+    pub fn counts(&self) -> PacketCounts {
+        self.counts
+    }
+
+    /// Numbers of transport blocks.
+    pub fn block_counts(&self) -> BlockCounts {
+        self.unit.counts()
+    }
+
+    /// Levels over time.
+    pub fn series(&self) -> &[Sample] {
+        &self.series
+    }
+
+    /// Mean of the CQIs that a user has reported.
+    pub fn mean_cqi(&self, user: u32) -> f64 {
+        self.channels.mean(user)
+    }
+
+    /// Processes the event due at `now`. Appends what devices hand up.
+    pub fn step(&mut self, now: Picos, delivered: &mut Vec<Delivery>) {
+        let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
+            return;
+        };
+        self.next = match phase {
+            Phase::Fill(tti) => {
+                self.sample(now);
+                self.fill(tti);
+                Some(Phase::Start(tti))
+            }
+            Phase::Start(tti) => {
+                self.start(tti, delivered);
+                Some(Phase::Feedback(tti))
+            }
+            Phase::Feedback(tti) => {
+                self.feedback();
+                let idle = self.buffer.length() == 0 && self.unit.is_empty();
+                (!idle).then_some(Phase::Fill(tti + 1))
+            }
+        };
+    }
+
+    /// Fills the virtual subframe of a TTI: the packets of each in the order of the scheduler, as many as fit. The last one may be cut
+    /// (RLC segmentation): its rest comes first in the next TTI.
+    fn fill(&mut self, tti: u64) {
+        let now = to_time(Picos(tti * TTI.0));
+        self.heap.clear();
+        for (number, user) in (0..).zip(&mut self.users) {
+            user.accepted = 0;
+            if self.buffer.queue(number) == 0
+                || self.unit.window(number) >= self.config.user_packets
+            {
+                continue;
+            }
+            // What the latest report of the distributed unit contains.
+            let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
+            if cqi < Cqi::LOWEST {
+                continue;
+            }
+            let count = self.config.users;
+            let steps = (number + count - self.turn - 1) % count;
+            for (flow, remaining) in self.buffer.waiting(number) {
+                let candidate = Candidate {
+                    priority: 0,
+                    potential: f64::from(cqi.bits_per_tti()) / 8.0,
+                    remaining: remaining as f64,
+                    throughput: user.throughput,
+                };
+                self.heap.push(Ranked {
+                    rank: self.config.scheduler.rank(candidate, now),
+                    turn: Reverse((steps, flow)),
+                    user: number,
+                    cqi,
+                });
+            }
+        }
+        let mut left = u64::from(RESOURCE_BLOCKS - self.backlog);
+        while let Some(best) = self.heap.pop().filter(|_| left > 0) {
+            left -= self.forward(best, left, now);
+            self.turn = best.user;
+        }
+    }
+
+    /// Sends packets of a user to the distributed unit, which take `left` resource blocks at most, and returns how many they take.
+    fn forward(&mut self, best: Ranked, left: u64, now: Time) -> u64 {
+        let Ranked {
+            turn: Reverse((_, flow)),
+            user: number,
+            cqi,
+            ..
+        } = best;
+        let user = &mut self.users[number as usize];
+        let mut bytes = 0;
+        while cqi.whole_blocks(bytes).is_some_and(|it| it < left)
+            && self.unit.window(number) < self.config.user_packets
+        {
+            let Some(sdu) = self.buffer.pop(number, flow) else {
+                break;
+            };
+            self.unit.accept(number, sdu);
+            user.accepted += 1;
+            bytes += u64::from(sdu.bytes);
+        }
+        if let Some(window) = self.config.scheduler.window() {
+            let end = now + Duration::from_nanos(TTI.0 / 1000);
+            user.throughput.add(bytes as f64, now, end, window);
+        }
+        cqi.blocks(bytes).map_or(left, |taken| taken.min(left))
+    }
+
+    fn start(&mut self, tti: u64, delivered: &mut Vec<Delivery>) {
+        let seed = self.seed;
+        let chance = |user: u32, number: u64| {
+            let index = (u64::from(user) << 44) ^ number;
+            stream(seed, Purpose::BlockErrors, index).unit()
+        };
+        let counts = &mut self.counts;
+        self.unit.decode(tti, chance, |user, sdu| {
+            counts.delivered += 1;
+            counts.delivered_bytes += u64::from(sdu.bytes);
+            delivered.push(Delivery { user, sdu });
+        });
+        let now = Picos(tti * TTI.0);
+        let channels = &mut self.channels;
+        self.unit.send(tti, |user| channels.cqi(user, now));
+        self.backlog = self.unit.backlog(tti + 1, |user| channels.cqi(user, now));
+        for (number, user) in (0..).zip(&mut self.users) {
+            if user.flows == 0 {
+                continue;
+            }
+            let cqi = channels.cqi(number, now);
+            let report = self.unit.report(number);
+            user.reported = Some(threshold(report, cqi, self.config.user_packets));
+        }
+    }
+
+    fn feedback(&mut self) {
+        for (number, user) in (0..).zip(&self.users) {
+            if let Some(reported) = user.reported.filter(|_| user.flows > 0) {
+                self.buffer.feedback(number, reported);
+            }
+        }
+    }
+
+    fn sample(&mut self, now: Picos) {
+        let interval = self.config.series_ps;
+        if interval.0 == 0 || self.sampled.is_some_and(|at| now < at + interval) {
+            return;
+        }
+        self.sampled = Some(now);
+        let active = (0..).zip(&self.users).filter(|(_, user)| user.flows > 0);
+        let thresholds = active.map(|(number, _)| u64::from(self.buffer.threshold(number)));
+        self.series.push(Sample {
+            at: now,
+            packets: self.buffer.length(),
+            bytes: self.buffer.bytes(),
+            forwarded: self.unit.held() as u32,
+            thresholds: thresholds.sum(),
+        });
+    }
+
+    /// Bytes that have been admitted, and neither dropped nor delivered.
+    pub fn held_bytes(&self) -> u64 {
+        let counts = &self.counts;
+        counts.admitted_bytes - counts.dropped_bytes - counts.delivered_bytes
+    }
+}
+
+/// The virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole subframe of the user,
+/// so that a user alone gets all of its channel, and a packet that is cut at its end.
+fn threshold(report: Report, cqi: Cqi, most: u32) -> u32 {
+    let slack = cqi.bits_per_tti().div_ceil(8 * PACKET as u32) + 1;
+    let accepts = (report.departed + slack).saturating_sub(report.again);
+    most.min(report.queue + accepts)
+}
+
+fn to_time(at: Picos) -> Time {
+    Time::from_nanos(at.0 / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Users with constant channels; blocks without errors.
+    fn config(cqi: &[u8], scheduler: Scheduler) -> RadioConfig {
+        let traces = cqi.iter().map(|&it| vec![Cqi::new(it).unwrap()]);
+        RadioConfig {
+            users: cqi.len() as u32,
+            cqi: CqiSource::Trace {
+                traces: traces.collect(),
+            },
+            scheduler,
+            block_errors: Probability::NEVER,
+            ..RadioConfig::default()
+        }
+    }
+
+    const MRFS: Scheduler = Scheduler::ShortestRemaining {};
+
+    fn sdu(flow: u32, sequence: u32) -> Sdu {
+        Sdu {
+            flow: FlowId(flow),
+            sequence,
+            bytes: 1500,
+        }
+    }
+
+    /// Steps up to a number of milliseconds, with a call before each event.
+    fn run(
+        radio: &mut Radio,
+        millis: u64,
+        mut each: impl FnMut(&mut Radio, Picos),
+    ) -> Vec<(Picos, Delivery)> {
+        let (mut all, mut delivered) = (Vec::new(), Vec::new());
+        while let Some(at) = radio.next_event().filter(|it| it.0 <= millis * TTI.0) {
+            each(radio, at);
+            radio.step(at, &mut delivered);
+            all.extend(delivered.drain(..).map(|it| (at, it)));
+        }
+        all
+    }
+
+    /// Bytes delivered to each user within a time in which the queues of all have packets.
+    fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
+        let mut radio = Radio::new(config(cqi, scheduler), Admission::Infinite, 1).unwrap();
+        for user in 0..cqi.len() as u32 {
+            radio.open(user, FlowId(user), 1 << 40);
+            (0..9 * millis as u32).for_each(|it| {
+                radio.offer(Picos::ZERO, user, sdu(user, it));
+            });
+        }
+        let mut bytes = vec![0; cqi.len()];
+        for (_, delivery) in run(&mut radio, millis, |_, _| {}) {
+            bytes[delivery.user as usize] += 1500;
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_packet_takes_the_next_subframe_a_tti_and_nothing_else() {
+        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1).unwrap();
+        radio.open(0, FlowId(0), 1500);
+        radio.offer(Picos::from_micros(500), 0, sdu(0, 0));
+        // Filled shortly before 1 ms, sent from 1 to 2 ms, reported, and then nothing is left to do.
+        let delivered = run(&mut radio, 100, |_, _| {});
+        assert_eq!(delivered.len(), 1);
+        assert_eq!(delivered[0].0, Picos::from_millis(2));
+        assert_eq!((radio.next_event(), radio.held_bytes()), (None, 0));
+        // Too late for the subframe of the next TTI, which begins 100 µs of fronthaul later.
+        radio.offer(Picos::from_micros(9_900), 0, sdu(0, 1));
+        assert_eq!(run(&mut radio, 100, |_, _| {})[0].0, Picos::from_millis(12));
+    }
+
+    #[test]
+    fn a_user_alone_gets_the_rate_of_its_channel_under_all_schedulers() {
+        for scheduler in [PFS, MRFS, Scheduler::RoundRobin {}, Scheduler::MaxRate {}] {
+            for cqi in [1, 7, 15] {
+                let bytes = u64::from(Cqi::new(cqi).unwrap().bytes(100));
+                let [share] = shares(&[cqi], scheduler, 1000)[..] else {
+                    panic!("one user");
+                };
+                // 999 TTIs are over, and the last packet may be under way.
+                let expected = 999 * bytes;
+                assert!(
+                    (expected - 1500..=expected).contains(&share),
+                    "{cqi}: {share} {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn thresholds_leave_a_user_alone_the_rate_of_its_channel() {
+        let mut radio = Radio::new(config(&[15], MRFS), Admission::Htd, 1).unwrap();
+        radio.open(0, FlowId(0), 1 << 40);
+        let mut sequence = 0;
+        let mut fill = |radio: &mut Radio, now| {
+            while radio.room(0) > 0 {
+                assert_eq!(radio.offer(now, 0, sdu(0, sequence)), Verdict::Admitted);
+                sequence += 1;
+            }
+        };
+        fill(&mut radio, Picos::ZERO);
+        let delivered = run(&mut radio, 1000, fill).len() as u64 * 1500;
+        let expected = 999 * 12_756;
+        assert!(
+            (expected - 1500..=expected).contains(&delivered),
+            "{delivered}"
+        );
+        // The initial threshold of 1024 has fallen to Q + D + slack: a subframe under way, one delivered, and one more.
+        assert!(radio.series().last().unwrap().thresholds <= 3 * 10);
+    }
+
+    #[test]
+    fn proportional_fairness_gives_equal_users_equal_rates_and_others_equal_times() {
+        let equal = shares(&[9, 9, 9, 9], PFS, 2000);
+        let mean = equal.iter().sum::<u64>() as f64 / 4.0;
+        assert!(
+            equal
+                .iter()
+                .all(|&it| (it as f64 / mean - 1.0).abs() < 0.02),
+            "{equal:?}"
+        );
+        let others = shares(&[3, 15], PFS, 2000);
+        let rates = [3, 15].map(|it| f64::from(Cqi::new(it).unwrap().bits_per_tti()));
+        let times: Vec<f64> = (0..2).map(|it| others[it] as f64 / rates[it]).collect();
+        assert!((times[0] / times[1] - 1.0).abs() < 0.05, "{times:?}");
+    }
+
+    #[test]
+    fn mrfs_sends_the_flow_that_ends_first_at_the_rate_of_its_user() {
+        // 20 packets at CQI 15 take 2.4 ms, 12 at CQI 3 take 15.7 ms, 2 at CQI 3 take 2.6 ms.
+        let mut radio = Radio::new(config(&[15, 3], MRFS), Admission::Infinite, 1).unwrap();
+        for (user, flow, packets) in [(1, 0, 12), (0, 1, 20), (1, 2, 2)] {
+            radio.open(user, FlowId(flow), 1500 * u64::from(packets));
+            (0..packets).for_each(|it| {
+                radio.offer(Picos::ZERO, user, sdu(flow, it));
+            });
+        }
+        let mut order: Vec<u32> = Vec::new();
+        for (_, it) in run(&mut radio, 100, |_, _| {}) {
+            if order.last() != Some(&it.sdu.flow.0) {
+                order.push(it.sdu.flow.0);
+            }
+        }
+        assert_eq!(order, [1, 2, 0]);
+    }
+
+    #[test]
+    fn mrfs_counts_what_has_not_arrived() {
+        let mut radio = Radio::new(config(&[15, 15], MRFS), Admission::Infinite, 1).unwrap();
+        for (user, flow, all) in [(0, 0, 100), (1, 1, 9)] {
+            radio.open(user, FlowId(flow), 1500 * all);
+        }
+        radio.offer(Picos::ZERO, 0, sdu(0, 0)); // 1 of 100
+        (0..9).for_each(|it| {
+            radio.offer(Picos::ZERO, 1, sdu(1, it));
+        });
+        let delivered = run(&mut radio, 100, |_, _| {});
+        assert_eq!(delivered[0].1.user, 1);
+    }
+
+    #[test]
+    fn a_threshold_is_the_queue_and_what_a_tti_takes() {
+        let report = |queue, departed, again| Report {
+            queue,
+            departed,
+            again,
+        };
+        let [worst, best] = [Cqi::LOWEST, Cqi::HIGHEST];
+        assert_eq!(threshold(report(0, 0, 0), best, 1024), 10); // 9 of a subframe, one more
+        assert_eq!(threshold(report(0, 0, 0), worst, 1024), 2);
+        assert_eq!(threshold(report(5, 3, 1), worst, 1024), 5 + 3 - 1 + 2);
+        assert_eq!(threshold(report(5, 0, 4), worst, 1024), 5); // nothing but repairs
+        assert_eq!(threshold(report(2000, 3, 1), worst, 1024), 1024);
+    }
+
+    #[test]
+    fn sources_wait_for_what_the_lowest_quality_takes() {
+        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1).unwrap();
+        assert_eq!(radio.backoff(0), TTI);
+        radio.users[0].accepted = 2; // 24,000 bits at 5,584 a TTI
+        assert_eq!(radio.backoff(0), Picos(TTI.0 + 24_000 * TTI.0 / 5_584));
+        radio.users[0].accepted = 1000;
+        assert_eq!(radio.backoff(0), Picos::from_millis(100));
+    }
+
+    #[test]
+    fn the_processor_sharing_queue_has_its_mean_time() {
+        // Each flow has a user for itself, all the same channel: round robin by TTIs is processor sharing. Its mean time depends only
+        // on the mean size: E[T] = E[S] / (1 − ρ) (Kleinrock, Queueing Systems 2, §4.4).
+        let (flows, users) = (12_000, 30);
+        let traces = vec![vec![Cqi::HIGHEST]];
+        let config = RadioConfig {
+            users,
+            cqi: CqiSource::Trace { traces },
+            series_ps: Picos::ZERO,
+            ..config(&[15], Scheduler::RoundRobin {})
+        };
+        let mut radio = Radio::new(config, Admission::Infinite, 1).unwrap();
+        let mut arrivals = stream(1, Purpose::Arrivals, 0);
+        let (service, load) = (20.0, 0.6); // TTIs
+        let packets = (service * 12_756.0_f64 / 1500.0) as u32;
+        let mut gap = || Picos((service / load * arrivals.exponential() * TTI.0 as f64) as u64);
+        let mut next = gap();
+        let mut starts = vec![None; users as usize];
+        let (mut begun, mut sum, mut delivered) = (0, 0.0, Vec::new());
+        while begun < flows || radio.next_event().is_some() {
+            if begun < flows && radio.next_event().is_none_or(|it| next <= it) {
+                let free = starts.iter().position(Option::is_none).unwrap();
+                starts[free] = Some(next);
+                radio.open(free as u32, FlowId(begun), 1 << 20);
+                (0..packets).for_each(|it| {
+                    radio.offer(next, free as u32, sdu(begun, it));
+                });
+                begun += 1;
+                next += gap();
+            } else if let Some(now) = radio.next_event() {
+                radio.step(now, &mut delivered);
+                for it in delivered.drain(..) {
+                    if it.sdu.sequence + 1 == packets {
+                        let start = starts[it.user as usize].take().unwrap();
+                        sum += now.since(start).0 as f64 / TTI.0 as f64;
+                        radio.close(it.user, it.sdu.flow);
+                    }
+                }
+            }
+        }
+        // Before its first TTI a flow waits half of one, the subframe's lead, and half a round of ρ / (1 − ρ) other flows.
+        let mean = sum / f64::from(flows) - 0.6 - 0.5 * load / (1.0 - load);
+        let expected = service / (1.0 - load);
+        assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");
+    }
+
+    #[test]
+    fn descriptions_have_the_paper_s_defaults_and_refuse_what_cannot_be() {
+        let parse = |text: &str| serde_json::from_str::<RadioConfig>(text);
+        assert_eq!(parse("{}").unwrap(), RadioConfig::default());
+        let pfs = parse(r#"{"scheduler": {"kind": "proportional-fair"}}"#).unwrap();
+        assert_eq!(pfs.scheduler, PFS);
+        let mrfs = r#"{"scheduler": {"kind": "shortest-remaining"}, "admission": "lqd", "load_of": "cell",
+            "cqi": {"kind": "gauss-markov", "deviation": 1.5}}"#;
+        assert_eq!(parse(mrfs).unwrap().scheduler, MRFS);
+        for wrong in [
+            r#"{"user": 3}"#,
+            r#"{"cqi": {"kind": "fixed", "low": 16}}"#,
+            r#"{"cqi": {"kind": "fixed", "lowest": 3}}"#,
+            r#"{"admission": "red"}"#,
+            r#"{"block_errors": 1.5}"#,
+            r#"{"scheduler": {"kind": "proportional-fair", "window": 3}}"#,
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for impossible in [
+            r#"{"users": 0}"#,
+            r#"{"share": 0}"#,
+            r#"{"block_errors": 0.95}"#,
+            r#"{"harq_tries": 0}"#,
+            r#"{"buffer_bytes": 100}"#,
+            r#"{"fronthaul_ps": 900000000}"#,
+            r#"{"cqi": {"kind": "fixed", "low": 0}}"#,
+            r#"{"scheduler": {"kind": "proportional-fair", "window_ns": 0}}"#,
+            r#"{"scheduler": {"kind": "priority"}}"#,
+        ] {
+            let error = parse(impossible).unwrap().check().unwrap_err();
+            assert!(error.to_string().starts_with("radio: "), "{impossible}");
+        }
+    }
+
+    #[test]
+    fn the_capacity_is_that_of_equal_times() {
+        let config = RadioConfig {
+            block_errors: Probability::new(0.1).unwrap(),
+            ..config(&[1, 15], PFS)
+        };
+        let expected = (5_584.0 + 102_048.0) / 2.0 * 1000.0 * 0.9;
+        assert!((config.capacity_bps(1) - expected).abs() < 1e-3);
+    }
+
+    proptest! {
+        /// Bytes are conserved and none admitted is lost, whatever is offered when, and under errors.
+        #[test]
+        fn what_is_admitted_is_delivered(
+            offers in prop::collection::vec((0..4u32, 0..3_000_000_000u64, 1..1500u16), 1..200),
+            cqi in prop::array::uniform4(1..=15u8),
+            admission in prop::sample::select(vec![Admission::Htd, Admission::Lqd, Admission::Tail]),
+            mrfs: bool,
+            seed: u64,
+        ) {
+            let config = RadioConfig {
+                block_errors: Probability::new(0.3).unwrap(),
+                buffer_bytes: Some(30_000),
+                ..config(&cqi, if mrfs { MRFS } else { PFS })
+            };
+            let mut radio = Radio::new(config, admission, seed).unwrap();
+            (0..4).for_each(|user| radio.open(user, FlowId(user), 1 << 20));
+            let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); 4];
+            let (mut now, mut delivered) = (0, Vec::new());
+            let take = |delivered: &mut Vec<Delivery>, waiting: &mut Vec<Vec<u32>>| {
+                for it in delivered.drain(..) {
+                    assert_eq!(waiting[it.user as usize].remove(0), it.sdu.sequence);
+                }
+            };
+            for (sequence, (user, gap, bytes)) in (0..).zip(offers) {
+                now += gap;
+                while let Some(at) = radio.next_event().filter(|it| it.0 <= now) {
+                    radio.step(at, &mut delivered);
+                    take(&mut delivered, &mut waiting);
+                }
+                let sdu = Sdu { flow: FlowId(user), sequence, bytes };
+                match radio.offer(Picos(now), user, sdu) {
+                    Verdict::Refused => {}
+                    verdict => {
+                        waiting[user as usize].push(sequence);
+                        if let Verdict::InPlaceOf(other, dropped) = verdict {
+                            prop_assert!(admission == Admission::Lqd);
+                            waiting[other as usize].retain(|&it| it != dropped.sequence);
+                        }
+                    }
+                }
+                prop_assert!(radio.buffer.length() <= 20);
+            }
+            while let Some(at) = radio.next_event() {
+                radio.step(at, &mut delivered);
+                take(&mut delivered, &mut waiting);
+            }
+            prop_assert!(waiting.iter().all(Vec::is_empty));
+            prop_assert_eq!(radio.held_bytes(), 0);
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The distributed unit (DU) and the users' devices: segmentation (RLC), transport blocks, and their retransmission (HARQ).
+//!
+//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI; what it carries
+//! is known at the end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource blocks, before
+//! anything new. After its last try the link layer (RLC in acknowledged mode) sends its bytes in a new block, so none is lost.
+//! A device hands packets up in order.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::buffer::Sdu;
+use super::table::{Cqi, RESOURCE_BLOCKS};
+
+/// Errors of transport blocks and how they are repaired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Harq {
+    /// Probability that a try fails.
+    pub error: f64,
+    /// TTIs from a try to the next one.
+    pub round_trip: u64,
+    /// Most tries of a block.
+    pub tries: u32,
+}
+
+/// Numbers of blocks, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// Tries, first or repeated.
+    pub sent: u64,
+    /// Tries that failed.
+    pub failed: u64,
+    /// Blocks that have failed in all tries.
+    pub lost: u64,
+    /// Resource blocks of all tries.
+    pub resource_blocks: u64,
+}
+
+/// What the distributed unit reports for a user at the end of a TTI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Q: packets that the device has not received completely.
+    pub queue: u32,
+    /// D: packets that the device has received completely in the TTI.
+    pub departed: u32,
+    /// R: packets' worth of bytes that must be sent again.
+    pub again: u32,
+}
+
+/// A distributed unit with its users.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    harq: Harq,
+    users: Vec<Stream>,
+    /// Users with bytes to send, in the order in which they are served.
+    order: VecDeque<u32>,
+    /// Blocks sent in the present TTI.
+    in_air: Vec<Block>,
+    /// Failed blocks in order of the TTIs in which they are due.
+    due: VecDeque<(u64, Block)>,
+    counts: BlockCounts,
+    held: usize,
+}
+
+/// The packets for a user, as a stream of bytes.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    sdus: VecDeque<Held>,
+    /// First byte that has not been in a block.
+    next: u64,
+    end: u64,
+    /// Bytes of blocks that failed in all tries.
+    again: VecDeque<Range<u64>>,
+    departed: u32,
+    /// Packets received completely that wait for earlier ones.
+    early: u32,
+    /// Bytes of failed blocks that will be sent again.
+    failed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    sdu: Sdu,
+    start: u64,
+    /// Bytes that the device has yet to receive.
+    missing: u16,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    user: u32,
+    bytes: Range<u64>,
+    resource_blocks: u32,
+    /// Tries so far.
+    tries: u32,
+}
+
+impl Unit {
+    /// A unit without packets.
+    pub fn new(users: u32, harq: Harq) -> Self {
+        Self {
+            harq,
+            users: vec![Stream::default(); users as usize],
+            order: VecDeque::new(),
+            in_air: Vec::new(),
+            due: VecDeque::new(),
+            counts: BlockCounts::default(),
+            held: 0,
+        }
+    }
+
+    /// Whether it holds no packets.
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// Packets that have not been handed up at the devices.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Packets of a user between the unit's queue and the layer above in the device: the window of the link layer.
+    pub fn window(&self, user: u32) -> u32 {
+        self.users[user as usize].sdus.len() as u32
+    }
+
+    /// Numbers of blocks.
+    pub fn counts(&self) -> BlockCounts {
+        self.counts
+    }
+
+    /// A packet of a user arrives from the central unit.
+    pub fn accept(&mut self, user: u32, sdu: Sdu) {
+        let stream = &mut self.users[user as usize];
+        if stream.unsent() == 0 {
+            self.order.push_back(user);
+        }
+        stream.sdus.push_back(Held {
+            sdu,
+            start: stream.end,
+            missing: sdu.bytes,
+        });
+        stream.end += u64::from(sdu.bytes);
+        self.held += 1;
+    }
+
+    /// Ends the TTI before number `tti`: the devices decode its blocks, and `deliver` gets what they hand up.
+    ///
+    /// chance: a uniform number from 0 to 1 for a user and a TTI; a try fails below the probability of errors.
+    pub fn decode(
+        &mut self,
+        tti: u64,
+        mut chance: impl FnMut(u32, u64) -> f64,
+        mut deliver: impl FnMut(u32, Sdu),
+    ) {
+        for stream in &mut self.users {
+            stream.departed = 0;
+        }
+        let mut in_air = std::mem::take(&mut self.in_air);
+        for mut block in in_air.drain(..) {
+            let user = block.user;
+            let stream = &mut self.users[user as usize];
+            // The retransmissions of a user have numbers that differ from those of its first tries in the same TTI.
+            let draw = chance(user, 4 * (tti - 1) + u64::from(block.tries.min(3)));
+            block.tries += 1;
+            let bytes = block.bytes.end - block.bytes.start;
+            if draw >= self.harq.error {
+                if block.tries > 1 {
+                    stream.failed -= bytes;
+                }
+                stream.receive(block.bytes);
+                while let Some(held) = stream.sdus.front().filter(|it| it.missing == 0) {
+                    deliver(user, held.sdu);
+                    stream.sdus.pop_front();
+                    stream.early -= 1;
+                    self.held -= 1;
+                }
+                continue;
+            }
+            self.counts.failed += 1;
+            if block.tries == 1 {
+                stream.failed += bytes;
+            }
+            if block.tries < self.harq.tries {
+                self.due.push_back((tti - 1 + self.harq.round_trip, block));
+            } else {
+                self.counts.lost += 1;
+                stream.failed -= bytes;
+                if stream.unsent() == 0 {
+                    self.order.push_front(user);
+                }
+                stream.again.push_back(block.bytes);
+            }
+        }
+        self.in_air = in_air;
+    }
+
+    /// Sends the blocks of TTI `tti`: those that are due again, then new ones for the users in the order in which their packets
+    /// came. A user out of range waits.
+    pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
+        let mut left = RESOURCE_BLOCKS;
+        while let Some((due, block)) = self.due.front()
+            && *due <= tti
+            && block.resource_blocks <= left
+        {
+            left -= block.resource_blocks;
+            if let Some((_, block)) = self.due.pop_front() {
+                self.transmit(block);
+            }
+        }
+        for _ in 0..self.order.len() {
+            if left == 0 {
+                break;
+            }
+            let Some(user) = self.order.pop_front() else {
+                break;
+            };
+            let stream = &mut self.users[user as usize];
+            let quality = cqi(user);
+            let Some(needed) = quality.blocks(stream.unsent()) else {
+                self.order.push_back(user);
+                continue;
+            };
+            let resource_blocks = needed.min(u64::from(left)) as u32;
+            let bytes = stream.cut(u64::from(quality.bytes(resource_blocks)));
+            left -= resource_blocks;
+            if stream.unsent() > 0 {
+                self.order.push_front(user);
+            }
+            self.transmit(Block {
+                user,
+                bytes,
+                resource_blocks,
+                tries: 0,
+            });
+        }
+    }
+
+    fn transmit(&mut self, block: Block) {
+        self.counts.sent += 1;
+        self.counts.resource_blocks += u64::from(block.resource_blocks);
+        self.in_air.push(block);
+    }
+
+    /// Whole resource blocks that what it holds takes in TTI `tti` before anything new, at most all. What is left of a block is
+    /// for more of the user's bytes.
+    pub fn backlog(&self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) -> u32 {
+        let due = self.due.iter().take_while(|(due, _)| *due <= tti);
+        let due: u64 = due.map(|(_, it)| u64::from(it.resource_blocks)).sum();
+        let waiting = self.order.iter().filter_map(|&user| {
+            let unsent = self.users[user as usize].unsent();
+            cqi(user).whole_blocks(unsent)
+        });
+        (due + waiting.sum::<u64>()).min(u64::from(RESOURCE_BLOCKS)) as u32
+    }
+
+    /// The state of a user at the end of a TTI, after [`decode`](Self::decode).
+    pub fn report(&self, user: u32) -> Report {
+        let stream = &self.users[user as usize];
+        let again = stream.failed + stream.again.iter().map(|it| it.end - it.start).sum::<u64>();
+        Report {
+            queue: stream.sdus.len() as u32 - stream.early,
+            departed: stream.departed,
+            again: again.div_ceil(1500) as u32,
+        }
+    }
+}
+
+impl Stream {
+    /// Bytes that wait for a new block.
+    fn unsent(&self) -> u64 {
+        let again: u64 = self.again.iter().map(|it| it.end - it.start).sum();
+        again + (self.end - self.next)
+    }
+
+    /// Takes bytes for a new block, at most `most`: those of lost blocks first.
+    fn cut(&mut self, most: u64) -> Range<u64> {
+        if let Some(range) = self.again.front_mut() {
+            let end = range.end.min(range.start + most);
+            let cut = range.start..end;
+            range.start = end;
+            if range.is_empty() {
+                self.again.pop_front();
+            }
+            return cut;
+        }
+        let cut = self.next..self.end.min(self.next + most);
+        self.next = cut.end;
+        cut
+    }
+
+    /// The device has received bytes.
+    fn receive(&mut self, bytes: Range<u64>) {
+        let first = self.sdus.partition_point(|it| it.start <= bytes.start);
+        for held in self.sdus.range_mut(first.saturating_sub(1)..) {
+            if held.start >= bytes.end {
+                break;
+            }
+            let end = held.start + u64::from(held.sdu.bytes);
+            let part = end.min(bytes.end) - held.start.max(bytes.start);
+            held.missing -= part as u16;
+            if held.missing == 0 {
+                self.departed += 1;
+                self.early += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fabric::FlowId;
+
+    fn sdu(sequence: u32, bytes: u16) -> Sdu {
+        Sdu {
+            flow: FlowId(0),
+            sequence,
+            bytes,
+        }
+    }
+
+    fn unit(error: f64) -> Unit {
+        Unit::new(
+            3,
+            Harq {
+                error,
+                round_trip: 8,
+                tries: 4,
+            },
+        )
+    }
+
+    /// Runs TTIs until the unit is empty. Returns TTI, user and number of what was handed up.
+    fn run(
+        unit: &mut Unit,
+        cqi: [u8; 3],
+        chance: impl Fn(u32, u64) -> f64,
+    ) -> Vec<(u64, u32, u32)> {
+        let mut delivered = Vec::new();
+        for tti in 1..10_000 {
+            unit.decode(tti, &chance, |user, sdu| {
+                delivered.push((tti, user, sdu.sequence))
+            });
+            unit.send(tti, |user| Cqi::new(cqi[user as usize]).unwrap());
+            assert!(
+                unit.in_air.iter().map(|it| it.resource_blocks).sum::<u32>() <= RESOURCE_BLOCKS
+            );
+            if unit.is_empty() {
+                break;
+            }
+        }
+        delivered
+    }
+
+    #[test]
+    fn a_packet_larger_than_a_block_is_segmented() {
+        let mut unit = unit(0.0);
+        unit.accept(0, sdu(0, 1500));
+        unit.accept(0, sdu(1, 500));
+        // 698 bytes a TTI at the lowest quality: 1500 end in the third TTI, 2000 too.
+        assert_eq!(
+            run(&mut unit, [1, 1, 1], |_, _| 1.0),
+            [(4, 0, 0), (4, 0, 1)]
+        );
+        assert_eq!(unit.counts().sent, 3);
+    }
+
+    #[test]
+    fn small_packets_share_a_block_and_users_a_tti() {
+        let mut unit = unit(0.0);
+        for it in 0..4 {
+            unit.accept(0, sdu(it, 100));
+        }
+        unit.accept(1, sdu(0, 1500));
+        let all = run(&mut unit, [15, 15, 15], |_, _| 1.0);
+        assert_eq!(all, [(2, 0, 0), (2, 0, 1), (2, 0, 2), (2, 0, 3), (2, 1, 0)]);
+        // 400 and 1500 bytes at 127.56 bytes a resource block.
+        assert_eq!(
+            (unit.counts().sent, unit.counts().resource_blocks),
+            (2, 4 + 12)
+        );
+    }
+
+    #[test]
+    fn a_failed_block_comes_8_ttis_later_and_later_packets_wait_for_it() {
+        let mut unit = unit(0.5);
+        unit.accept(0, sdu(0, 12_000)); // more than 94 resource blocks
+        unit.accept(0, sdu(1, 12_000));
+        // The block of TTI 1 fails, all others pass.
+        let chance = |_, key| if key == 4 { 0.0 } else { 1.0 };
+        assert_eq!(run(&mut unit, [15; 3], chance), [(10, 0, 0), (10, 0, 1)]);
+        assert_eq!((unit.counts().sent, unit.counts().failed), (3, 1));
+    }
+
+    #[test]
+    fn after_four_tries_the_link_layer_sends_the_bytes_in_a_new_block() {
+        let mut unit = unit(0.5);
+        unit.accept(0, sdu(0, 1500));
+        // TTIs 1, 9, 17 and 25 fail; the new block follows in TTI 26.
+        let chance = |_, key| if key / 4 < 26 { 0.0 } else { 1.0 };
+        assert_eq!(run(&mut unit, [15; 3], chance), [(27, 0, 0)]);
+        let counts = unit.counts();
+        assert_eq!((counts.sent, counts.failed, counts.lost), (5, 4, 1));
+        assert_eq!(
+            unit.report(0),
+            Report {
+                queue: 0,
+                departed: 1,
+                again: 0
+            }
+        );
+    }
+
+    #[test]
+    fn reports_count_what_waits_what_went_and_what_comes_again() {
+        let mut unit = unit(0.5);
+        for it in 0..12 {
+            unit.accept(0, sdu(it, 1500));
+        }
+        unit.send(1, |_| Cqi::HIGHEST); // 8.5 packets
+        unit.decode(2, |_, _| 1.0, |_, _| {});
+        assert_eq!(
+            unit.report(0),
+            Report {
+                queue: 4,
+                departed: 8,
+                again: 0
+            }
+        );
+        assert_eq!(unit.backlog(2, |_| Cqi::HIGHEST), 41); // 5,244 bytes
+        unit.send(2, |_| Cqi::HIGHEST);
+        unit.decode(3, |_, _| 0.0, |_, _| {});
+        assert_eq!(
+            unit.report(0),
+            Report {
+                queue: 4,
+                departed: 0,
+                again: 4
+            }
+        );
+        assert_eq!(
+            (
+                unit.backlog(9, |_| Cqi::HIGHEST),
+                unit.backlog(10, |_| Cqi::HIGHEST)
+            ),
+            (0, 42)
+        );
+    }
+
+    #[test]
+    fn a_user_out_of_range_does_not_block_others() {
+        let mut unit = unit(0.0);
+        unit.accept(0, sdu(0, 100));
+        unit.accept(1, sdu(0, 100));
+        unit.send(1, |user| Cqi::new(user as u8).unwrap());
+        unit.decode(2, |_, _| 1.0, |user, _| assert_eq!(user, 1));
+        assert_eq!((unit.held(), unit.window(0)), (1, 1));
+    }
+
+    proptest! {
+        /// Every byte arrives exactly once and in order of its user, whatever blocks fail.
+        #[test]
+        fn all_packets_arrive_once_and_in_order(
+            packets in prop::collection::vec((0..3u32, 1..1500u16), 1..60),
+            cqi in prop::array::uniform3(1..=15u8),
+            seed: u64,
+        ) {
+            let mut unit = unit(0.6);
+            let mut expected = vec![Vec::new(); 3];
+            for (number, &(user, bytes)) in packets.iter().enumerate() {
+                unit.accept(user, sdu(number as u32, bytes));
+                expected[user as usize].push(number as u32);
+            }
+            let chance = |user: u32, key: u64| {
+                crate::random::stream(seed, crate::random::Purpose::BlockErrors, key * 3 + u64::from(user)).unit()
+            };
+            let mut found = vec![Vec::new(); 3];
+            for (_, user, number) in run(&mut unit, cqi, chance) {
+                found[user as usize].push(number);
+            }
+            prop_assert_eq!(found, expected);
+            prop_assert!(unit.is_empty() && unit.due.is_empty() && unit.in_air.is_empty());
+            prop_assert!(unit.users.iter().all(|it| it.failed == 0 && it.early == 0 && it.sdus.is_empty()));
+        }
+    }
+}
