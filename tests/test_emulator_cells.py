@@ -252,3 +252,72 @@ def test_a_user_hands_over_with_an_interruption(tmp_path: Path) -> None:
     }
     times = {cell["name"]: [user["served_ns"] for user in cell["users"]] for cell in account["cells"]}
     assert all(map(all, times.values()))
+
+
+# Sends packets to two addresses in turn until it is killed.
+ALTERNATE = """
+import itertools, socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    for number in itertools.count():
+        sender.sendto(bytes(10), (sys.argv[1 + number % 2], 9))
+        time.sleep(0.0025)
+        if number == 10: print("sending", flush=True)
+"""
+
+
+def test_a_link_moves_to_another_tower(tmp_path: Path) -> None:
+    """Of two towers with a node each, 3 and 4 ms from where they meet, the endpoint leaves one for the other."""
+    moment, shared, nodes = 150 * MS, "100.65.0.2", {"north": "100.64.64.2", "south": "100.64.64.3"}
+
+    def way(name: str, source: str, target: str, millis: float) -> dict[str, Any]:
+        return {"name": name, "from": source, "to": target, "stages": [delay(millis)]}
+
+    config = cell_of_users([], tmp_path)
+    config["vertices"] = [
+        config["vertices"][0],
+        *(
+            {
+                "name": name,
+                "namespace": "new",
+                "addresses": [f"{it}/32"],
+                "shared": [f"{shared}/32"],
+                "routes": ["0.0.0.0/0"],
+            }
+            for name, it in nodes.items()
+        ),
+        *({"name": name, "namespace": None} for name in ("tower.north", "tower.south", "tower")),
+    ]
+    config["directions"] = [
+        way("uplink", "mobile-0", "tower.north", 5)
+        | {"moves": [{"at_ns": moment, "from": "mobile-0", "to": "tower.south"}]},
+        way("to north", "tower.north", "north", 1),
+        way("to south", "tower.south", "south", 1),
+        way("north up", "tower.north", "tower", 3),
+        way("south up", "tower.south", "tower", 4),
+        way("north down", "tower", "tower.north", 3),
+        way("south down", "tower", "tower.south", 4),
+    ]
+    del config["cells"]
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        command = [sys.executable, "-c", ALTERNATE, shared, nodes["north"]]
+        inside = emulator.inside("mobile-0")
+        with subprocess.Popen(command, preexec_fn=inside, stdout=subprocess.PIPE) as sender:
+            assert sender.stdout is not None
+            assert sender.stdout.readline() == b"sending\n"
+            zero = time.monotonic_ns()
+            emulator.command(do="start", at_ns=zero, offset_ns=0)
+            while emulator.status()["south down"]["delivered"] + emulator.status()["to south"]["delivered"] < 20:
+                time.sleep(0.05)
+            sender.kill()
+        time.sleep(0.05)  # the packets under way arrive
+        emulator.stop()
+    log = packets(tmp_path)
+    log = log[log["protocol"] == UDP]
+    log = log[np.lexsort((log["departed"], log["packet"]))]
+    seen: set[tuple[bool, tuple[int, ...], int]] = set()
+    for hops in np.split(log, np.flatnonzero(np.diff(log["packet"])) + 1):
+        took = int(hops["departed"][-1] - hops["arrived"][0])
+        seen.add((bool(hops["arrived"][0] - zero >= moment), tuple(map(int, hops["direction"])), took // MS))
+    # To the shared address, the nearest at that time; to the other one, the way that there is.
+    assert seen == {(False, (0, 1), 6), (True, (0, 2), 6), (True, (0, 4, 5, 1), 13)}

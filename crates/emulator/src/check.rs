@@ -39,19 +39,22 @@ impl Config {
 
     fn check_vertices(&self) -> Result<()> {
         let mut owners: HashMap<IpAddr, &str> = HashMap::new();
+        let mut shared: HashMap<IpAddr, &str> = HashMap::new();
         for (index, vertex) in self.vertices.iter().enumerate() {
             let place = format!("vertices[{index}] ({})", vertex.name);
             if self.vertex(&vertex.name) != Some(index) {
                 return Err(Error::configuration(place, "another vertex has this name"));
             }
             let needs_device = !(vertex.addresses.is_empty()
+                && vertex.shared.is_empty()
                 && vertex.behind.is_empty()
                 && vertex.routes.is_empty()
                 && vertex.sysctls.is_empty());
             if let Some(device) = &vertex.device {
                 let furnished = vertex.namespace.is_some()
                     || vertex.interface.is_some()
-                    || !(vertex.behind.is_empty()
+                    || !(vertex.shared.is_empty()
+                        && vertex.behind.is_empty()
                         && vertex.routes.is_empty()
                         && vertex.sysctls.is_empty());
                 let problem = if furnished {
@@ -74,6 +77,12 @@ impl Config {
                 if let Some(owner) = owners.insert(address, &vertex.name) {
                     let problem =
                         format!("the address {address} already belongs to the vertex {owner:?}");
+                    return Err(Error::configuration(place, problem));
+                }
+            }
+            for prefix in &vertex.shared {
+                if shared.insert(prefix.address, &vertex.name) == Some(&vertex.name) {
+                    let problem = format!("the address {} is listed twice", prefix.address);
                     return Err(Error::configuration(place, problem));
                 }
             }
@@ -101,7 +110,16 @@ impl Config {
                 ));
             }
         }
-        Ok(())
+        match shared.iter().find(|(it, _)| owners.contains_key(it)) {
+            Some((address, name)) => Err(Error::configuration(
+                format!("vertices ({name})"),
+                format!(
+                    "the shared address {address} belongs to the vertex {:?} alone",
+                    owners[address]
+                ),
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_directions(&self) -> Result<()> {
@@ -114,13 +132,19 @@ impl Config {
             {
                 return wrong("another direction has this name".into());
             }
-            for end in [&way.from, &way.to] {
-                if self.vertex(end).is_none() {
-                    return wrong(format!("there is no vertex {end:?}"));
+            let moved = way.moves.iter().map(|it| (&it.from, &it.to));
+            for (from, to) in std::iter::once((&way.from, &way.to)).chain(moved) {
+                for end in [from, to] {
+                    if self.vertex(end).is_none() {
+                        return wrong(format!("there is no vertex {end:?}"));
+                    }
+                }
+                if from == to {
+                    return wrong(format!("it leads from {from:?} to itself"));
                 }
             }
-            if way.from == way.to {
-                return wrong(format!("it leads from {:?} to itself", way.from));
+            if !way.moves.is_sorted_by(|one, next| one.at_ns < next.at_ns) {
+                return wrong("its moves must be in order of time".into());
             }
         }
         Ok(())
@@ -280,6 +304,30 @@ mod tests {
                     "null",
                 ),
                 "from \"a\" to itself",
+            ),
+            (
+                line(
+                    TWO,
+                    r#"{"name":"up","from":"a","to":"t","stages":[],"moves":[{"at_ns":5,"from":"a","to":"x"}]}"#,
+                    "null",
+                ),
+                "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (
+                line(
+                    TWO,
+                    r#"{"name":"up","from":"a","to":"t","stages":[],"moves":[{"at_ns":5,"from":"a","to":"t"},{"at_ns":5,"from":"a","to":"t"}]}"#,
+                    "null",
+                ),
+                "its moves must be in order of time",
+            ),
+            (
+                line(
+                    r#"{"name":"a","namespace":"new","addresses":["100.64.0.2/32"]},{"name":"b","namespace":"new","shared":["100.64.0.2/32"]}"#,
+                    "",
+                    "null",
+                ),
+                "vertices (b): the shared address 100.64.0.2 belongs to the vertex \"a\" alone",
             ),
             (
                 line(TWO, &format!("{},{}", direction(""), direction("")), "null"),

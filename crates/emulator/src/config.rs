@@ -59,6 +59,10 @@ pub struct Vertex {
     /// Addresses of its device. What is sent to one of them goes to this vertex.
     #[serde(default)]
     pub addresses: Vec<Prefix>,
+    /// Further addresses of its device, which other vertices may have, too. What is sent to one of them goes to the
+    /// nearest of these, counted in directions.
+    #[serde(default)]
+    pub shared: Vec<Prefix>,
     /// Addresses of a machine behind its namespace, which routes between that machine and its device.
     #[serde(default)]
     pub behind: Vec<Prefix>,
@@ -74,7 +78,12 @@ pub struct Vertex {
 }
 
 impl Vertex {
-    /// All addresses that lead to it.
+    /// All addresses of its device.
+    pub fn at_device(&self) -> impl Iterator<Item = &Prefix> {
+        self.addresses.iter().chain(&self.shared)
+    }
+
+    /// All addresses that lead to it alone.
     pub fn reached_at(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let prefixes = self.addresses.iter().chain(&self.behind);
         prefixes.map(|prefix| prefix.address)
@@ -101,6 +110,9 @@ pub struct Way {
     /// What changes after every start.
     #[serde(default)]
     pub changes: Vec<Change>,
+    /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the bottleneck.
+    #[serde(default)]
+    pub moves: Vec<Move>,
     /// A log in the format of Mahimahi's mm-link.
     #[serde(default)]
     pub mahimahi_log: Option<MahimahiLog>,
@@ -132,6 +144,18 @@ pub struct Change {
     pub stage: usize,
     /// What it is from then on, of the same kind.
     pub to: Value,
+}
+
+/// A direction that joins other vertices.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// When, ns after time zero.
+    pub at_ns: u64,
+    /// Name of the vertex it leaves from then on.
+    pub from: String,
+    /// Name of the vertex it reaches from then on.
+    pub to: String,
 }
 
 /// Directions that share the time of a radio cell.

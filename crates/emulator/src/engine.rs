@@ -47,7 +47,6 @@ const MAILBOX: u64 = u64::MAX - 1;
 
 struct Lane {
     direction: Direction<Segment>,
-    to: usize,
     tally: Tally,
     /// Of each visit to a cell, the number of the cell and that of the user in it.
     visits: Vec<(usize, usize)>,
@@ -109,16 +108,14 @@ impl Engine {
         let room = infinite_room(memory, infinite.count());
         let mut lanes: Vec<Lane> = courses
             .into_iter()
-            .map(|course| course.bounded(room))
-            .zip(&config.directions)
-            .map(|(course, way)| {
+            .map(|course| {
+                let course = course.bounded(room);
                 let mut direction = Direction::new(course.stages, zero);
                 if config.series.is_some() {
                     direction = direction.with_meter();
                 }
                 Lane {
                     direction: direction.with_changes(course.changes).expect(CHECKED),
-                    to: config.vertex(&way.to).expect(CHECKED),
                     tally: Tally::default(),
                     visits: Vec::new(),
                 }
@@ -139,7 +136,7 @@ impl Engine {
         };
         Ok(Self {
             agenda: Agenda::new(cells.len() + lanes.len()),
-            router: Router::new(config),
+            router: Router::new(config, zero),
             // A quarter of the memory; infinite queues get half of that.
             pool: Pool::new((memory / 4) as usize),
             room,
@@ -240,7 +237,7 @@ impl Engine {
             // What the model had to do before this packet came comes first: it may make room for it.
             self.advance(now);
             if let Some(slot) = self.pool.keep(length) {
-                match self.admit(vertex, slot, length) {
+                match self.admit(vertex, slot, length, now) {
                     Some((lane, segments)) => self.enter(slot, segments, lane, now),
                     None => self.pool.release(slot, 1),
                 }
@@ -254,7 +251,13 @@ impl Engine {
     }
 
     /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
-    fn admit(&mut self, vertex: usize, slot: u32, length: usize) -> Option<(usize, u16)> {
+    fn admit(
+        &mut self,
+        vertex: usize,
+        slot: u32,
+        length: usize,
+        now: Time,
+    ) -> Option<(usize, u16)> {
         let (vnet, packet) = self.pool.space(slot)[..length].split_first_chunk::<VNET_BYTES>()?;
         let header = Header::parse(packet);
         let layout = Layout::of(Vnet::parse(vnet), packet);
@@ -262,8 +265,9 @@ impl Engine {
         let segments = layout.segments();
         self.read += u64::from(segments);
         let header = header.filter(|header| !header.is_link_chatter())?;
-        let way = self.router.owner(&header.destination);
-        let way = way.and_then(|to| self.router.next(vertex, to).map(|lane| (to, lane)));
+        let paths = self.router.at(now);
+        let way = paths.owner(vertex, &header.destination);
+        let way = way.and_then(|to| paths.next(vertex, to).map(|lane| (to, lane)));
         let Some((to, lane)) = way else {
             self.unroutable += u64::from(segments);
             return None;
@@ -345,9 +349,8 @@ impl Engine {
     /// A segment came out of a direction, or died in it, as is seen at `now`.
     fn settle(&mut self, lane: usize, mut outcome: Outcome<Segment>, now: Time) {
         journal::outcome(&mut self.records, lane, &outcome);
-        let Lane { to, tally, .. } = &mut self.lanes[lane];
-        let to = *to;
-        tally.count(&outcome);
+        let to = self.router.at(outcome.released).end(lane);
+        self.lanes[lane].tally.count(&outcome);
         if let Fate::Dropped(_) = outcome.fate {
             journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
         }
@@ -366,7 +369,7 @@ impl Engine {
             return;
         }
         journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
-        match self.router.next(to, destination) {
+        match self.router.at(outcome.departed).next(to, destination) {
             Some(next) => {
                 journal::arrival(&mut self.records, next, outcome.departed, outcome.size);
                 let tag = self.pool.tag(segment);

@@ -53,7 +53,7 @@ impl Node {
             tun: Arc::new(tun),
             netlink: Mutex::new(netlink),
             index,
-            addresses: vertex.addresses.iter().map(|it| it.address).collect(),
+            addresses: vertex.at_device().map(|it| it.address).collect(),
         }))
     }
 
@@ -97,7 +97,7 @@ fn furnish(vertex: &Vertex, offload: bool) -> Result<(Tun, Netlink, u32)> {
     netlink.bring_up(loopback)?;
     netlink.configure(index, MTU, DEVICE_QUEUE)?;
     netlink.bring_up(index)?;
-    for prefix in &vertex.addresses {
+    for prefix in vertex.at_device() {
         netlink.add_address_ipv4_first(index, *prefix)?;
     }
     for prefix in &vertex.routes {

@@ -48,6 +48,7 @@ impl Engine {
         journal::start(&mut self.records, zero, offset);
         let second = self.seconds.restart(now, zero);
         journal::second(&mut self.records, second);
+        self.router.restart(zero);
         for lane in 0..self.lanes.len() {
             self.lanes[lane].direction.restart(zero, offset);
         }
