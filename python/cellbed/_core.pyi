@@ -109,14 +109,15 @@ def saturate_virtually(
 def share_cell(
     scheduler: str,
     slot_ns: int,
-    links: list[tuple[str, int]],
+    links: list[tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]],
     arrivals: Arrivals,
     users: NDArray[np.uint32],
     to_come: NDArray[np.uint64] | None,
 ) -> tuple[Columns, list[int]]:
     """Send packets through a cell at rest, until the last one is out; :class:`cellbed.Cell` is its face.
 
-    scheduler: as JSON. links: for each user its stages as in ``Direction``, and its priority. users: of the packets.
+    scheduler: as JSON. links: for each user its stages and changes as in ``Direction``, its priority, and when it is in
+    the cell (from, until, ns). users: of the packets.
     to_come: bytes that the packet's user will send beyond those in its queue.
 
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
