@@ -46,7 +46,9 @@ pub struct Wheel<E> {
     /// The slot whose events are in `current`, counted from time 0. All events of the wheel lie in later slots, fewer than
     /// `SLOTS` away.
     slot: u64,
-    current: BinaryHeap<Entry<E>>,
+    /// In order; those before `popped` have been popped.
+    current: Vec<Entry<E>>,
+    popped: usize,
     /// The first entry of each slot; a slot's list is in no order.
     heads: Box<[u32; SLOTS]>,
     /// A bit for each slot: whether it has entries. `words` has a bit for each word of `occupied`.
@@ -99,7 +101,8 @@ impl<E: Copy> Wheel<E> {
             shift,
             pushed: 0,
             slot: 0,
-            current: BinaryHeap::new(),
+            current: Vec::new(),
+            popped: 0,
             heads: Box::new([NONE; SLOTS]),
             occupied: [0; WORDS],
             words: [0; WORDS / 64],
@@ -125,7 +128,7 @@ impl<E: Copy> Wheel<E> {
         let entry = Entry { at, order, event };
         let slot = at >> self.shift;
         if slot <= self.slot {
-            self.current.push(entry);
+            self.join(entry);
         } else if slot - self.slot < SLOTS as u64 {
             self.insert(slot as usize % SLOTS, entry);
         } else {
@@ -136,21 +139,22 @@ impl<E: Copy> Wheel<E> {
     /// The time of the next event.
     #[inline]
     pub fn peek(&mut self) -> Option<u64> {
-        if self.current.is_empty() {
+        if self.popped == self.current.len() {
             self.turn();
         }
-        self.current.peek().map(|entry| entry.at)
+        self.current.get(self.popped).map(|entry| entry.at)
     }
 
     /// Takes out the next event, with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
-        if self.current.is_empty() {
+        if self.popped == self.current.len() {
             self.turn();
         }
-        let entry = self.current.pop()?;
+        let &Entry { at, event, .. } = self.current.get(self.popped)?;
+        self.popped += 1;
         self.length -= 1;
-        Some((entry.at, entry.event))
+        Some((at, event))
     }
 
     /// Number of events.
@@ -175,8 +179,8 @@ impl<E: Copy> Wheel<E> {
             at = *next;
             Some(entry)
         });
-        let heaps = self.current.iter().chain(self.far.iter());
-        listed.chain(heaps).map(|entry| &entry.event)
+        let others = self.current[self.popped..].iter().chain(self.far.iter());
+        listed.chain(others).map(|entry| &entry.event)
     }
 
     fn insert(&mut self, index: usize, entry: Entry<E>) {
@@ -193,8 +197,24 @@ impl<E: Copy> Wheel<E> {
         self.words[index / 4096] |= 1 << (index / 64 % 64);
     }
 
+    /// Adds an event to the slot that has been reached: mostly behind all others.
+    fn join(&mut self, entry: Entry<E>) {
+        if self
+            .current
+            .last()
+            .is_none_or(|last| last.key() < entry.key())
+        {
+            return self.current.push(entry);
+        }
+        let waiting = &self.current[self.popped..];
+        let place = self.popped + waiting.partition_point(|other| other.key() < entry.key());
+        self.current.insert(place, entry);
+    }
+
     /// Moves on to the next slot that has events and takes them out.
     fn turn(&mut self) {
+        self.current.clear();
+        self.popped = 0;
         let near = self.next_occupied();
         let far = self.far.peek().map(|entry| entry.at >> self.shift);
         let Some(slot) = near.into_iter().chain(far).min() else {
@@ -216,12 +236,17 @@ impl<E: Copy> Wheel<E> {
                 self.words[index / 4096] &= !(1 << (index / 64 % 64));
             }
         }
-        while self
-            .far
-            .peek()
-            .is_some_and(|entry| entry.at >> self.shift == slot)
-        {
-            self.current.extend(self.far.pop());
+        if far == Some(slot) {
+            while self
+                .far
+                .peek()
+                .is_some_and(|entry| entry.at >> self.shift == slot)
+            {
+                self.current.extend(self.far.pop());
+            }
+        }
+        if self.current.len() > 1 {
+            self.current.sort_unstable_by_key(Entry::key);
         }
     }
 

@@ -51,20 +51,21 @@ impl Packet {
 
 /// The place of a packet in the [`Arena`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub(super) u32);
+pub(super) struct Place(u32);
 
 impl Place {
-    pub(super) const NONE: Self = Self(u32::MAX);
+    const NONE: Self = Self(u32::MAX);
 }
 
 /// A packet under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) packet: Packet,
-    /// The next in the queue, or in the list of free places.
-    pub(super) next: Place,
-    /// When it joined the queue in which it is.
-    pub(super) queued: u64,
+    /// When it joined the queue in which it is; then when the port began to send it.
+    pub(super) since: u64,
+    /// Its neighbours in the [`List`] in which it is; the next free place.
+    next: Place,
+    previous: Place,
 }
 
 /// The packets under way. A place that becomes free is the next to be used, so the memory in use stays small and warm.
@@ -89,25 +90,26 @@ impl Arena {
         self.held += u64::from(packet.size);
         let slot = Slot {
             packet,
+            since: 0,
             next: Place::NONE,
-            queued: 0,
+            previous: Place::NONE,
         };
         let place = self.free;
         if place == Place::NONE {
             self.slots.push(slot);
             return Place(self.slots.len() as u32 - 1);
         }
-        let old = std::mem::replace(&mut self.slots[place.0 as usize], slot);
+        let old = std::mem::replace(&mut self[place], slot);
         self.free = old.next;
         place
     }
 
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> Packet {
-        let slot = &mut self.slots[place.0 as usize];
+        let free = std::mem::replace(&mut self.free, place);
+        let slot = &mut self[place];
+        slot.next = free;
         let packet = slot.packet;
-        slot.next = self.free;
-        self.free = place;
         self.held -= u64::from(packet.size);
         packet
     }
@@ -131,5 +133,76 @@ impl std::ops::IndexMut<Place> for Arena {
     #[inline]
     fn index_mut(&mut self, place: Place) -> &mut Slot {
         &mut self.slots[place.0 as usize]
+    }
+}
+
+/// A list of packets of the arena. A packet is in one list at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    first: Place,
+    last: Place,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            first: Place::NONE,
+            last: Place::NONE,
+        }
+    }
+}
+
+impl List {
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.first == Place::NONE
+    }
+
+    #[inline]
+    pub(super) fn first(self) -> Option<Place> {
+        (!self.is_empty()).then_some(self.first)
+    }
+
+    /// The packet behind another.
+    #[inline]
+    pub(super) fn after(self, place: Place, arena: &Arena) -> Option<Place> {
+        let next = arena[place].next;
+        (next != Place::NONE).then_some(next)
+    }
+
+    #[inline]
+    pub(super) fn push_back(&mut self, place: Place, arena: &mut Arena) {
+        let last = std::mem::replace(&mut self.last, place);
+        let slot = &mut arena[place];
+        slot.next = Place::NONE;
+        slot.previous = last;
+        if last == Place::NONE {
+            self.first = place;
+        } else {
+            arena[last].next = place;
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop_front(&mut self, arena: &mut Arena) -> Option<Place> {
+        let place = self.first()?;
+        self.first = arena[place].next;
+        if self.first == Place::NONE {
+            self.last = Place::NONE;
+        } else {
+            arena[self.first].previous = Place::NONE;
+        }
+        Some(place)
+    }
+
+    pub(super) fn pop_back(&mut self, arena: &mut Arena) -> Option<Place> {
+        let place = (!self.is_empty()).then_some(self.last)?;
+        self.last = arena[place].previous;
+        if self.last == Place::NONE {
+            self.first = Place::NONE;
+        } else {
+            arena[self.last].next = Place::NONE;
+        }
+        Some(place)
     }
 }
