@@ -123,6 +123,18 @@ def share_cell(
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
     """
 
+def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.simulation.simulate` is its face.
+
+    description: JSON of ``Description`` (crates/simulator/src/fabric/description.rs). progress: called some times a
+    second with the number of finished flows; its exceptions end the run.
+
+    Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``crates/bindings/src/fabric.rs``;
+    ``packet_hops`` and ``end_ps``.
+
+    Errors: :class:`ValueError` for a malformed description.
+    """
+
 class TraceFormatError(ValueError):
     """A trace that was refused: ``FILE:LINE: reason``."""
 

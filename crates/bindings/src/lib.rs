@@ -5,6 +5,7 @@ mod arrivals;
 mod calibration;
 mod cell;
 mod columns;
+mod fabric;
 mod imports;
 mod link;
 mod positions;
@@ -27,6 +28,8 @@ mod _core {
     use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
+    #[pymodule_export]
+    use super::fabric::simulate;
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]

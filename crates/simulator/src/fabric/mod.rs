@@ -200,6 +200,13 @@ impl Fabric {
         self.flows.contains_key(&flow)
     }
 
+    /// The flows that live, in any order, with the times at which their last bytes arrived.
+    pub fn live(&self) -> impl Iterator<Item = (FlowId, &Flow, Option<Picos>)> {
+        self.flows
+            .iter()
+            .map(|(&id, live)| (id, &live.flow, live.end))
+    }
+
     /// Puts a packet into the queue of a host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, packet: Packet) {

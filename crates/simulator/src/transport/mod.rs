@@ -30,6 +30,20 @@ pub trait Transport {
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
+
+    /// What it has measured beside flows and ports.
+    fn tables(&self) -> Vec<Table> {
+        Vec::new()
+    }
+}
+
+/// A table of measurements, such as of radio cells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, of one length, by names that end in the unit.
+    pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
 /// The transport of a description, with its constants.
@@ -91,5 +105,9 @@ impl Transport for AnyTransport {
 
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         dispatch!(self, transport => transport.dropped(net, packet));
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        dispatch!(self, transport => transport.tables())
     }
 }
