@@ -101,6 +101,9 @@ pub struct Counters {
 struct Live {
     flow: Flow,
     end: Option<Picos>,
+    /// Its bytes have farther to go than its destination.
+    held: bool,
+    acknowledged: bool,
 }
 
 /// The network, as a transport sees it: packets, times and flows.
@@ -250,17 +253,40 @@ impl Fabric {
         self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
+    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither ends nor is freed.
+    pub fn hold(&mut self, flow: FlowId) {
+        if let Some(live) = self.flows.get_mut(&flow) {
+            live.held = true;
+        }
+    }
+
+    /// The last byte of a held flow has reached its end.
+    pub fn release(&mut self, flow: FlowId) {
+        if let Some(live) = self.flows.get_mut(&flow) {
+            live.held = false;
+            let acknowledged = live.acknowledged;
+            self.finish(flow);
+            if acknowledged {
+                self.acknowledged(flow);
+            }
+        }
+    }
+
     /// The last byte of a flow has reached its destination. The first call counts.
     pub fn finish(&mut self, flow: FlowId) {
         let now = self.now;
-        if let Some(live) = self.flows.get_mut(&flow) {
+        if let Some(live) = self.flows.get_mut(&flow).filter(|live| !live.held) {
             live.end.get_or_insert(now);
         }
     }
 
     /// The source of a flow has been told that all of it has arrived: its state is freed, its record goes out.
     pub fn acknowledged(&mut self, id: FlowId) {
-        if let Some(Live { flow, end }) = self.flows.remove(&id) {
+        if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
+            live.acknowledged = true;
+            return;
+        }
+        if let Some(Live { flow, end, .. }) = self.flows.remove(&id) {
             self.counters.finished += 1;
             let ideal = self.ideal(&flow);
             self.records.push(Record {
@@ -502,7 +528,13 @@ impl<T: Transport> Simulation<T> {
                 if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
                     let id = FlowId(net.counters.started as u32);
                     net.counters.started += 1;
-                    net.flows.insert(id, Live { flow, end: None });
+                    let live = Live {
+                        flow,
+                        end: None,
+                        held: false,
+                        acknowledged: false,
+                    };
+                    net.flows.insert(id, live);
                     transport.start(net, id);
                 }
                 if let Some(next) = &self.next {
