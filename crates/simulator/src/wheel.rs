@@ -11,6 +11,8 @@ const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
 /// The end of a list of entries.
 const NONE: u32 = u32::MAX;
+/// The number of no slot.
+const NEVER: u64 = u64::MAX;
 
 /// Which of two events at the same time comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,12 +218,16 @@ impl<E: Copy> Wheel<E> {
         self.current.clear();
         self.popped = 0;
         let near = self.next_occupied();
-        let far = self.far.peek().map(|entry| entry.at >> self.shift);
-        let Some(slot) = near.into_iter().chain(far).min() else {
+        let far = self
+            .far
+            .peek()
+            .map_or(NEVER, |entry| entry.at >> self.shift);
+        let slot = near.min(far);
+        if slot == NEVER {
             return;
-        };
+        }
         self.slot = slot;
-        if near == Some(slot) {
+        if near == slot {
             let index = slot as usize % SLOTS;
             let mut at = std::mem::replace(&mut self.heads[index], NONE);
             while at != NONE {
@@ -236,26 +242,30 @@ impl<E: Copy> Wheel<E> {
                 self.words[index / 4096] &= !(1 << (index / 64 % 64));
             }
         }
-        if far == Some(slot) {
-            while self
-                .far
-                .peek()
-                .is_some_and(|entry| entry.at >> self.shift == slot)
-            {
-                self.current.extend(self.far.pop());
-            }
+        while self
+            .far
+            .peek()
+            .is_some_and(|entry| entry.at >> self.shift == slot)
+        {
+            self.current.extend(self.far.pop());
         }
         if self.current.len() > 1 {
             self.current.sort_unstable_by_key(Entry::key);
         }
     }
 
-    /// The next slot of the wheel that has entries, counted from time 0.
-    fn next_occupied(&self) -> Option<u64> {
+    /// The next slot of the wheel that has entries, counted from time 0, or `NEVER`.
+    #[inline]
+    fn next_occupied(&self) -> u64 {
         let from = (self.slot as usize + 1) % SLOTS;
-        let index = self.occupied_from(from).or_else(|| self.occupied_from(0))?;
-        let ahead = (index + SLOTS - from) % SLOTS;
-        Some(self.slot + 1 + ahead as u64)
+        let bits = self.occupied[from / 64] >> (from % 64);
+        if bits != 0 {
+            return self.slot + 1 + u64::from(bits.trailing_zeros()); // in most cases
+        }
+        match self.occupied_from(from).or_else(|| self.occupied_from(0)) {
+            Some(index) => self.slot + 1 + ((index + SLOTS - from) % SLOTS) as u64,
+            None => NEVER,
+        }
     }
 
     /// The first index at or after `from` whose slot has entries.
@@ -334,8 +344,8 @@ mod tests {
                     now = expected.map_or(now, |it| it.0);
                 }
                 prop_assert_eq!(wheel.len(), list.len());
-                prop_assert_eq!(wheel.iter().count(), list.len());
             }
+            prop_assert_eq!(wheel.iter().count(), list.len());
             list.sort_unstable();
             let rest: Vec<_> = std::iter::from_fn(|| wheel.pop()).collect();
             prop_assert_eq!(rest, list.into_iter().map(|it| (it.0, it.2)).collect::<Vec<_>>());

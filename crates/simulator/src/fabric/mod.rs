@@ -157,7 +157,7 @@ impl Fabric {
             switching: config.switching,
             balancing: config.balancing,
             topology,
-            arena: Arena::new(),
+            arena: Arena::default(),
             wheel: Wheel::new(SLOT),
             flows: FlowMap::default(),
             counters: Counters::default(),
@@ -356,8 +356,9 @@ impl Fabric {
     #[inline]
     fn offer(&mut self, number: u32, place: Place) {
         let port = &mut self.ports[number as usize];
-        port.accept(self.now.0, place, &mut self.arena, &mut self.dropped);
-        self.schedule(number);
+        if port.accept(self.now.0, place, &mut self.arena, &mut self.dropped) {
+            self.schedule(number);
+        }
     }
 
     /// Sets the next event of a port.

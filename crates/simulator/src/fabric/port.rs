@@ -2,7 +2,7 @@
 
 use cellbed_link as link;
 
-use super::packet::{Arena, List, Place};
+use super::packet::{Arena, List, Place, after};
 use super::topology::{HEADER, Node};
 use super::units::{FlowId, Picos, Rate};
 
@@ -145,7 +145,8 @@ impl Port {
         }
     }
 
-    /// Takes in a packet that comes now; what it costs goes to `dropped`.
+    /// Takes in a packet that comes now; what it costs goes to `dropped`. Returns whether [`next_event`](Self::next_event)
+    /// may have become earlier.
     #[inline]
     pub(super) fn accept(
         &mut self,
@@ -153,8 +154,9 @@ impl Port {
         place: Place,
         arena: &mut Arena,
         dropped: &mut Vec<Place>,
-    ) {
+    ) -> bool {
         let waiting = self.waiting(now, arena);
+        let alone = self.line.first.is_none();
         let slot = &mut arena[place];
         slot.since = now;
         let size = u64::from(slot.packet.size);
@@ -165,14 +167,17 @@ impl Port {
         match &mut self.queue {
             Queue::DropTail { bytes, first } => {
                 if waiting + size > self.buffer {
-                    return self.drop(place, arena, dropped);
+                    self.drop(place, arena, dropped);
+                    return false;
                 }
                 let start = self.busy_until.max(now);
                 if start > now {
                     *bytes += size;
                     first.get_or_insert(place);
+                    self.counters.most_bytes = self.counters.most_bytes.max(*bytes);
                 }
                 self.send(place, start, arena);
+                return alone;
             }
             Queue::Link(direction) => {
                 let packet = &slot.packet;
@@ -187,20 +192,16 @@ impl Port {
                 };
                 let now = link::Time::from_nanos(now.div_ceil(1_000));
                 direction.accept_tagged(now, place, link::Bytes(size), tag);
+                self.counters.most_bytes = self.counters.most_bytes.max(direction.held().bytes.0);
                 self.poll(now, arena, dropped);
+                return true;
             }
-            Queue::Priority(levels) => {
-                if self.busy_until <= now && levels.is_empty() {
-                    return self.send(place, now, arena);
-                }
-                levels.push(place, arena);
+            Queue::Priority(_) | Queue::Smallest(_) if self.busy_until <= now && waiting == 0 => {
+                self.send(place, now, arena);
+                return alone;
             }
-            Queue::Smallest(ranked) => {
-                if self.busy_until <= now && ranked.is_empty() {
-                    return self.send(place, now, arena);
-                }
-                ranked.push(place, arena);
-            }
+            Queue::Priority(levels) => levels.push(place, arena),
+            Queue::Smallest(ranked) => ranked.push(place, arena),
         }
         while self.bytes() > self.buffer
             && let Some(shed) = self.shed(arena)
@@ -208,6 +209,7 @@ impl Port {
             self.drop(shed, arena, dropped);
         }
         self.counters.most_bytes = self.counters.most_bytes.max(self.bytes());
+        alone
     }
 
     /// The packet that reaches the other end now.
@@ -220,35 +222,35 @@ impl Port {
     ) -> Option<Place> {
         if let Queue::Link(_) = self.queue {
             self.poll(link::Time::from_nanos(now / 1_000), arena, dropped);
-        } else {
-            self.waiting(now, arena);
+        } else if self.line.first.is_none() {
+            self.begin(arena);
         }
-        let place = self.line.first()?;
-        if self.reaches(arena[place].since, arena[place].packet.size) > now {
-            return None;
+        let place = self.line.first?;
+        if arena[place].reaches > now {
+            return None; // a longer packet has come before the one expected
         }
-        self.line.pop_front(arena)
+        self.line.pop_front(arena);
+        if let Queue::DropTail { bytes, first } = &mut self.queue
+            && *first == Some(place)
+        {
+            *bytes -= u64::from(arena[place].packet.size);
+            *first = self.line.first;
+        }
+        Some(place)
     }
 
     /// The next time at which [`take`](Self::take) must be called.
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
-        if let Some(place) = self.line.first() {
-            let slot = &arena[place];
-            let reaches = self.reaches(slot.since, slot.packet.size);
-            return match &self.queue {
-                Queue::Link(direction) => reaches.min(next_of(direction)),
-                _ => reaches,
-            };
-        }
-        let next = match &self.queue {
-            Queue::DropTail { .. } => None,
-            Queue::Link(direction) => return next_of(direction),
-            Queue::Priority(levels) => levels.best(),
-            Queue::Smallest(ranked) => ranked.best(),
+        let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
+        // Where nothing is decided: the one that would be sent if no better one came.
+        let undecided = match &self.queue {
+            Queue::Link(direction) => return reaches.min(next_of(direction)),
+            Queue::Priority(levels) if reaches == NEVER => levels.best(),
+            Queue::Smallest(ranked) if reaches == NEVER => ranked.best(),
+            _ => return reaches,
         };
-        // The one that would be sent if no better one came.
-        next.map_or(NEVER, |place| {
+        undecided.map_or(NEVER, |place| {
             self.reaches(self.busy_until, arena[place].packet.size)
         })
     }
@@ -261,27 +263,33 @@ impl Port {
                 && arena[place].since < now
             {
                 *bytes -= u64::from(arena[place].packet.size);
-                *first = self.line.after(place, arena);
+                *first = after(place, arena);
             }
             return *bytes;
         }
-        while self.busy_until < now
-            && let Some(place) = self.pop(arena)
-        {
-            self.send(place, self.busy_until, arena);
-        }
+        while self.busy_until < now && self.begin(arena) {}
         self.bytes()
     }
 
     /// Whether the port can begin with another packet now. Makes the decisions that are due by `now`.
     pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
         self.waiting(now, arena);
-        while self.busy_until <= now
-            && let Some(place) = self.pop(arena)
-        {
+        while self.busy_until <= now && self.begin(arena) {}
+        self.busy_until <= now && self.bytes() == 0
+    }
+
+    /// Decides which packet follows the one in transmission, if any waits.
+    #[inline]
+    fn begin(&mut self, arena: &mut Arena) -> bool {
+        let next = match &mut self.queue {
+            Queue::Priority(levels) => levels.pop(arena),
+            Queue::Smallest(ranked) => ranked.pop(arena),
+            Queue::DropTail { .. } | Queue::Link(_) => None,
+        };
+        if let Some(place) = next {
             self.send(place, self.busy_until, arena);
         }
-        self.busy_until <= now && self.bytes() == 0
+        next.is_some()
     }
 
     /// When a port that is not idle must be looked at again to find it idle.
@@ -308,6 +316,7 @@ impl Port {
         self.counters.bytes += u64::from(size);
         self.counters.byte_picos += u128::from(start - slot.since) * u128::from(size);
         slot.since = start;
+        slot.reaches = start + self.rate.time(size.min(self.needed)).0 + self.delay;
         self.line.push_back(place, arena);
     }
 
@@ -347,16 +356,6 @@ impl Port {
         }
     }
 
-    /// The packet to be sent next.
-    #[inline]
-    fn pop(&mut self, arena: &mut Arena) -> Option<Place> {
-        match &mut self.queue {
-            Queue::Priority(levels) => levels.pop(arena),
-            Queue::Smallest(ranked) => ranked.pop(arena),
-            Queue::DropTail { .. } | Queue::Link(_) => None,
-        }
-    }
-
     /// Gives up the packet that matters least.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         match &mut self.queue {
@@ -372,10 +371,10 @@ impl Port {
             Queue::DropTail { .. } => 0, // they are in the line
             _ => self.bytes(),
         };
-        let mut next = self.line.first();
+        let mut next = self.line.first;
         while let Some(place) = next {
             bytes += u64::from(arena[place].packet.size);
-            next = self.line.after(place, arena);
+            next = after(place, arena);
         }
         bytes
     }
@@ -397,17 +396,12 @@ struct Levels {
 }
 
 impl Levels {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.occupied == 0
-    }
-
     /// The packet that would be sent now.
     #[inline]
     fn best(&self) -> Option<Place> {
         self.levels
             .get(self.occupied.trailing_zeros() as usize)?
-            .first()
+            .first
     }
 
     #[inline]
@@ -438,7 +432,7 @@ impl Levels {
     #[inline]
     fn left(&mut self, level: usize, place: Place, arena: &Arena) {
         self.bytes -= u64::from(arena[place].packet.size);
-        if self.levels[level].is_empty() {
+        if self.levels[level].first.is_none() {
             self.occupied &= !(1 << level);
         }
     }
@@ -453,10 +447,6 @@ struct Ranked {
 }
 
 impl Ranked {
-    fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-
     /// The packet that would be sent now: the oldest of the flow that has the smallest rank.
     fn best(&self) -> Option<Place> {
         self.best_index().map(|index| self.packets[index].2)
