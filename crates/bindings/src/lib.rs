@@ -14,6 +14,7 @@ mod series;
 mod simulation;
 mod toml_values;
 mod trace;
+mod virtual_network;
 
 use std::ffi::OsString;
 use std::io;
@@ -46,6 +47,8 @@ mod _core {
     use super::toml_values::toml_values;
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
+    #[pymodule_export]
+    use super::virtual_network::VirtualNetwork;
     #[pymodule_export]
     use super::{emulate, enter, network_helper, pack_recording, record};
 }

@@ -168,7 +168,7 @@ class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not.
+    disturbed, in sentences; empty for one that is not. clock: virtual for a prediction.
     """
 
     format: Literal[2]
@@ -187,6 +187,12 @@ class Summary:
     faults: list[FaultSummary] = field(default_factory=list)
     programs: list[ProgramSummary] = field(default_factory=list)
     cells: list[CellSummary] = field(default_factory=list)
+    clock: Literal["real", "virtual"] = "real"
+
+    @property
+    def predicted(self) -> bool:
+        """Whether it was simulated in virtual time, not measured."""
+        return self.clock == "virtual"
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -288,6 +294,7 @@ def summarise(
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),
         cells=summarise_cells(description, cells, measured),
+        clock="virtual" if description.get("clock") == "virtual" else "real",
     )
 
 
