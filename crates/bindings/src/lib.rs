@@ -5,7 +5,6 @@ mod arrivals;
 mod calibration;
 mod cell;
 mod columns;
-mod fabric;
 mod imports;
 mod link;
 mod positions;
@@ -14,7 +13,6 @@ mod series;
 mod simulation;
 mod toml_values;
 mod trace;
-mod virtual_network;
 
 use std::ffi::OsString;
 use std::io;
@@ -29,8 +27,6 @@ mod _core {
     use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
-    #[pymodule_export]
-    use super::fabric::simulate;
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]
@@ -47,8 +43,6 @@ mod _core {
     use super::toml_values::toml_values;
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
-    #[pymodule_export]
-    use super::virtual_network::VirtualNetwork;
     #[pymodule_export]
     use super::{emulate, enter, network_helper, pack_recording, record};
 }

@@ -4,8 +4,7 @@
 //! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
 //! earlier than modelled. Where the user is not privileged, all namespaces live in one user namespace.
 //!
-//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node. [`Config`] and [`build`] also
-//! describe the network of a virtual run.
+//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 
 mod check;
 mod clock;
@@ -38,8 +37,6 @@ mod tun;
 mod wake;
 mod writer;
 
-pub use config::Config;
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, Result};
-pub use stages::{Course, build};

@@ -86,6 +86,9 @@ def show_plan(plan: Plan) -> None:
                     does += f"; each further one starts {DURATION.format(group.stagger)} later"
                 columns = ([getattr(each, key) for each in several] for key in ("name", "source", "target"))
                 links.add_row(*map(_span, columns), does)
+    for site in plan.directions:
+        if not {site.source, site.target} & {node.name for node in plan.nodes}:
+            links.add_row(site.name, site.source, site.target, site.description)
     console.print(
         f"[bold]{plan.scenario.name}[/]: {DURATION.format(plan.scenario.duration)}, seed {plan.scenario.seed}"
     )
@@ -101,6 +104,10 @@ def show_plan(plan: Plan) -> None:
     for name, each in plan.scenario.applications.items():
         when = f", from {DURATION.format(each.start)}" if each.start else ""
         when += f" until {DURATION.format(each.stop)}" if each.stop is not None else ""
+        if (service := plan.services.get(name)) is not None:
+            when += f"; nearest of {', '.join(node.name for node in service.nodes)}, all at {service.address}"
+        elif each.edge_policy == "follow-me":
+            when += f"; follows {each.client.on if each.client else 'its clients'}"
         console.print(f"{name}: {each}{when}", highlight=False)
     if not plan.scenario.applications:
         console.print("none", highlight=False)

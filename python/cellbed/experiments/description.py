@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
@@ -39,7 +39,7 @@ class RunState:
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
     machine's. facts: about nodes, as of their back ends. services: names of the spans that the services of each
     application have reported. notes: what a reader of the run must know. duration_ns: of the schedule, where it ended
-    early. clock: virtual where the run is a prediction.
+    early.
     """
 
     status: str = "running"
@@ -55,7 +55,6 @@ class RunState:
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
-    clock: Literal["real", "virtual"] = "real"
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
         """Take over what nodes report of themselves, which they may know better later."""
@@ -79,7 +78,6 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
         {
             "format": 1,
             "name": scenario.name,
-            "clock": state.clock,
             "status": state.status,
             "t0_ns": state.t0_ns,
             "started": started.isoformat(timespec="seconds"),
@@ -138,6 +136,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 }
                 for cell in plan.cells
             ],
+            "sites": plan.stays,
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "notes": state.notes,
@@ -149,8 +148,9 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
 
 def deployments(plan: Plan) -> list[Deployment]:
     """The applications of the scenario on the nodes of the plan."""
-    servers = {name: plan.of_role(each.server) for name, each in plan.scenario.applications.items()}
-    addresses = {name: str(nodes[0].ipv4) for name, nodes in servers.items() if nodes}
+    servers = {name: plan.servers(name) for name in plan.scenario.applications}
+    shared = {name: service.address for name, service in plan.services.items()}
+    addresses = {name: str(shared.get(name, nodes[0].ipv4)) for name, nodes in servers.items() if nodes}
     return [
         Deployment(
             name=name,
@@ -161,6 +161,7 @@ def deployments(plan: Plan) -> list[Deployment]:
             start_ns=table.start,
             stop_ns=table.stop or plan.scenario.duration,
             addresses=addresses,
+            shared=shared.get(name),
         )
         for number, (name, table) in enumerate(plan.scenario.applications.items())
     ]
@@ -178,6 +179,7 @@ def _described(deployment: Deployment, services: tuple[str, ...]) -> Description
         name=deployment.name,
         clients=tuple(node.name for node in deployment.clients),
         servers=tuple(node.name for node in deployment.servers),
+        edge_policy=table.edge_policy,
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
     )

@@ -1,4 +1,4 @@
-"""What the applications of a run lost in its faults and handovers."""
+"""What the applications of a run lost in its faults, handovers and migrations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import polars as pl
 
 from cellbed.measure.requests import due
 
-BEGAN, ENDED = ("fault began", "handover began"), ("fault ended", "handover ended")
+BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migration")) for what in ("began", "ended"))
 """Names of events. Both have ``fault``, a number that they share, and ``kind``."""
 
 
@@ -33,6 +33,8 @@ class Loss:
     def __str__(self) -> str:
         """The losses in words."""
         text = f"{self.app}: {_of(self.during, self.during_lost, self.during_late)} during it"
+        if not self.after:
+            return text
         text += f", {_of(self.after, self.after_lost, self.after_late)} afterwards"
         if self.recovered_s is None:
             return f"{text}; no reply since"

@@ -84,7 +84,10 @@ def _clients(description: dict[str, Any], direction: dict[str, Any]) -> dict[str
     for application in description.get("applications") or []:
         clients, servers = application.get("clients") or (), application.get("servers") or ()
         for number, client in enumerate(clients):
-            if servers and servers[number % len(servers)] in (direction["from"], direction["to"]):
+            own = (
+                servers if application.get("edge_policy") == "nearest" else servers[number % max(1, len(servers)) :][:1]
+            )
+            if {direction["from"], direction["to"]}.intersection(own):
                 found[client] = (*found.get(client, ()), str(application["name"]))
     return found
 

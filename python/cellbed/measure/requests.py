@@ -182,26 +182,29 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 
 
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
-    """Adds, per way, when the request or reply entered its link, was completed, how long its completing packet queued
-    and was delayed, and when it left; of the time until completion, what sending and what retransmission took; and
-    what a handshake took."""
-    servers = application.servers
-    server_of = {client: servers[index % len(servers)] for index, client in enumerate(application.clients) if servers}
+    """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
+    completing packet queued and was delayed, and when it left; of the time until completion, what sending and what
+    retransmission took; and what a handshake took."""
+    servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
     numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
         first, completing, original, opened, accepted = np.full((5, len(requests)), NEVER, np.int64)
         known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
         for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
-            node, peer = str(endpoint), server_of.get(str(endpoint))
+            node, peers = str(endpoint), servers_of.get(str(endpoint), ())
             if way == "uplink":
-                connections = streams.leaving(node, _port(local), _port(remote), peer)
+                connections = streams.leaving(node, _port(local), _port(remote), peers)
             else:
-                connections = streams.arriving(node, _port(remote), _port(local), peer)
+                connections = streams.arriving(node, _port(remote), _port(local), peers)
             for connection, part in _by_connection(group, connections, moment):
                 rows, end = part["row"].to_numpy(), part[f"{way}_end"].to_numpy()
                 first[rows] = connection.entry(part[f"{way}_start"].to_numpy())
                 completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
                 opened[rows], accepted[rows] = connection.opened, connection.accepted
+        if way == "uplink":
+            destination = _pick(streams.crossings.destination.astype(np.int64), first)
+            names = [streams.crossings.vertices.get(vertex) for vertex in destination]
+            requests = requests.with_columns(server=pl.Series(names, dtype=pl.String))
         passages, entered, completed = streams.crossings, pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
         lost = pl.max_horizontal(_pick(streams.crossings.entered, original), entered)
         resent = pl.when(completed.is_not_null()).then(completed - lost)

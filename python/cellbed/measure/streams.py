@@ -6,6 +6,7 @@ of its SYN.
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,22 +79,27 @@ class Streams:
             self._from[source, *ports].append((destination, rows))
             self._towards[destination, *ports].append((source, rows))
 
-    def leaving(self, node: str, source_port: int, destination_port: int, peer: str | None = None) -> list[Connection]:
+    def leaving(
+        self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
+    ) -> list[Connection]:
         """The connections that begin at `node` with these ports, in the order in which they opened.
 
-        peer: the node at the other end, where it is known: the kernel may give one local port to several connections.
+        peers: the nodes that may be at the other end, where they are known: the kernel may give one local port to
+        several connections.
         """
-        return self._connections(self._from.get((node, source_port, destination_port), []), peer)
+        return self._connections(self._from.get((node, source_port, destination_port), []), peers)
 
-    def arriving(self, node: str, source_port: int, destination_port: int, peer: str | None = None) -> list[Connection]:
-        """The connections that end at `node` with these ports, in the order in which they opened; peer: as above."""
-        return self._connections(self._towards.get((node, source_port, destination_port), []), peer)
+    def arriving(
+        self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
+    ) -> list[Connection]:
+        """The connections that end at `node` with these ports, in the order in which they opened; peers: as above."""
+        return self._connections(self._towards.get((node, source_port, destination_port), []), peers)
 
-    def _connections(self, flows: list[tuple[str | None, Integers]], peer: str | None) -> list[Connection]:
+    def _connections(self, flows: list[tuple[str | None, Integers]], peers: Collection[str]) -> list[Connection]:
         found = [
             connection
             for other, rows in flows
-            if peer is None or other == peer
+            if not peers or other in peers
             for connection in _rebuild(self.crossings, rows)
         ]
         return sorted(found, key=lambda connection: connection.opened)

@@ -20,6 +20,7 @@ from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.measure.sites import SiteSummary, site_summaries
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.journal import read_events
@@ -168,7 +169,7 @@ class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not. clock: virtual for a prediction.
+    disturbed, in sentences; empty for one that is not.
     """
 
     format: Literal[2]
@@ -187,12 +188,7 @@ class Summary:
     faults: list[FaultSummary] = field(default_factory=list)
     programs: list[ProgramSummary] = field(default_factory=list)
     cells: list[CellSummary] = field(default_factory=list)
-    clock: Literal["real", "virtual"] = "real"
-
-    @property
-    def predicted(self) -> bool:
-        """Whether it was simulated in virtual time, not measured."""
-        return self.clock == "virtual"
+    sites: list[SiteSummary] = field(default_factory=list)
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -294,7 +290,7 @@ def summarise(
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),
         cells=summarise_cells(description, cells, measured),
-        clock="virtual" if description.get("clock") == "virtual" else "real",
+        sites=site_summaries(description, requests),
     )
 
 

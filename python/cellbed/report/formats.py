@@ -69,10 +69,10 @@ def reached(measured: float, planned: float) -> str:
     return duration(planned) if far == whole else f"{far} of {whole} s"
 
 
-def outcome(status: str, disturbed: bool = False, predicted: bool = False) -> str:
+def outcome(status: str, disturbed: bool = False) -> str:
     """The status of a run in words; a run that was killed is still ``running`` in its file."""
     words = "did not end" if status == "running" else status
-    return words + ", disturbed" * disturbed + ", predicted" * predicted
+    return f"{words}, disturbed" if disturbed else words
 
 
 def titles(applications: "Sequence[ApplicationSummary]") -> str:
@@ -107,6 +107,12 @@ def cell(figures: Mapping[str, Any]) -> str:
     indices = [("throughputs", figures["fairness"]), ("shares of time", figures["time_fairness"])]
     found = [f"{value:.3f} of {what}" for what, value in indices if value is not None]
     return ", ".join([*words, *([f"Jain's index {' and '.join(found)}"] if found else [])])
+
+
+def served(figures: Mapping[str, Any]) -> str:
+    """Which server had requests, and where it was. figures: an element of ``sites`` of a summary."""
+    server, site = figures["server"], figures["site"]
+    return "none" if server is None else f"{server} at {site}" if site is not None else str(server)
 
 
 def share(fraction: float | None) -> str:

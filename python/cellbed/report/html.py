@@ -158,6 +158,7 @@ def environment() -> "jinja2.Environment":
             "number",
             "machine",
             "cell",
+            "served",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]

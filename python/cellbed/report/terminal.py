@@ -50,6 +50,9 @@ def show(run: Path, console: Console | None = None) -> None:
     for cell in summary.cells:
         console.print(Text(f"\n{cell.name}", style="bold"), Text(formats.cell(asdict(cell))))
         console.print(_users(cell))
+    if summary.sites:
+        console.print()
+        console.print(_sites(summary))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -74,7 +77,7 @@ def new_console() -> Console:
 def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
     status = (
         f"[{'green' if summary.status == 'complete' and not summary.disturbances else 'bold yellow'}]"
-        f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted))}[/]"
+        f"{escape(formats.outcome(summary.status, bool(summary.disturbances)))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
@@ -278,6 +281,21 @@ def _users(cell: "CellSummary") -> Table:
     return table
 
 
+def _sites(summary: "Summary") -> Table:
+    table = _table("application", "cell", "served by", "requests", "no reply", "delay\nboth ways", "\nmedian", "\nP99")
+    for each in summary.sites:
+        table.add_row(
+            f"{each.app}, {each.policy}",
+            each.cell,
+            formats.served(asdict(each)),
+            str(each.requests),
+            _alarming(each.lost),
+            formats.duration(each.delay_s),
+            *(_percentile(at)[0] for at in each.percentiles),
+        )
+    return table
+
+
 def _nodes(summary: "Summary") -> Table | None:
     if not summary.nodes:
         return None
@@ -326,7 +344,7 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     table.add_row(
         "status",
         *(
-            Text(formats.outcome(each.status, bool(each.disturbances), each.predicted), "red" * bool(each.disturbances))
+            Text(formats.outcome(each.status, bool(each.disturbances)), "red" * bool(each.disturbances))
             for each in summaries
         ),
     )

@@ -47,6 +47,14 @@ class Application(Table):
         None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]
     )
     server: AnyRole | None = Field(None, description="Node group of the servers.", examples=["edge"])
+    edge_policy: Literal["fixed", "nearest", "follow-me"] = Field(
+        "fixed",
+        description="Who serves clients that move to a cell with another edge site. fixed: the server where it is. "
+        "nearest: the instance at the new site. follow-me: the same server, which moves there.",
+    )
+    state: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(
+        None, description="follow-me: what is sent to the new site before the server continues.", examples=["20 MB"]
+    )
     after: list[Name] = Field(
         [], description="Applications whose servers are ready before the programs of this one start.", examples=[["db"]]
     )

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.core import SITE_LINK, SiteLink
 from cellbed.scenario.fields import Unlimited, quantity
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import MobileLink
@@ -34,6 +35,10 @@ def _as_table(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 _KINDS = Literal["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
 _Tables = Annotated[PlainScheduler | ProportionalFair, Field(discriminator="kind")]
 Scheduler = Annotated[_Tables, BeforeValidator(_as_table, json_schema_input_type=_KINDS | _Tables)]
@@ -58,6 +63,16 @@ class Cell(Table):
         examples=["proportional-fair", "round-robin"],
     )
     slot: Annotated[int, quantity(DURATION, "10 us", "1 s")] = Field(written("1 ms"), description="Length of a slot.")
+    core: Annotated[SiteLink, SITE_LINK] | None = Field(
+        None,
+        description="Link from the cell's site to where the sites meet, with the nodes of no site: a preset, a one-way "
+        "delay, or a table. Default: the cell is there itself.",
+        examples=["5 ms"],
+    )
+    edge: Annotated[
+        list[Name],
+        BeforeValidator(_as_list, json_schema_input_type=Name | list[Name]),
+    ] = Field([], description="Groups of edge nodes at the cell's site: a name, or a list of them.", examples=["edge"])
 
     def __str__(self) -> str:
         """The cell in a few words."""

@@ -200,3 +200,5 @@ class CoreFixed(CoreTable):
 
 CoreLink = CoreDelay | CoreFixed | CorePlace | CoreRoundTrips
 CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed, CorePlace, CoreRoundTrips), _PLAIN.show)
+SiteLink = CoreDelay | CoreFixed
+SITE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed,), _PLAIN.show)

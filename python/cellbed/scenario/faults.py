@@ -20,8 +20,10 @@ class _Fault(Table):
 
     at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
 
-    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Names that there are not: (key, what to do)."""
+    def misfits(
+        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Names that there are not: (key, what to do). sites: links of cells' sites."""
         raise NotImplementedError
 
 
@@ -38,7 +40,9 @@ class NodeFault(_Lasting):
     )
     node: str = Field(description="Name of the node.", examples=["edge-0"])
 
-    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def misfits(
+        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
         """As of the base."""
         nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
         if self.node not in nodes:
@@ -58,9 +62,12 @@ class LinkFault(_Lasting):
     kind: Literal["outage"] = Field(description="Nothing leaves the bottleneck of the link; packets wait in its queue.")
     link: str = Field(description="Name of a link, or of one of its directions.", examples=["mobile-0"])
 
-    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def misfits(
+        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
         """As of the base."""
         links = [link_name(name, group, index) for name, group in groups.items() for index in range(group.count)]
+        links += sites
         link, _, way = self.link.rpartition(".") if self.link.endswith(("link",)) else (self.link, "", "")
         if link not in links or way not in ("", "uplink", "downlink"):
             yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_listed(links)}"
@@ -79,7 +86,9 @@ class ProgramFault(_Fault):
         examples=["shop", "shop.edge-0"],
     )
 
-    def misfits(self, groups: Mapping[str, NodeGroup], apps: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def misfits(
+        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
         """As of the base."""
         app, _, node = self.program.partition(".")
         if app not in apps:
@@ -103,13 +112,23 @@ def link_name(group: str, table: NodeGroup, index: int) -> str:
     return f"core-{group}-{index}"
 
 
+def site_link(cell: str) -> str:
+    """The name of the link of a cell's site."""
+    return f"site-{cell}"
+
+
 def fault_misfits(
-    faults: Sequence[Fault], groups: Mapping[str, NodeGroup], apps: Sequence[str], duration: int
+    faults: Sequence[Fault],
+    groups: Mapping[str, NodeGroup],
+    apps: Sequence[str],
+    duration: int,
+    sites: Sequence[str] = (),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with the faults of a workload of `duration` ns: (path of the key, what to do)."""
+    """What is wrong with the faults of a workload of `duration` ns: (path of the key, what to do). sites: links of
+    cells' sites."""
     ends: dict[str, int] = {}
     for index, fault in enumerate(faults):
-        yield from (((index, key), text) for key, text in fault.misfits(groups, apps))
+        yield from (((index, key), text) for key, text in fault.misfits(groups, apps, sites))
         if fault.at >= duration:
             yield (index, "at"), f"the workload ends after {DURATION.format(duration)}: write an earlier time"
     for index, fault in sorted(enumerate(faults), key=lambda each: each[1].at):

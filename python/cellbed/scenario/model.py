@@ -14,10 +14,11 @@ from cellbed.scenario.applications import AnyApplication, Key
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreLink
-from cellbed.scenario.faults import Fault, fault_misfits
+from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
+from cellbed.scenario.sites import site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.units import DURATION
@@ -110,11 +111,14 @@ class Scenario(Table):
         """The applications by name, in the order of the file."""
         return {"workload": self.workload} if self.workload is not None else self.apps
 
+    def _path_of(self, application: str) -> Path:
+        return ("workload",) if self.workload is not None else ("apps", application)
+
     def programs(self) -> Iterator[tuple[Path, Role]]:
         """The roles whose programs are started as they are, with their paths."""
         for name, application in self.applications.items():
             for key, role in application.programs():
-                yield (*(("workload",) if self.workload is not None else ("apps", name)), key), role
+                yield (*self._path_of(name), key), role
 
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
         """The mobile link of a group of endpoints."""
@@ -144,6 +148,9 @@ class Scenario(Table):
         for name, group in self.nodes.items():
             if group.core is not None:
                 yield ("nodes", name, "core"), group.core
+        for name, cell in self.cells.items():
+            if cell.core is not None:
+                yield ("cells", name, "core"), cell.core
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
@@ -173,15 +180,19 @@ class Scenario(Table):
         if self.workload is not None and self.apps:
             found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
         for name, application in self.applications.items():
-            where: Path = ("workload",) if self.workload is not None else ("apps", name)
+            where = self._path_of(name)
             found += [(_below(where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
             for key, text in application.templates():
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
-        for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration):
+        sites = [site_link(name) for name, cell in self.cells.items() if cell.core is not None]
+        for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
+        completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}
+        for app, path, text in site_misfits(self.cells, self.nodes, completed):
+            found.append(((*(() if app is None else self._path_of(app)), *path), text))
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].

@@ -84,5 +84,5 @@ class Faults:
         self._note("ended", number, fault)
 
     def _note(self, event: str, number: int, fault: Fault | Move) -> None:
-        what = "handover" if isinstance(fault, Move) else "fault"
+        what = fault.kind if isinstance(fault, Move) else "fault"
         self._journal.note(f"{what} {event}", str(fault), fault=number, kind=fault.kind)

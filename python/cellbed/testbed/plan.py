@@ -1,13 +1,14 @@
 """From a scenario to a plan: which nodes with which addresses and limits, joined by which links.
 
 The topology is that of a cellular network: every endpoint has its own last-mile link to the tower, and core
-links lead from the tower to each edge and cloud node. A recorded trace is what *one* device got from the network,
-so each endpoint replays its own copy of it.
+links lead from the tower to each edge and cloud node. A cell with a site has a tower for itself, with its edge nodes
+behind, and a link to where the sites meet. A recorded trace is what *one* device got from the network, so each endpoint
+replays its own copy of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
@@ -22,7 +23,7 @@ from cellbed.scenario.cells import Cell
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
-from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name
+from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change
@@ -31,6 +32,7 @@ from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
+from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
 from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.describe import describe, difference
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
@@ -38,6 +40,7 @@ from cellbed.units import DURATION
 from cellbed.ways import WAYS, Way
 
 TOWER = "tower"
+"""Where all links meet that lead to no site."""
 EMULATOR_FILES = {
     "series": "series.bin",
     "packet_log": "packets.bin",
@@ -83,7 +86,8 @@ class Direction:
     link: name of the link; way: direction seen from the endpoint; source, target: vertices.
     parameters: what it does from the start of the schedule on; changes: what it does from later moments on, ns after
     the start, in order of time. playing: how recordings are played. seed: of the scenario; each random stage gets one
-    of its own. round_trips: where a core link's delays come from, if they vary.
+    of its own. round_trips: where a core link's delays come from, if they vary. moves: what it joins from later moments
+    on: ns after the start, source, target.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Direction:
     seed: int = 1
     changes: tuple[tuple[int, Parameters], ...] = ()
     round_trips: Source | None = None
+    moves: tuple[tuple[int, str, str], ...] = ()
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
@@ -129,8 +134,12 @@ class Direction:
     def config(self) -> dict[str, Any]:
         """The direction as the emulator takes it."""
         changes = [{"at_ns": at, "stage": index, "to": to} for at, index, to in self.stage_changes]
-        ends = {"name": self.name, "from": self.source, "to": self.target}
-        return {**ends, "stages": self.stages, **({"changes": changes} if changes else {})}
+        moves = [{"at_ns": at, "from": source, "to": target} for at, source, target in self.moves]
+        return {
+            **{"name": self.name, "from": self.source, "to": self.target, "stages": self.stages},
+            **({"changes": changes} if changes else {}),
+            **({"moves": moves} if moves else {}),
+        }
 
     @property
     def stages(self) -> list[Stage]:
@@ -147,6 +156,9 @@ class Direction:
     def description(self) -> str:
         """What the direction does to packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
+        for at, *ends in self.moves:
+            joined = next(end for end in ends if end.startswith(TOWER))
+            changes.append(f"from {DURATION.format(at)} on at {joined}")
         text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
             text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
@@ -255,20 +267,30 @@ class SharedCell:
 
 @dataclass(frozen=True)
 class Move:
-    """A handover of the endpoints of a group. at, length: ns from the start of the schedule; source, target: cells."""
+    """A handover of the endpoints of a group, or the migration of the server that follows them. at, length: ns from the
+    start of the schedule; source, target: cells; queued: what becomes of packets in the queue."""
 
     at: int
     length: int
     group: str
     source: str
     target: str
-    queued: str
-    kind: Literal["handover"] = "handover"
+    queued: Literal["forward", "drop"]
+    kind: Literal["handover", "migration"] = "handover"
 
     def __str__(self) -> str:
-        """The handover in a line."""
+        """The move in a line."""
         fate = "packets in the queue forwarded" if self.queued == "forward" else "packets in the queue dropped"
-        return f"handover of {self.group} from {self.source} to {self.target} in {DURATION.format(self.length)}, {fate}"
+        text = f"{self.kind} of {self.group} from {self.source} to {self.target} in {DURATION.format(self.length)}"
+        return f"{text}, {fate}" if self.kind == "handover" else text
+
+
+@dataclass(frozen=True)
+class Service:
+    """An address that several servers share, and these. Packets to it go to the one of the cell."""
+
+    address: IPv4Address
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -298,10 +320,11 @@ class Plan:
                 "routes": ["0.0.0.0/0", "::/0"],
                 "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
                 **_addresses(node, number),
+                **({"shared": shared} if (shared := self._shared(node)) else {}),
             }
             for number, node in enumerate(self.nodes)
         ]
-        vertices.append({"name": TOWER, "namespace": None})
+        vertices += [{"name": name, "namespace": None} for name in (TOWER, *_sites(self.scenario))]
         return {
             "namespaces": "auto",
             "vertices": vertices,
@@ -339,9 +362,38 @@ class Plan:
             cells = [str(group.cell), *(handover.cell for handover in group.route)]
             for handover, (source, target) in zip(group.route, pairwise(cells), strict=True):
                 length = handover.enters - handover.at
-                who = self.of_group(name)[0].name if group.count == 1 else name
-                found.append(Move(handover.at, length, who, source, target, handover.queued))
+                found.append(Move(handover.at, length, self._who(name), source, target, handover.queued))
+        for each in _migrations(self.scenario):
+            who = self._who(each.group)
+            found.append(Move(each.at, each.length, who, each.source, each.target, "forward", "migration"))
         return tuple(sorted(found, key=lambda move: move.at))
+
+    @cached_property
+    def stays(self) -> dict[str, list[tuple[int, str | None]]]:
+        """The cells of endpoints and edge nodes, with the times (ns) since when; empty where cells have no sites."""
+        scenario = self.scenario
+        if not _sites(scenario):
+            return {}
+        found = {node.name: list[tuple[int, str | None]](visited(scenario.nodes[node.group])) for node in self.nodes}
+        for node in self.of_class("edge"):
+            found[node.name] = _stays(scenario, node.group)
+        return {name: stays for name, stays in found.items() if stays}
+
+    def _who(self, group: str) -> str:
+        return self.of_group(group)[0].name if self.scenario.nodes[group].count == 1 else group
+
+    @cached_property
+    def services(self) -> dict[str, Service]:
+        """By application, the address that its servers at several sites share."""
+        place = len(CLASSES) + 1
+        return {
+            name: Service(_FIRST_IPV4 + (place << 14) + number + 2, tuple(self.servers(name)))
+            for number, (name, each) in enumerate(self.scenario.applications.items())
+            if each.edge_policy == "nearest"
+        }
+
+    def _shared(self, node: Node) -> list[str]:
+        return [f"{service.address}/32" for service in self.services.values() if node in service.nodes]
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -359,30 +411,65 @@ class Plan:
         """The nodes on which a program of an application runs."""
         return self.of_group(role.on) if role is not None else []
 
+    def servers(self, application: str) -> list[Node]:
+        """The nodes of the servers of an application, at all sites."""
+        scenario = self.scenario
+        groups = instances(scenario.cells, scenario.nodes, scenario.applications[application])
+        return [node for group in groups for node in self.of_group(group)]
+
     def hosts_file(self) -> str:
         """``/etc/hosts`` as the nodes see it: every node by name; the first node of a group by its name and aliases,
-        the first of an application's servers by that of the application."""
-        names: dict[str, Node] = {node.name: node for node in self.nodes}
+        the first of an application's servers, or the address that they share, by that of the application."""
+        names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {
+            node.name: (node.ipv4, node.ipv6) for node in self.nodes
+        }
         groups = [(name, it) for it, group in self.scenario.nodes.items() for name in (it, *group.aliases)]
-        for name, group in [*groups, *self._servers()]:
-            names.setdefault(name, self.of_group(group)[0])
+        for name, group in groups:
+            names.setdefault(name, names[self.of_group(group)[0].name])
+        for name in self.scenario.applications:
+            if name in self.services:
+                names.setdefault(name, (self.services[name].address,))
+            elif nodes := self.servers(name):
+                names.setdefault(name, names[nodes[0].name])
         lines = ["127.0.0.1 localhost", "::1 localhost"]
-        for name, node in names.items():
-            lines += [f"{node.ipv4} {name}", f"{node.ipv6} {name}"]
+        lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
         return "\n".join(lines) + "\n"
 
-    def _servers(self) -> Iterator[tuple[str, str]]:
-        for name, application in self.scenario.applications.items():
-            if application.server is not None:
-                yield name, application.server.on
-
     def path(self, source: str, target: str) -> list[Direction]:
-        """The directions that a packet crosses from one node to another: all links meet at the tower."""
-        return [self._between[source, TOWER], self._between[TOWER, target]]
+        """The directions that a packet crosses from one node to another at the start: all links lead to towers."""
+        here, there = self.joins[source], self.joins[target]
+        inside = [here] if here == there else [here, TOWER, there] if TOWER not in (here, there) else [here, there]
+        return [self._between[ends] for ends in pairwise([source, *inside, target])]
+
+    @cached_property
+    def joins(self) -> dict[str, str]:
+        """By node, the tower that its link leads to at the start."""
+        names = {node.name for node in self.nodes}
+        return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
     @cached_property
     def _between(self) -> dict[tuple[str, str], Direction]:
         return {(direction.source, direction.target): direction for direction in self.directions}
+
+
+def _sites(scenario: Scenario) -> dict[str, str]:
+    """The towers of cells with a site, by the name of their vertex."""
+    return {_tower(scenario, name): name for name, cell in scenario.cells.items() if cell.core is not None}
+
+
+def _tower(scenario: Scenario, cell: str | None) -> str:
+    """The vertex that a link in a cell, or at its site, joins."""
+    return f"{TOWER}.{cell}" if cell is not None and scenario.cells[cell].core is not None else TOWER
+
+
+def _stays(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
+    """At which sites the nodes of a group are, and since when."""
+    moves = [(each.at, each.target) for each in _migrations(scenario) if each.group == group]
+    return [(0, site_of(scenario.cells, group)), *moves]
+
+
+def _migrations(scenario: Scenario) -> list[Migration]:
+    return [each for it in scenario.applications.values() for each in migrations(scenario.cells, scenario.nodes, it)]
 
 
 def _visits(group: NodeGroup, cell: str) -> list[Visit]:
@@ -433,6 +520,8 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _mobile_link(scenario, group, node)
         else:
             directions += _core_link(scenario, scenario.core_link(group), node)
+    for tower, name in _sites(scenario).items():
+        directions += _site_link(scenario, tower, name)
     return Plan(scenario, tuple(nodes), tuple(_with_faults(direction, scenario.faults) for direction in directions))
 
 
@@ -479,7 +568,8 @@ def _united(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
     mobile, later = scenario.mobile_link(group), group.stagger * node.index
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    ends: list[tuple[Way, str, str]] = [("uplink", node.name, TOWER), ("downlink", TOWER, node.name)]
+    tower, joined = _joined(scenario, visited(group) or [(0, None)])
+    ends: list[tuple[Way, str, str]] = [("uplink", node.name, tower), ("downlink", tower, node.name)]
     return [
         Direction(
             name=f"{link}.{way}",
@@ -491,9 +581,16 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
             playing=Playing(mobile.start + later, mobile.loop),
             seed=scenario.seed,
             changes=_changes(mobile, way, group.route),
+            moves=tuple((at, node.name, to) if way == "uplink" else (at, to, node.name) for at, to in joined),
         )
         for way, source, target in ends
     ]
+
+
+def _joined(scenario: Scenario, stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
+    """The tower that a link joins at the start, and later ones with the times from which on. stays: cells."""
+    towers = [(at, _tower(scenario, cell)) for at, cell in stays]
+    return towers[0][1], [(at, to) for (_, before), (at, to) in pairwise(towers) if to != before]
 
 
 def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> Parameters:
@@ -533,9 +630,33 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
 
 
 def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
+    """The link of an edge or cloud node. At the site of a cell it begins at its tower, and may follow endpoints."""
+    tower, joined = _joined(scenario, _stays(scenario, node.group))
     link = link_name(node.group, scenario.nodes[node.group], node.index)
+    closed = [(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group]
+    return [
+        replace(
+            direction,
+            parameters=replace(
+                direction.parameters,
+                outages=_united([*((at, at + length) for at, length in direction.parameters.outages), *closed]),
+            ),
+            moves=tuple((at, to, node.name) if direction.way == "uplink" else (at, node.name, to) for at, to in joined),
+        )
+        for direction in _fixed_link(scenario, core, link, tower, node.name)
+    ]
+
+
+def _site_link(scenario: Scenario, tower: str, cell: str) -> list[Direction]:
+    """The link from a cell's site to where the sites meet."""
+    core = scenario.cells[cell].core
+    assert core is not None
+    return _fixed_link(scenario, core, site_link(cell), tower, TOWER)
+
+
+def _fixed_link(scenario: Scenario, core: CoreLink, link: str, near: str, far: str) -> list[Direction]:
     delays = core.delays(scenario.seed, scenario.duration)
-    ways: list[tuple[Way, str, str]] = [("uplink", TOWER, node.name), ("downlink", node.name, TOWER)]
+    ways: list[tuple[Way, str, str]] = [("uplink", near, far), ("downlink", far, near)]
     return [
         Direction(
             name=f"{link}.{way}",

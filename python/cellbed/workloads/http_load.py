@@ -4,6 +4,7 @@ Run as ``python -m cellbed.workloads.http_load --config FILE.json``; :class:`Set
 """
 
 import random
+import socket
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed import prctl
-from cellbed.workloads import generator, lifecycle, machine
+from cellbed.workloads import generator, lifecycle
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.http_connection import VERSIONS, Connection, Exchange, Message
 from cellbed.workloads.ledger import Request
@@ -52,11 +53,12 @@ class HttpLoad(Generator):
         self._connections: list[Connection] = []
         self._waiting: deque[Exchange] = deque()
 
-    def prepare(self) -> None:
+    def get_ready(self) -> None:
         try:
-            self._address = (machine.resolve(*self._address), self._settings.port)
+            found = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
         except OSError as error:
             raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
+        self._address = (str(found[0][4][0]), self._settings.port)
 
     def create(self, number: int, intended_ns: int) -> Exchange:
         return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body))

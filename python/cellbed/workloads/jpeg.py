@@ -111,7 +111,5 @@ def strip_metadata(photograph: bytes) -> bytes:
             kept.append(photograph[begin:position])
 
 
-open_inputs = Photographs
-
 if __name__ == "__main__":
-    endpoint.run(open_inputs)
+    endpoint.run(Photographs)

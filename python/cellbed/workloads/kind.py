@@ -153,9 +153,9 @@ class Description:
     every kind (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock,
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
-    number of servers. start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``:
-    with the schedule). ports: at which its servers listen, where known. services: names
-    of the spans that its services have reported (:mod:`cellbed.testbed.spans`).
+    number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
+    since the start of the schedule (stop ``None``: with the schedule). ports: at which its servers listen, where known.
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.spans`).
     """
 
     kind: str
@@ -169,10 +169,19 @@ class Description:
     name: str = "workload"
     clients: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    edge_policy: str = "fixed"
     start_ns: int = 0
     stop_ns: int | None = None
     services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+
+    def servers_of(self, client: int) -> tuple[str, ...]:
+        """The names of the servers of a client, by its number."""
+        return (
+            self.servers
+            if self.edge_policy == "nearest" or not self.servers
+            else (self.servers[client % len(self.servers)],)
+        )
 
 
 class Node(Protocol):
@@ -194,7 +203,7 @@ class Deployment:
 
     name: of the application; table: of the scenario; number: counts the applications of the run from 0. clients,
     servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
-    the first server of each application that has one.
+    the first server of each application that has one. shared: address of all servers, where they have one.
     """
 
     name: str
@@ -205,6 +214,11 @@ class Deployment:
     start_ns: int
     stop_ns: int
     addresses: Mapping[str, str] = field(default_factory=dict)
+    shared: IPv4Address | None = None
+
+    def address(self, server: Node) -> str:
+        """The address at which clients reach a server."""
+        return str(self.shared or server.ipv4)
 
     def file(self, raw: Path, node: Node, name: str) -> Path:
         """The path of a file of this application and a node."""
@@ -232,7 +246,7 @@ class Deployment:
         pair of client and server."""
         return {
             **{f"{name}.address": address for name, address in self.addresses.items()},
-            "server.address": str(server.ipv4) if server is not None else "",
+            "server.address": self.address(server) if server is not None else "",
             "client.address": str(client.ipv4) if client is not None else "",
             "node.name": node.name,
             "node.address": str(node.ipv4),

@@ -87,9 +87,7 @@ class Sentences:
         return " ".join(self._sentences[name].split()).encode()
 
 
-open_inputs = Sentences
-
 if __name__ == "__main__":
     from cellbed.workloads import endpoint
 
-    endpoint.run(open_inputs)
+    endpoint.run(Sentences)

@@ -33,23 +33,20 @@ def prepare(table: "Translation", cache: Path, note: Note = silent) -> None:
         raise CellbedError(f"workload.model: {error}") from error
 
 
-def programs(table: "Translation", cache: Path) -> offloading.Programs:
-    """What its programs run. Call prepare before."""
+def processes(
+    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
+) -> list[Process | Command]:
+    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    table: Translation = deployment.table
     model = str(table.model) if table.model is not None else str(marian.seeded_model(cache))
-    return offloading.Programs(
+    kind = offloading.Programs(
         topic="cellbed/translation",
         client="cellbed.workloads.sentences",
         inputs=sentences.data_bank(cache, count=table.sentences),
         task=_TASK,
         options={"model": model if model == APERTIUM else str(Path(model).absolute())},
     )
-
-
-def processes(
-    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
-) -> list[Process | Command]:
-    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
-    return offloading.processes(deployment, raw, programs(deployment.table, cache), seed=seed, port=port)
+    return offloading.processes(deployment, raw, kind, seed=seed, port=port)
 
 
 def describe(table: Mapping[str, Any]) -> Description:

@@ -1,11 +1,12 @@
 //! The data centre: hosts and switches in virtual time.
 //!
 //! A [`Simulation`] joins a [`Fabric`], the network, with a [`Transport`](crate::transport::Transport), which acts for all
-//! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes:
+//! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes, and a second one
+//! only where it waits in a queue whose order can still change:
 //!
-//! 1. [`Fabric::send`] puts a packet into the port of its host's card;
-//! 2. at the event at which it reaches the other end of the link, a switch puts it into the next port;
-//! 3. a host gives it to the transport, which may send others, and has its wakes and pulls.
+//! 1. [`Fabric::send`] puts a packet into the queue of its host's card;
+//! 2. a port that begins to send it sets `busy_until` and the event at which the next node has it;
+//! 3. at that event a switch picks the next port, or a host gives it to the transport.
 
 mod description;
 mod flow;
@@ -23,24 +24,27 @@ pub use topology::{Balancing, Edge, HEADER, Link, Node, Switching, Topology, Top
 pub use traffic::{FULL_PACKET, Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
 pub use units::{FlowId, HostId, Picos, Rate};
 
+use cellbed_link as link;
+
 use crate::random::{Purpose, Stream, stream};
 use crate::transport::Transport;
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
-use port::{NEVER, Port, PortConfig};
+use port::{Port, Queue, from_link, to_link};
 use topology::forwarded;
 
 /// Slots of the event wheel: 2^10 ps.
 const SLOT: u32 = 10;
+const NEVER: u64 = u64::MAX;
 /// Debug builds count the bytes of all packets after each event, and search for every packet after as many events.
 const AUDIT: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A packet of a port reaches the node at the other end.
-    Reach { port: u32 },
-    /// The card of a host may be idle: its transport is asked for a packet.
-    Card { host: HostId },
+    /// The node to which a port leads has a packet of it.
+    Reach { port: u32, place: Place },
+    /// A port may send.
+    Serve { port: u32 },
     /// A transport asked for this time.
     Wake { token: u64 },
     /// The next flow starts.
@@ -101,9 +105,6 @@ pub struct Counters {
 struct Live {
     flow: Flow,
     end: Option<Picos>,
-    /// Its bytes have farther to go than its destination.
-    held: bool,
-    acknowledged: bool,
 }
 
 /// The network, as a transport sees it: packets, times and flows.
@@ -119,9 +120,9 @@ pub struct Fabric {
     wheel: Wheel<Event>,
     flows: FlowMap<Live>,
     counters: Counters,
-    /// What callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
+    /// What callbacks have left for the loop: hosts whose transport is to be asked for a packet, packets dropped, records.
     kicked: Vec<HostId>,
-    dropped: Vec<Place>,
+    dropped: Vec<Packet>,
     records: Vec<Record>,
 }
 
@@ -130,25 +131,31 @@ impl Fabric {
     pub fn new(topology: Topology, config: &Ports, seed: u64) -> Self {
         let mut spraying = stream(seed, Purpose::Spraying, 0);
         let ports = topology.edges().iter().map(|edge| {
-            Port::new(&PortConfig {
-                to: edge.to,
+            let card = matches!(edge.from, Node::Host(_));
+            Port {
                 rate: edge.rate,
-                delay: edge.delay,
-                cut_through: config.switching == Switching::CutThrough,
-                discipline: &config.discipline,
-                buffer: if matches!(edge.from, Node::Host(_)) {
+                delay: edge.delay.0,
+                busy_until: 0,
+                wake: NEVER,
+                pulls: false,
+                spray: match edge.to {
+                    Node::Switch(switch) => {
+                        let widest = (0..topology.hosts())
+                            .map(|to| topology.next_ports(switch, HostId(to)).len())
+                            .max();
+                        spraying.below(widest.unwrap_or(1).max(1) as u64) as u32
+                    }
+                    Node::Host(_) => 0,
+                },
+                buffer: if card {
                     config.card_buffer
                 } else {
                     config.buffer
                 },
                 mark_above: config.mark_above.unwrap_or(u64::MAX),
-                spray: match edge.to {
-                    Node::Switch(switch) => {
-                        spraying.below(topology.most_ways(switch) as u64) as u32
-                    }
-                    Node::Host(_) => 0,
-                },
-            })
+                queue: Queue::new(&config.discipline, edge.rate.bps()),
+                counters: PortCounters::default(),
+            }
         });
         Self {
             now: Picos::ZERO,
@@ -157,7 +164,7 @@ impl Fabric {
             switching: config.switching,
             balancing: config.balancing,
             topology,
-            arena: Arena::default(),
+            arena: Arena::new(),
             wheel: Wheel::new(SLOT),
             flows: FlowMap::default(),
             counters: Counters::default(),
@@ -203,13 +210,6 @@ impl Fabric {
         self.flows.contains_key(&flow)
     }
 
-    /// The flows that live, in any order, with the times at which their last bytes arrived.
-    pub fn live(&self) -> impl Iterator<Item = (FlowId, &Flow, Option<Picos>)> {
-        self.flows
-            .iter()
-            .map(|(&id, live)| (id, &live.flow, live.end))
-    }
-
     /// Puts a packet into the queue of a host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, packet: Packet) {
@@ -226,25 +226,27 @@ impl Fabric {
     /// until it gives none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
+        let now = self.now.0;
         let card = &mut self.ports[host.index()];
-        if std::mem::replace(&mut card.pulls, true) {
+        if card.pulls {
             return;
         }
-        if card.is_idle(self.now.0, &mut self.arena) {
-            self.kicked.push(host);
+        card.pulls = true;
+        if card.busy_until > now || card.wake != NEVER {
+            self.serve_later(host.0);
         } else {
-            self.pull_later(host);
+            self.kicked.push(host);
         }
     }
 
     /// Bytes that wait at a host's card, without the packet in transmission.
     pub fn card_backlog(&mut self, host: HostId) -> u64 {
-        self.ports[host.index()].waiting(self.now.0, &mut self.arena)
+        self.ports[host.index()].waiting(self.now.0)
     }
 
     /// Whether a host's card is neither sending nor has packets.
     pub fn card_is_idle(&mut self, host: HostId) -> bool {
-        self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
+        self.ports[host.index()].busy_until <= self.now.0 && self.card_backlog(host) == 0
     }
 
     /// Has the transport [woken](Transport::wake) at a time, not before now.
@@ -253,40 +255,17 @@ impl Fabric {
         self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
-    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither ends nor is freed.
-    pub fn hold(&mut self, flow: FlowId) {
-        if let Some(live) = self.flows.get_mut(&flow) {
-            live.held = true;
-        }
-    }
-
-    /// The last byte of a held flow has reached its end.
-    pub fn release(&mut self, flow: FlowId) {
-        if let Some(live) = self.flows.get_mut(&flow) {
-            live.held = false;
-            let acknowledged = live.acknowledged;
-            self.finish(flow);
-            if acknowledged {
-                self.acknowledged(flow);
-            }
-        }
-    }
-
     /// The last byte of a flow has reached its destination. The first call counts.
     pub fn finish(&mut self, flow: FlowId) {
         let now = self.now;
-        if let Some(live) = self.flows.get_mut(&flow).filter(|live| !live.held) {
+        if let Some(live) = self.flows.get_mut(&flow) {
             live.end.get_or_insert(now);
         }
     }
 
     /// The source of a flow has been told that all of it has arrived: its state is freed, its record goes out.
     pub fn acknowledged(&mut self, id: FlowId) {
-        if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
-            live.acknowledged = true;
-            return;
-        }
-        if let Some(Live { flow, end, .. }) = self.flows.remove(&id) {
+        if let Some(Live { flow, end }) = self.flows.remove(&id) {
             self.counters.finished += 1;
             let ideal = self.ideal(&flow);
             self.records.push(Record {
@@ -340,11 +319,7 @@ impl Fabric {
 
     /// Bytes and packets since the start.
     pub fn counters(&self) -> Counters {
-        let packet_hops = self.port_counters().map(|port| port.packets).sum();
-        Counters {
-            packet_hops,
-            ..self.counters
-        }
+        self.counters
     }
 
     /// What has passed each port, in the order of [`Topology::edges`].
@@ -355,43 +330,185 @@ impl Fabric {
     /// A packet comes to a port.
     #[inline]
     fn offer(&mut self, number: u32, place: Place) {
+        let now = self.now.0;
         let port = &mut self.ports[number as usize];
-        if port.accept(self.now.0, place, &mut self.arena, &mut self.dropped) {
-            self.schedule(number);
+        let slot = &mut self.arena[place];
+        slot.queued = now;
+        let size = slot.packet.size;
+        let waiting = port.waiting(now);
+        if waiting > port.mark_above && slot.packet.ecn_capable {
+            slot.packet.ecn = true;
+            port.counters.marked += 1;
+        }
+        match &mut port.queue {
+            Queue::Line(line) => {
+                if waiting + u64::from(size) > port.buffer {
+                    return self.drop(number, place);
+                }
+                let start = port.busy_until.max(now);
+                if start > now {
+                    line.push(start, size);
+                    port.counters.most_bytes =
+                        port.counters.most_bytes.max(waiting + u64::from(size));
+                }
+                self.transmit(number, place, start);
+            }
+            Queue::Link(direction) => {
+                let packet = &slot.packet;
+                let ecn = match (packet.ecn_capable, packet.ecn) {
+                    (false, _) => link::Ecn::NotEct,
+                    (true, false) => link::Ecn::Ect0,
+                    (true, true) => link::Ecn::Ce,
+                };
+                let tag = link::Tag {
+                    flow: u64::from(packet.flow.0),
+                    ecn,
+                };
+                direction.accept_tagged(
+                    to_link(self.now),
+                    place,
+                    link::Bytes(u64::from(size)),
+                    tag,
+                );
+                let held = direction.held().bytes.0;
+                port.counters.most_bytes = port.counters.most_bytes.max(held);
+                self.poll(number, to_link(self.now));
+            }
+            queue => {
+                if port.busy_until <= now && port.wake == NEVER && queue.is_empty() {
+                    return self.transmit(number, place, now);
+                }
+                let mut full = queue.push(place, &self.arena, port.buffer);
+                while full {
+                    let Some(shed) = self.ports[number as usize].queue.shed(&self.arena) else {
+                        break;
+                    };
+                    self.drop(number, shed);
+                    let port = &mut self.ports[number as usize];
+                    full = port.waiting(now) > port.buffer;
+                }
+                let port = &mut self.ports[number as usize];
+                let waiting = port.waiting(now);
+                port.counters.most_bytes = port.counters.most_bytes.max(waiting);
+                self.serve_later(number);
+            }
         }
     }
 
-    /// Sets the next event of a port.
+    /// A port begins to send a packet at `start`.
     #[inline]
-    fn schedule(&mut self, number: u32) {
+    fn transmit(&mut self, number: u32, place: Place, start: u64) {
         let port = &mut self.ports[number as usize];
-        let next = port.next_event(&self.arena);
-        if next < port.event_at {
-            port.event_at = next;
-            self.wheel.push(next, Event::Reach { port: number });
+        let slot = &self.arena[place];
+        let size = slot.packet.size;
+        port.counters.packets += 1;
+        port.counters.bytes += u64::from(size);
+        port.counters.byte_picos += u128::from(start - slot.queued) * u128::from(size);
+        self.counters.packet_hops += 1;
+        port.busy_until = start + port.rate.time(size).0;
+        let to = self.topology.edges()[number as usize].to;
+        let needed = forwarded(to, size, self.switching);
+        let reached = start + port.rate.time(needed).0 + port.delay;
+        self.wheel.push(
+            reached,
+            Event::Reach {
+                port: number,
+                place,
+            },
+        );
+    }
+
+    /// Has a port served when it has sent what it is sending.
+    #[inline]
+    fn serve_later(&mut self, number: u32) {
+        let port = &mut self.ports[number as usize];
+        if port.wake == NEVER {
+            port.wake = port.busy_until.max(self.now.0);
+            self.wheel
+                .push_turn(port.wake, Turn::Last, Event::Serve { port: number });
         }
     }
 
-    /// Has the transport asked for a packet when the card is idle, after everything else of that instant.
-    #[inline]
-    fn pull_later(&mut self, host: HostId) {
-        let at = self.ports[host.index()].idle_at();
-        self.wheel.push_turn(at, Turn::Last, Event::Card { host });
+    fn drop(&mut self, number: u32, place: Place) {
+        let packet = self.arena.remove(place);
+        let counters = &mut self.ports[number as usize].counters;
+        counters.dropped += 1;
+        counters.dropped_bytes += u64::from(packet.size);
+        self.counters.dropped += u64::from(packet.size);
+        self.dropped.push(packet);
     }
 
-    /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port has
-    /// replaced brings nothing.
-    #[inline]
-    fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
+    /// Sends on what a port with a discipline of `cellbed_link` has sent.
+    fn poll(&mut self, number: u32, now: link::Time) {
+        let next = loop {
+            let Queue::Link(direction) = &mut self.ports[number as usize].queue else {
+                return;
+            };
+            let Some(outcome) = direction.poll(now) else {
+                break direction
+                    .next_event()
+                    .map_or(NEVER, |time| from_link(time).0);
+            };
+            let place = outcome.packet;
+            if outcome.fate != link::Fate::Delivered {
+                self.drop(number, place);
+                continue;
+            }
+            let port = &mut self.ports[number as usize];
+            let slot = &mut self.arena[place];
+            slot.packet.ecn |= outcome.marked;
+            port.counters.marked += u64::from(outcome.marked);
+            let size = slot.packet.size;
+            let left = from_link(outcome.departed).0;
+            let start = left.saturating_sub(port.rate.time(size).0);
+            port.counters.packets += 1;
+            port.counters.bytes += u64::from(size);
+            port.counters.byte_picos +=
+                u128::from(start.saturating_sub(slot.queued)) * u128::from(size);
+            self.counters.packet_hops += 1;
+            self.wheel.push(
+                left + port.delay,
+                Event::Reach {
+                    port: number,
+                    place,
+                },
+            );
+        };
         let port = &mut self.ports[number as usize];
-        if port.event_at != self.now.0 {
+        if next < port.wake {
+            port.wake = next;
+            self.wheel
+                .push_turn(next, Turn::Last, Event::Serve { port: number });
+        }
+    }
+
+    /// A port may send: begins with its next packet. Returns the host to be asked for one, if its card has none.
+    #[inline]
+    fn serve(&mut self, number: u32) -> Option<HostId> {
+        let now = self.now.0;
+        let port = &mut self.ports[number as usize];
+        if port.wake != now {
+            return None; // it has been served meanwhile
+        }
+        port.wake = NEVER;
+        if let Queue::Link(_) = port.queue {
+            self.poll(number, link::Time::from_nanos(now / 1_000));
+            let port = &mut self.ports[number as usize];
+            return (port.pulls && port.waiting(now) == 0).then_some(HostId(number));
+        }
+        if port.busy_until > now {
+            self.serve_later(number);
             return None;
         }
-        port.event_at = NEVER;
-        let to = port.to;
-        let place = port.take(self.now.0, &mut self.arena, &mut self.dropped);
-        self.schedule(number);
-        Some((to, place?))
+        if let Some(place) = port.queue.pop(&self.arena) {
+            let more = !port.queue.is_empty() || port.pulls;
+            self.transmit(number, place, now);
+            if more {
+                self.serve_later(number);
+            }
+            return None;
+        }
+        port.pulls.then_some(HostId(number))
     }
 
     /// The port by which a packet that has come by another goes on from a switch.
@@ -435,11 +552,20 @@ impl Fabric {
             self.now
         );
         if cfg!(debug_assertions) && events % AUDIT == 0 {
-            let found: u64 = self.ports.iter().map(|port| port.audit(&self.arena)).sum();
+            let reaching = self.wheel.iter().filter_map(|event| match event {
+                Event::Reach { place, .. } => Some(u64::from(self.arena[*place].packet.size)),
+                _ => None,
+            });
+            let waiting = self.ports.iter().map(|port| match &port.queue {
+                Queue::Line(_) => 0, // its packets have their events
+                Queue::Link(direction) => direction.held().bytes.0,
+                queue => queue.bytes(),
+            });
+            let found = reaching.sum::<u64>() + waiting.sum::<u64>();
             debug_assert_eq!(
                 found,
                 self.arena.bytes(),
-                "bytes in ports at {:?}",
+                "bytes in queues and on links at {:?}",
                 self.now
             );
         }
@@ -511,31 +637,28 @@ impl<T: Transport> Simulation<T> {
     fn process(&mut self, event: Event) {
         let Self { net, transport, .. } = self;
         match event {
-            Event::Reach { port } => match net.reach(port) {
-                Some((Node::Switch(switch), place)) => {
+            Event::Reach { port, place } => match net.topology.edges()[port as usize].to {
+                Node::Switch(switch) => {
                     let next = net.next_port(port, switch, place);
                     net.offer(next, place);
                 }
-                Some((Node::Host(host), place)) => {
+                Node::Host(host) => {
                     let packet = net.arena.remove(place);
                     net.counters.delivered += u64::from(packet.size);
                     transport.receive(net, host, packet);
                 }
-                None => {}
             },
-            Event::Card { host } => self.pull(host),
+            Event::Serve { port } => {
+                if let Some(host) = net.serve(port) {
+                    self.pull(host);
+                }
+            }
             Event::Wake { token } => transport.wake(net, token),
             Event::Start => {
                 if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
                     let id = FlowId(net.counters.started as u32);
                     net.counters.started += 1;
-                    let live = Live {
-                        flow,
-                        end: None,
-                        held: false,
-                        acknowledged: false,
-                    };
-                    net.flows.insert(id, live);
+                    net.flows.insert(id, Live { flow, end: None });
                     transport.start(net, id);
                 }
                 if let Some(next) = &self.next {
@@ -545,28 +668,29 @@ impl<T: Transport> Simulation<T> {
         }
     }
 
-    /// Asks the transport for the next packet of a host, if its card is idle.
-    #[inline]
+    /// Asks the transport for the next packet of a host whose card is idle.
     fn pull(&mut self, host: HostId) {
         let Self { net, transport, .. } = self;
-        if net.card_is_idle(host) {
-            match transport.pull(net, host) {
-                Some(packet) => net.send(host, packet),
-                None => return net.ports[host.index()].pulls = false,
+        match transport.pull(net, host) {
+            Some(packet) => {
+                net.send(host, packet);
+                net.serve_later(host.0);
             }
+            None => net.ports[host.index()].pulls = false,
         }
-        net.pull_later(host);
     }
 
     /// Does what callbacks have left to the loop.
     #[inline]
     fn settle(&mut self, sink: &mut impl FnMut(Record)) {
         while let Some(host) = self.net.kicked.pop() {
-            self.pull(host);
+            if self.net.card_is_idle(host) {
+                self.pull(host);
+            } else {
+                self.net.serve_later(host.0);
+            }
         }
-        while let Some(place) = self.net.dropped.pop() {
-            let packet = self.net.arena.remove(place);
-            self.net.counters.dropped += u64::from(packet.size);
+        while let Some(packet) = self.net.dropped.pop() {
             self.transport.dropped(&mut self.net, packet);
         }
         if !self.net.records.is_empty() {

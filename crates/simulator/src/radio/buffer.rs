@@ -150,15 +150,10 @@ impl Buffer {
         }
     }
 
-    /// A flow sends no more. Packets that are left of it stay.
+    /// A flow, which has no packets in its queue, sends no more.
     pub fn close(&mut self, user: u32, flow: FlowId) {
-        if let Order::Flows(flows) = &mut self.queues[user as usize].order
-            && let Some((left, sdus)) = flows.get_mut(&flow)
-        {
-            *left = 0;
-            if sdus.is_empty() {
-                flows.remove(&flow);
-            }
+        if let Order::Flows(flows) = &mut self.queues[user as usize].order {
+            flows.remove(&flow);
         }
     }
 
@@ -244,9 +239,6 @@ impl Buffer {
                 let (left, sdus) = flows.get_mut(&flow)?;
                 let sdu = sdus.pop_front()?;
                 *left = left.saturating_sub(u64::from(sdu.bytes));
-                if *left == 0 && sdus.is_empty() {
-                    flows.remove(&flow);
-                }
                 Some(sdu)
             }
             (Order::Flows(_), None) => None,

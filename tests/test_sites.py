@@ -1,0 +1,223 @@
+"""Edge sites of cells: endpoints that move, and who serves them under each policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cellbed.measure.packets import RECORD
+from cellbed.measure.sites import site_summaries
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.plan import Plan, make_plan
+
+MS = 1_000_000
+AT, ENTERS = 2_000 * MS, 2_050 * MS
+TRANSFER = 160 * MS + 20 * MS
+"""20 MB at 1 Gbit/s, then the delay between the sites."""
+SERVER = """
+import socket, sys, threading
+def serve(connection):
+    with connection:
+        while connection.recv(65536):
+            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
+    while True:
+        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+NODES = "".join(
+    f'[nodes.{name}]\nclass = "edge"\ncpus = 0.5\nmemory = "128 MiB"\n'
+    for name in ("plain", "near-north", "follower", "near-south")
+)
+SCENARIO = f"""
+name = "sites"
+duration = "4 s"
+{NODES}
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+cell = "north"
+[[nodes.endpoint.route]]
+at = "2 s"
+cell = "south"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[links.core]
+edge = "1 ms"
+[cells.north]
+edge = ["near-north", "plain", "follower"]
+core = {{ kind = "delay", delay = "8 ms", rate = "1 Gbit/s" }}
+[cells.south]
+edge = "near-south"
+core = "12 ms"
+"""
+APPS = "".join(
+    f"""
+[apps.{app}]
+kind = "http"
+url = "http://{{{app}.address}}:8080/"
+rate = "20 /s"
+timeout = "1 s"
+drain = "1 s"
+{policy}
+server = {{ on = "{group}", command = ["{sys.executable}", "-I", "-S", "SERVER", "8080"], ready = {{ port = 8080 }} }}
+"""
+    for app, group, policy in (
+        ("fixed", "plain", ""),
+        ("nearest", "near-north", 'edge_policy = "nearest"'),
+        ("following", "follower", 'edge_policy = "follow-me"\nstate = "20 MB"'),
+    )
+)
+
+
+def planned(text: str = SCENARIO + APPS) -> Plan:
+    return make_plan(parse(text, source="x.toml", folder=Path()))
+
+
+def test_links_join_the_sites_of_cells() -> None:
+    plan = planned()
+    ways = {each.name: each for each in plan.directions}
+    up, down = ways["mobile-0.uplink"], ways["mobile-0.downlink"]
+    assert up.config["moves"] == [{"at_ns": AT, "from": "endpoint-0", "to": "tower.south"}]
+    assert down.config["moves"] == [{"at_ns": AT, "from": "tower.south", "to": "endpoint-0"}]
+    # The server that follows is at no site until its state has arrived.
+    follower = ways["core-follower-0.uplink"]
+    assert (follower.source, follower.target) == ("tower.north", "follower-0")
+    assert follower.config["moves"] == [{"at_ns": ENTERS, "from": "tower.south", "to": "follower-0"}]
+    assert follower.parameters.outages == ((ENTERS, TRANSFER),)
+    assert "moves" not in ways["core-plain-0.uplink"].config
+    assert [str(move) for move in plan.moves] == [
+        "handover of endpoint-0 from north to south in 50 ms, packets in the queue forwarded",
+        "migration of follower-0 from north to south in 180 ms",
+    ]
+    assert [each.name for each in plan.path("endpoint-0", "near-south-0")] == [
+        *("mobile-0.uplink", "site-north.uplink", "site-south.downlink", "core-near-south-0.uplink")
+    ]
+    assert len(plan.path("endpoint-0", "plain-0")) == 2
+    # One address for the instances of both sites, by the name of the application.
+    shared = {each["name"]: each["shared"] for each in plan.emulator_config()["vertices"] if "shared" in each}
+    assert shared == {"near-north-0": ["100.65.0.3/32"], "near-south-0": ["100.65.0.3/32"]}
+    assert "100.65.0.3 nearest\n" in plan.hosts_file()
+    assert f"{plan.node('follower-0').ipv4} following\n" in plan.hosts_file()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        ('edge = "near-south"', 'edge = "near-sout"', ("did you mean 'near-south'", "cells.south.edge")),
+        ('edge = "near-south"', "", ("the site of 'south' has no instance", "apps.nearest.edge_policy")),
+        ('core = "12 ms"', "", ("missing: write the one-way delay", "cells.south.core")),
+        ('edge = "near-south"', 'edge = ["near-south", "plain"]', ("'plain' is at the site of 'north'",)),
+        ('"follower", command', '"near-south", command', ("begin in the cell 'north'", "apps.following.server")),
+        ('"follower", command', '"plain", command', ("has programs of other applications",)),
+        ('\nstate = "20 MB"', "", ("missing: write the size", "apps.following.state")),
+        (', rate = "1 Gbit/s"', "", ("have no rate", "apps.following.state")),
+        ('cell = "north"', "", ("the clients are in no cell",)),
+        ("near-south]\n", "near-south]\ncount = 2\n", ("one instance",)),
+        (
+            'cell = "south"\n',
+            'cell = "south"\n[[nodes.endpoint.route]]\nat = "2100 ms"\ncell = "north"\n',
+            ("takes longer than the clients stay",),
+        ),
+    ],
+)
+def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, words: tuple[str, ...]) -> None:
+    assert wrong in SCENARIO + APPS
+    with pytest.raises(ScenarioError) as caught:
+        planned((SCENARIO + APPS).replace(wrong, right))
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one application under each policy."""
+    folder = tmp_path_factory.mktemp("sites")
+    (folder / "server.py").write_text(SERVER)
+    (folder / "x.toml").write_text((SCENARIO + APPS).replace("SERVER", str(folder / "server.py")))
+    command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
+    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    (folder / "output").write_text(done.stdout)
+    (found,) = (folder / "runs").iterdir()
+    return found
+
+
+def delays(run: Path, app: str) -> set[tuple[str, int, int]]:
+    """Server of requests in each cell, and what the delay stages on the way there and back took, ms; without requests
+    that were under way at a move."""
+    t0 = json.loads((run / "run.json").read_text())["t0_ns"]
+    requests = pl.read_parquet(run / "requests.parquet").filter(app=app).drop_nulls("reply_ns")
+    begin, end = pl.col("intended_ns") - t0, pl.col("reply_ns") - t0
+    calm = requests.filter((end < AT) | (begin > ENTERS + TRANSFER))
+    rows = calm.select("server", pl.col("uplink_delayed_ns") / MS, pl.col("downlink_delayed_ns") / MS).rows()
+    return {(server, up, down) for server, up, down in rows}
+
+
+@pytest.mark.needs_tun
+@pytest.mark.parametrize(
+    ("app", "before", "after"),
+    [
+        ("fixed", ("plain-0", 11), ("plain-0", 31)),
+        ("nearest", ("near-north-0", 11), ("near-south-0", 11)),
+        ("following", ("follower-0", 11), ("follower-0", 11)),
+    ],
+)
+def test_delays_are_those_of_the_links_on_the_way(
+    run: Path, app: str, before: tuple[str, int], after: tuple[str, int]
+) -> None:
+    assert delays(run, app) == {(server, delay, delay) for server, delay in (before, after)}
+
+
+@pytest.mark.needs_tun
+def test_a_server_that_follows_is_away_for_handover_and_transfer(run: Path) -> None:
+    description = json.loads((run / "run.json").read_text())
+    t0, names = description["t0_ns"], [each["name"] for each in description["directions"]]
+    log = np.fromfile(run / "raw" / "packets.bin", RECORD, offset=16)
+    to_server = log[log["direction"] == names.index("core-follower-0.uplink")]
+    waited = to_server[(to_server["arrived"] >= t0 + ENTERS) & (to_server["arrived"] < t0 + ENTERS + TRANSFER)]
+    assert len(waited)
+    assert set(waited["released"] - t0) == {ENTERS + TRANSFER}
+    leaving = log[np.isin(log["direction"], [names.index("mobile-0.uplink"), names.index("core-follower-0.downlink")])]
+    of_follower = leaving[(leaving["destination_vertex"] == 3) | (leaving["source_vertex"] == 3)]
+    assert description["nodes"][3]["name"] == "follower-0"
+    gone = of_follower["released"] - t0
+    assert not ((gone > AT) & (gone < ENTERS)).any()
+    summary = json.loads((run / "summary.json").read_text())
+    spans = [(each["kind"], round(each["end_s"] - each["begin_s"], 1)) for each in summary["faults"]]
+    assert [kind for kind, _ in spans] == ["handover", "migration"]
+
+
+@pytest.mark.needs_tun
+def test_the_report_shows_who_served_in_each_cell(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    rows: dict[tuple[str, ...], dict[str, Any]] = {
+        (each["app"], each["policy"], each["cell"], each["server"], each["site"]): each for each in summary["sites"]
+    }
+    expected = {
+        ("fixed", "fixed", "north", "plain-0", "north"): 22,
+        ("fixed", "fixed", "south", "plain-0", "north"): 62,
+        ("nearest", "nearest", "north", "near-north-0", "north"): 22,
+        ("nearest", "nearest", "south", "near-south-0", "south"): 22,
+        ("following", "follow-me", "north", "follower-0", "north"): 22,
+        ("following", "follow-me", "south", "follower-0", "south"): 22,
+    }
+    assert expected.keys() <= rows.keys()
+    assert {key: round(rows[key]["delay_s"] * 1e3) for key in expected} == expected
+    assert sum(each["requests"] for each in rows.values()) == 3 * 80
+    # The new instance knows no connection of the old one.
+    broken = {each["name"]: each["reasons"] for each in summary["applications"]}
+    assert broken["fixed"] == broken["following"] == {}
+    assert any("reset" in reason for reason in broken["nearest"])
+    for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
+        assert "near-south-0 at south" in text
+        assert "migration of follower-0 from north to south in 180 ms" in text
+    assert site_summaries(json.loads((run / "run.json").read_text()) | {"sites": {}}, pl.DataFrame()) == []
