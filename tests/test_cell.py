@@ -66,6 +66,28 @@ def test_schedulers_choose_by_priority_rate_and_remaining_bytes() -> None:
     assert first.departed.max() < second.departed.min()
 
 
+def test_users_enter_leave_and_change() -> None:
+    # Two of 12 Mbit/s take turns of 1 ms; the second is there from 10 to 20 ms, and its link is closed otherwise.
+    closed = [("0 s", "10 ms"), ("20 ms", "20 ms")]
+    users = [{"rate": "12 Mbit/s"}, {"rate": "12 Mbit/s", "outage": closed}]
+    cell = Cell(users, scheduler="round-robin", visits=[[(None, None)], [("10 ms", "20 ms")]])
+    shared = cell.run([np.zeros(25, np.int64)] * 2, 1500)
+    first, second = (each.departed // 1_000_000 for each in shared.users)
+    assert [int(np.count_nonzero((first > at) & (first <= at + 10))) for at in (0, 10, 20)] == [10, 5, 10]
+    # At 20 ms its link closes before its fifth packet has left, which has then nothing left to send.
+    assert second[:6].tolist() == [12, 14, 16, 18, 40, 41]
+    assert shared.served.tolist() == [25_000_000, 5_000_000]
+    # A link changes beside another as it does alone, and takes its turns with the new rate.
+    faster = Link(rate="12 Mbit/s", changes=[{"at": "20 ms", "rate": "24 Mbit/s"}])
+    assert same(Cell([faster]).run([TIMES], 1500).users[0], faster.run(TIMES, 1500))
+    first, second = Cell([faster, LINK], scheduler="round-robin").run([np.zeros(20, np.int64)] * 2, 1500).users
+    assert np.count_nonzero(first.departed <= 20_000_000) == 10
+    assert first.departed.max() < second.departed.max()
+    # Two visits of one user are added up.
+    twice = Cell([LINK], visits=[[(None, "2 ms"), ("3 ms", None)]]).run([np.zeros(5, np.int64)], 1500)
+    assert twice.served.tolist() == [4_000_000]
+
+
 def test_packets_are_numbered_and_sized_by_user() -> None:
     shared = Cell([LINK, {"rate": "6 Mbit/s"}], slot="500 us").run([[0, 5_000_000], [1_000_000]], [[1500, 300], [750]])
     assert [each.packet.tolist() for each in shared.users] == [[0, 1], [0]]
@@ -82,7 +104,11 @@ def test_packets_are_numbered_and_sized_by_user() -> None:
         ({"users": [LINK, {}]}, r"users\[1\]: a direction in a cell needs a bottleneck with a limited rate"),
         ({"users": [{"rate": "5 Mbit"}]}, r"users\[0\]: rate: .*5 Mbit"),
         ({"users": [LINK, 7]}, r"users\[1\]: "),
-        ({"users": [{"rate": "1 Mbit/s", "changes": [{"at": "1 s", "rate": "2 Mbit/s"}]}]}, "link with changes"),
+        ({"visits": []}, "visits: 0 for 1 users"),
+        ({"visits": [[]]}, r"visits\[0\]: the user is never in the cell"),
+        ({"visits": [["1 s"]]}, r"visits\[0\]\[0\]: '1 s' is not a pair of times"),
+        ({"visits": [[("1 s", "1 s")]]}, r"visits\[0\]\[0\]: it must end after it begins"),
+        ({"visits": [[(0, 5), ("1 ns", None)]]}, r"visits\[0\]\[1\]: .*and begin after the one before"),
         ({"scheduler": "fair"}, "scheduler: 'fair' is not known: write one of"),
         ({"scheduler": {"kind": "proportional-fair", "window": "0 s"}}, "scheduler.window: '0 s' is too small"),
         ({"slot": "1 us"}, "slot: '1 us' is too small"),

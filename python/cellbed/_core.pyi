@@ -109,17 +109,30 @@ def saturate_virtually(
 def share_cell(
     scheduler: str,
     slot_ns: int,
-    links: list[tuple[str, int]],
+    links: list[tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]],
     arrivals: Arrivals,
     users: NDArray[np.uint32],
     to_come: NDArray[np.uint64] | None,
 ) -> tuple[Columns, list[int]]:
     """Send packets through a cell at rest, until the last one is out; :class:`cellbed.Cell` is its face.
 
-    scheduler: as JSON. links: for each user its stages as in ``Direction``, and its priority. users: of the packets.
+    scheduler: as JSON. links: for each user its stages and changes as in ``Direction``, its priority, and when it is in
+    the cell (from, until, ns). users: of the packets.
     to_come: bytes that the packet's user will send beyond those in its queue.
 
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
+    """
+
+def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.simulation.simulate` is its face.
+
+    description: JSON of ``Description`` (crates/simulator/src/fabric/description.rs). progress: called some times a
+    second with the number of finished flows; its exceptions end the run.
+
+    Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``crates/bindings/src/fabric.rs``;
+    ``packet_hops`` and ``end_ps``.
+
+    Errors: :class:`ValueError` for a malformed description.
     """
 
 class TraceFormatError(ValueError):
@@ -280,6 +293,43 @@ class Session:
 
     def __new__(cls, path: Path, request: int, tcp: TcpSettings) -> Session: ...
     def fetch(self, at_ns: int, size: int, until_ns: int) -> tuple[Int64, Int64, Int64, Int64]: ...
+
+@final
+class VirtualNetwork:
+    """The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's files.
+
+    Vertices are numbers in the order of the configuration, times ns from 0. Errors: ``ValueError`` for a configuration
+    that cannot be simulated, ``OSError`` for files that cannot be written.
+    """
+
+    def __new__(cls, config: str, turnaround_ns: int, tcp: TcpSettings) -> VirtualNetwork: ...
+    def connect(self, client: tuple[int, int], server: tuple[int, int]) -> int:
+        """Open a connection between two vertices, each with its port; its number."""
+
+    def write(self, connection: int, at_client: bool, bytes: int, label: int) -> None:
+        """Write a message at the client's end or at the other."""
+
+    def wake(self, at_ns: int, label: int) -> None:
+        """Ask for an event "due" at a time."""
+
+    def restart(self, zero_ns: int) -> None:
+        """Start all schedules anew at a time; bins of the series before it are not kept."""
+
+    def next_event(self, until_ns: int) -> tuple[str, int, int, bool, int] | None:
+        """The next event by a time, or None: "due", "open" or "message", its time, connection, whether at the client's
+        end, label."""
+
+    def sending(self, connection: int, at_client: bool) -> tuple[int, int, int]:
+        """Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions."""
+
+    def counted(self) -> list[tuple[int, int, int, int, int, int, int]]:
+        """Packets of each direction: queue full, congestion, lost, handover, marked, doubled, corrupted."""
+
+    def served(self, cell: int) -> list[int]:
+        """For how long each user of a cell had it, ns."""
+
+    def finish(self) -> None:
+        """Write everything and close the files."""
 
 def toml_longest_key(text: str) -> tuple[int, int]:
     """Number of parts of the longest dotted key in a text that may be TOML, and its line, from 1. Parses nothing."""

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from cellbed import _core
-from cellbed.link import Link, arrivals_of, column_of
+from cellbed.link import Link, arrivals_of, column_of, time_of
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.cells import Cell as Table
 from cellbed.scenario.problems import problems
+
+User = tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]
+"""Stages, their changes, priority, and visits, as the model reads them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +38,12 @@ class Cell:
 
         Cell([{"rate": "12 Mbit/s"}, {"rate": "lte-suburban.up", "start": "7 s"}], scheduler="round-robin")
 
-    users: each a :class:`cellbed.Link` without changes, or the arguments of one: the link that this user would have
+    users: each a :class:`cellbed.Link`, or the arguments of one, changes included: the link that this user would have
     alone. It needs a limited rate or a radio link. scheduler: ``"round-robin"``, ``"proportional-fair"``,
     ``"max-rate"``, ``"shortest-remaining"``, ``"priority"``, or a table as in a scenario. slot: length of a slot.
-    priorities: of each user, 0 the highest, for ``"priority"``.
+    priorities: of each user, 0 the highest, for ``"priority"``. visits: for each user, when it is in the cell, as pairs
+    ``("2 s", "5 s")`` in order, ``None`` as the last end without one; default: always. Outside of its visits a user
+    has its channel for itself; an ``outage`` of its link closes it.
 
     Errors: :class:`ValueError` that names the wrong value.
     """
@@ -50,6 +55,7 @@ class Cell:
         scheduler: str | Mapping[str, Any] = "proportional-fair",
         slot: str = "1 ms",
         priorities: Sequence[int] | None = None,
+        visits: Sequence[Sequence[Sequence[str | int | None]]] | None = None,
     ) -> None:
         data = {"scheduler": dict(scheduler) if isinstance(scheduler, Mapping) else scheduler, "slot": slot}
         try:
@@ -66,6 +72,7 @@ class Cell:
         self._priorities = column_of("priorities", given, np.uint32, "a whole number for each user").tolist()
         if len(given) != len(self._users):
             raise ValueError(f"priorities: {len(given)} for {len(self._users)} users: give one for each")
+        self._visits = _visits(visits, len(self._users))
         nothing = arrivals_of([], [], None, None)
         for number, each in enumerate(self._links()):
             try:
@@ -123,10 +130,13 @@ class Cell:
             outcomes.append(replace(found[rows], packet=number[rows]))
         return Shared(tuple(outcomes), np.array(served, np.int64))
 
-    def _links(self) -> list[tuple[str, int]]:
-        return [(json.dumps(link.stages), level) for link, level in zip(self._users, self._priorities, strict=True)]
+    def _links(self) -> list[User]:
+        return [
+            (json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes], level, visits)
+            for link, level, visits in zip(self._users, self._priorities, self._visits, strict=True)
+        ]
 
-    def _share(self, links: list[tuple[str, int]], arrivals: Any, users: Any, to_come: Any = None) -> Any:
+    def _share(self, links: list[User], arrivals: Any, users: Any, to_come: Any = None) -> Any:
         scheduler = json.dumps(self._table.scheduler.stage())
         return _core.share_cell(scheduler, self._table.slot, links, arrivals, users, to_come)
 
@@ -137,9 +147,37 @@ def _link(number: int, user: Link | Mapping[str, Any]) -> Link:
             user = Link(**user)
         except (TypeError, ValueError) as error:
             raise ValueError(f"users[{number}]: {error}") from None
-    if user.changes:
-        raise ValueError(f"users[{number}]: a link with changes cannot be a user of a cell: make it without 'changes'")
     return user
+
+
+def _visits(
+    visits: Sequence[Sequence[Sequence[str | int | None]]] | None, users: int
+) -> list[list[tuple[int, int | None]]]:
+    """When each user is in the cell, ns."""
+    if visits is None:
+        return [[(0, None)]] * users
+    if isinstance(visits, str) or len(visits) != users:
+        raise ValueError(f"visits: {len(visits)} for {users} users: give a list of visits for each")
+    found = []
+    for number, of_user in enumerate(visits):
+        last: int | None = 0
+        times: list[tuple[int, int | None]] = []
+        for place, visit in enumerate(of_user):
+            try:
+                begin, end = visit
+                enters, leaves = time_of(begin if begin is not None else "0 s"), None if end is None else time_of(end)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"visits[{number}][{place}]: {visit!r} is not a pair of times: {error}") from None
+            if last is None or enters < last or (leaves is not None and leaves <= enters):
+                raise ValueError(
+                    f"visits[{number}][{place}]: it must end after it begins, and begin after the one before"
+                )
+            last = leaves
+            times.append((enters, leaves))
+        if not times:
+            raise ValueError(f"visits[{number}]: the user is never in the cell: leave it out of the users")
+        found.append(times)
+    return found
 
 
 def _packets(number: int, columns: Mapping[str, Any]) -> list[Any]:

@@ -77,8 +77,8 @@ class Link:
             corruption=corruption,
             outage=None if outage is None else [list(pair) for pair in outage],
         )
-        later = [(_time(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
-        made = _made(settings, [each for _, each in later], Playing(_time(start), loop), seed, mahimahi)
+        later = [(time_of(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
+        made = _made(settings, [each for _, each in later], Playing(time_of(start), loop), seed, mahimahi)
         after, found = list(made), []
         for at, each in sorted(later, key=lambda change: change[0]):
             for index, to in _changed(after, each):
@@ -97,7 +97,7 @@ class Link:
         Errors: :class:`ValueError` that names the stage.
         """
         link = cls.__new__(cls)
-        link._begin([dict(stage) for stage in stages], [(_time(at), index, dict(to)) for at, index, to in changes])
+        link._begin([dict(stage) for stage in stages], [(time_of(at), index, dict(to)) for at, index, to in changes])
         return link
 
     def _begin(self, stages: list[Stage], changes: Sequence[tuple[int, int, Stage]]) -> None:
@@ -167,7 +167,7 @@ class Link:
 
     def advance(self, until: str | int) -> Outcomes:
         """Advance time to `until`, and return all packets that left or were dropped by then."""
-        return Outcomes(*self._model.advance(_time(until)))
+        return Outcomes(*self._model.advance(time_of(until)))
 
     def drain(self) -> Outcomes:
         """Advance time until no packet in the link moves, and return all that left or were dropped."""
@@ -199,7 +199,7 @@ class Link:
 
     def change_stage(self, at: str | int, stage: int, to: Mapping[str, Any]) -> None:
         """As :meth:`change`, by the number of the stage and in the terms of the emulator's configuration."""
-        self._model.change(_time(at), _number(stage), _json(to))
+        self._model.change(time_of(at), _number(stage), _json(to))
         self._latest[stage] = dict(to)
 
 
@@ -285,7 +285,8 @@ def _number(stage: int) -> int:
     return stage
 
 
-def _time(at: str | int) -> int:
+def time_of(at: str | int) -> int:
+    """A time since the start, ns: of text such as ``"30 s"``, or whole nanoseconds. Errors: :class:`ValueError`."""
     if isinstance(at, str):
         return int(DURATION.parse(at))
     try:

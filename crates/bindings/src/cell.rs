@@ -1,23 +1,26 @@
 //! Users of a cell in Python, over columns of packets.
 
-use cellbed_link::{Bytes, CellUser, Duration, Fate, Links, Scheduler, Time};
+use cellbed_link::cell::check_stages;
+use cellbed_link::{Bytes, CellConfig, Direction, Duration, Fate, Links, Scheduler, Time, Visit};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrivals::{Arrays, Arrivals, refuse, slice};
 use crate::columns::{Columns, Table};
-use crate::link::{from_json, parse};
+use crate::link::{LaterStage, from_json, parse, parse_changes};
 
-/// Sends packets through a cell at rest, until the last one is out. links: for each user its stages, and its priority. The number of
-/// its user comes with each packet, and the bytes that the user will send beyond those in its queue where they are known. Also returns
-/// how long each user had the cell, in ns.
+/// A user of a cell: its stages, their changes, its priority, and when it is in the cell (from, until, in ns).
+type User = (String, Vec<LaterStage>, u32, Vec<(u64, Option<u64>)>);
+
+/// Sends packets through a cell at rest, until the last one is out. The number of its user comes with each packet, and the bytes that
+/// the user will send beyond those in its queue where they are known. Also returns how long each user had the cell, in ns.
 #[pyfunction]
 pub fn share_cell<'py>(
     py: Python<'py>,
     scheduler: &str,
     slot_ns: u64,
-    links: Vec<(String, u32)>,
+    links: Vec<User>,
     arrays: Arrays<'py>,
     users: PyReadonlyArray1<'py, u32>,
     to_come: Option<PyReadonlyArray1<'py, u64>>,
@@ -28,21 +31,38 @@ pub fn share_cell<'py>(
     let run = || {
         arrivals.check(Time::ZERO)?;
         let scheduler: Scheduler = from_json("the scheduler", scheduler)?;
-        let user = |(stages, priority): (String, u32)| {
+        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+        let (mut directions, mut visits) = (Vec::new(), Vec::new());
+        for (number, (stages, changes, priority, times)) in links.into_iter().enumerate() {
             let stages = parse(&stages)?;
-            Ok::<_, PyErr>(CellUser { stages, priority })
-        };
-        let links: Vec<CellUser> = links.into_iter().map(user).collect::<PyResult<_>>()?;
-        let count = links.len();
+            check_stages(&stages).map_err(|error| wrong(&error))?;
+            let direction = Direction::new(stages, Time::ZERO)
+                .with_changes(parse_changes(changes)?)
+                .map_err(|error| wrong(&error))?;
+            directions.push(direction);
+            let visit = |(from, until): (u64, Option<u64>)| Visit {
+                priority,
+                from: Duration::from_nanos(from),
+                until: until.map(Duration::from_nanos),
+            };
+            visits.extend(times.into_iter().map(|times| (visit(times), number)));
+        }
+        let (users_of_cell, link_of_visit): (Vec<_>, Vec<_>) = visits.into_iter().unzip();
+        let count = directions.len();
         if let Some(index) = users.iter().position(|&user| user as usize >= count) {
             let user = users[index];
             return refuse(format!(
                 "users[{index}] is {user}: there are {count} users, counted from 0"
             ));
         }
-        let slot = Duration::from_nanos(slot_ns);
-        let mut cell = Links::new(scheduler, slot, links, Time::ZERO)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let config = CellConfig {
+            scheduler,
+            slot: Duration::from_nanos(slot_ns),
+            users: users_of_cell,
+        };
+        let cells = [(config, link_of_visit.clone())];
+        let mut cell =
+            Links::of_cells(&cells, directions, Time::ZERO).map_err(|error| wrong(&error))?;
         let mut columns = Columns::held(arrivals.times, arrivals.sizes);
         let mut place = |cell: &mut Links<u64>, now: Time| {
             while let Some((_, outcome)) = cell.poll(now) {
@@ -60,7 +80,10 @@ pub fn share_cell<'py>(
         while let Some(event) = cell.next_event() {
             place(&mut cell, event);
         }
-        let served = cell.served(0).map(Duration::as_nanos).collect();
+        let mut served = vec![0; count];
+        for (user, time) in link_of_visit.iter().zip(cell.served(0)) {
+            served[*user] += time.as_nanos();
+        }
         Ok::<_, PyErr>((columns, served))
     };
     let (columns, served) = py.detach(run)?;

@@ -5,6 +5,7 @@ mod arrivals;
 mod calibration;
 mod cell;
 mod columns;
+mod fabric;
 mod imports;
 mod link;
 mod positions;
@@ -13,6 +14,7 @@ mod series;
 mod simulation;
 mod toml_values;
 mod trace;
+mod virtual_network;
 
 use std::ffi::OsString;
 use std::io;
@@ -27,6 +29,8 @@ mod _core {
     use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
+    #[pymodule_export]
+    use super::fabric::simulate;
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]
@@ -43,6 +47,8 @@ mod _core {
     use super::toml_values::toml_values;
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
+    #[pymodule_export]
+    use super::virtual_network::VirtualNetwork;
     #[pymodule_export]
     use super::{emulate, enter, network_helper, pack_recording, record};
 }

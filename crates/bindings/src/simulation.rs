@@ -19,7 +19,7 @@ type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
 /// Control, HyStart, idle restart, initial window, receive window, segment.
-type TcpSettings = (String, bool, bool, u64, u64, u64);
+pub type TcpSettings = (String, bool, bool, u64, u64, u64);
 /// Bytes of a request, of an answer's header, and of the three parts of the TLS handshake.
 type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
@@ -330,7 +330,7 @@ fn table<'py>(py: Python<'py>, downloads: &[Download]) -> DownloadTable<'py> {
     )
 }
 
-fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
+pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
     let (control, hystart, idle_restart, initial_window, receive_window, segment) = tcp;
     if initial_window == 0 || segment == 0 || receive_window < segment {
         return refuse("a window of TCP holds at least one segment, and that a byte".to_owned());

@@ -4,7 +4,8 @@
 //! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
 //! earlier than modelled. Where the user is not privileged, all namespaces live in one user namespace.
 //!
-//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
+//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node. [`Config`] and [`build`] also
+//! describe the network of a virtual run.
 
 mod check;
 mod clock;
@@ -37,6 +38,8 @@ mod tun;
 mod wake;
 mod writer;
 
+pub use config::Config;
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, Result};
+pub use stages::{Course, build};

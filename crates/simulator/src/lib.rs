@@ -14,4 +14,4 @@ pub mod transport;
 pub mod wheel;
 
 pub use path::*;
-pub use tcp::{Control, Tcp};
+pub use tcp::{Control, Sending, Tcp};

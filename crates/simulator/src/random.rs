@@ -21,6 +21,8 @@ pub enum Purpose {
     Channel = 6,
     /// Errors of radio blocks; the index is the user.
     BlockErrors = 7,
+    /// Mobile users of flows.
+    Users = 8,
 }
 
 /// A stream of random numbers.

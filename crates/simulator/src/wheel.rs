@@ -11,6 +11,8 @@ const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
 /// The end of a list of entries.
 const NONE: u32 = u32::MAX;
+/// The number of no slot.
+const NEVER: u64 = u64::MAX;
 
 /// Which of two events at the same time comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,9 @@ pub struct Wheel<E> {
     /// The slot whose events are in `current`, counted from time 0. All events of the wheel lie in later slots, fewer than
     /// `SLOTS` away.
     slot: u64,
-    current: BinaryHeap<Entry<E>>,
+    /// In order; those before `popped` have been popped.
+    current: Vec<Entry<E>>,
+    popped: usize,
     /// The first entry of each slot; a slot's list is in no order.
     heads: Box<[u32; SLOTS]>,
     /// A bit for each slot: whether it has entries. `words` has a bit for each word of `occupied`.
@@ -99,7 +103,8 @@ impl<E: Copy> Wheel<E> {
             shift,
             pushed: 0,
             slot: 0,
-            current: BinaryHeap::new(),
+            current: Vec::new(),
+            popped: 0,
             heads: Box::new([NONE; SLOTS]),
             occupied: [0; WORDS],
             words: [0; WORDS / 64],
@@ -125,7 +130,7 @@ impl<E: Copy> Wheel<E> {
         let entry = Entry { at, order, event };
         let slot = at >> self.shift;
         if slot <= self.slot {
-            self.current.push(entry);
+            self.join(entry);
         } else if slot - self.slot < SLOTS as u64 {
             self.insert(slot as usize % SLOTS, entry);
         } else {
@@ -136,21 +141,22 @@ impl<E: Copy> Wheel<E> {
     /// The time of the next event.
     #[inline]
     pub fn peek(&mut self) -> Option<u64> {
-        if self.current.is_empty() {
+        if self.popped == self.current.len() {
             self.turn();
         }
-        self.current.peek().map(|entry| entry.at)
+        self.current.get(self.popped).map(|entry| entry.at)
     }
 
     /// Takes out the next event, with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
-        if self.current.is_empty() {
+        if self.popped == self.current.len() {
             self.turn();
         }
-        let entry = self.current.pop()?;
+        let &Entry { at, event, .. } = self.current.get(self.popped)?;
+        self.popped += 1;
         self.length -= 1;
-        Some((entry.at, entry.event))
+        Some((at, event))
     }
 
     /// Number of events.
@@ -175,8 +181,8 @@ impl<E: Copy> Wheel<E> {
             at = *next;
             Some(entry)
         });
-        let heaps = self.current.iter().chain(self.far.iter());
-        listed.chain(heaps).map(|entry| &entry.event)
+        let others = self.current[self.popped..].iter().chain(self.far.iter());
+        listed.chain(others).map(|entry| &entry.event)
     }
 
     fn insert(&mut self, index: usize, entry: Entry<E>) {
@@ -193,15 +199,35 @@ impl<E: Copy> Wheel<E> {
         self.words[index / 4096] |= 1 << (index / 64 % 64);
     }
 
+    /// Adds an event to the slot that has been reached: mostly behind all others.
+    fn join(&mut self, entry: Entry<E>) {
+        if self
+            .current
+            .last()
+            .is_none_or(|last| last.key() < entry.key())
+        {
+            return self.current.push(entry);
+        }
+        let waiting = &self.current[self.popped..];
+        let place = self.popped + waiting.partition_point(|other| other.key() < entry.key());
+        self.current.insert(place, entry);
+    }
+
     /// Moves on to the next slot that has events and takes them out.
     fn turn(&mut self) {
+        self.current.clear();
+        self.popped = 0;
         let near = self.next_occupied();
-        let far = self.far.peek().map(|entry| entry.at >> self.shift);
-        let Some(slot) = near.into_iter().chain(far).min() else {
+        let far = self
+            .far
+            .peek()
+            .map_or(NEVER, |entry| entry.at >> self.shift);
+        let slot = near.min(far);
+        if slot == NEVER {
             return;
-        };
+        }
         self.slot = slot;
-        if near == Some(slot) {
+        if near == slot {
             let index = slot as usize % SLOTS;
             let mut at = std::mem::replace(&mut self.heads[index], NONE);
             while at != NONE {
@@ -223,14 +249,23 @@ impl<E: Copy> Wheel<E> {
         {
             self.current.extend(self.far.pop());
         }
+        if self.current.len() > 1 {
+            self.current.sort_unstable_by_key(Entry::key);
+        }
     }
 
-    /// The next slot of the wheel that has entries, counted from time 0.
-    fn next_occupied(&self) -> Option<u64> {
+    /// The next slot of the wheel that has entries, counted from time 0, or `NEVER`.
+    #[inline]
+    fn next_occupied(&self) -> u64 {
         let from = (self.slot as usize + 1) % SLOTS;
-        let index = self.occupied_from(from).or_else(|| self.occupied_from(0))?;
-        let ahead = (index + SLOTS - from) % SLOTS;
-        Some(self.slot + 1 + ahead as u64)
+        let bits = self.occupied[from / 64] >> (from % 64);
+        if bits != 0 {
+            return self.slot + 1 + u64::from(bits.trailing_zeros()); // in most cases
+        }
+        match self.occupied_from(from).or_else(|| self.occupied_from(0)) {
+            Some(index) => self.slot + 1 + ((index + SLOTS - from) % SLOTS) as u64,
+            None => NEVER,
+        }
     }
 
     /// The first index at or after `from` whose slot has entries.
@@ -309,8 +344,8 @@ mod tests {
                     now = expected.map_or(now, |it| it.0);
                 }
                 prop_assert_eq!(wheel.len(), list.len());
-                prop_assert_eq!(wheel.iter().count(), list.len());
             }
+            prop_assert_eq!(wheel.iter().count(), list.len());
             list.sort_unstable();
             let rest: Vec<_> = std::iter::from_fn(|| wheel.pop()).collect();
             prop_assert_eq!(rest, list.into_iter().map(|it| (it.0, it.2)).collect::<Vec<_>>());

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from cellbed.errors import CellbedError
+
 
 def run(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
@@ -25,6 +27,16 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed the run.")
     ] = False,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Predict the run in virtual time; the report says so.")
+    ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
+            "10 s."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
@@ -40,11 +52,12 @@ def run(
       cellbed run scenarios/offload-lte.toml
       cellbed run scenarios/offload-lte.toml --dry-run
       cellbed run scenarios/offload-lte.toml --meter
+      cellbed run scenarios/offload-lte.toml --virtual
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
     from cellbed.testbed.cgroups import enter_delegated_scope
 
-    if not (no_limits or dry_run):
+    if not (no_limits or dry_run or virtual):
         enter_delegated_scope()
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
@@ -52,7 +65,10 @@ def run(
 
     text = read(scenario)
     loaded = load_text(text, scenario)
-    check(loaded, text, str(scenario), running=not dry_run)
+    if profile is not None and not virtual:
+        raise CellbedError("--profile is of predictions: add --virtual")
+    if not virtual:
+        check(loaded, text, str(scenario), running=not dry_run)
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan
@@ -71,7 +87,13 @@ def run(
     from cellbed.experiments.run import run as execute
 
     with listener() as told:
-        outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
+        if virtual:
+            from cellbed.experiments.virtual import run as prediction
+
+            options = prediction.Options(out, scenario.parent, limits=not no_limits, profile=profile)
+            outcome = prediction.run(text, loaded, plan, options, told)
+        else:
+            outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
         reported = finish(outcome, told)
     if outcome.folder is not None and reported:
         from cellbed.report.terminal import show

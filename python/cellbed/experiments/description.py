@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
@@ -39,7 +39,7 @@ class RunState:
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
     machine's. facts: about nodes, as of their back ends. services: names of the spans that the services of each
     application have reported. notes: what a reader of the run must know. duration_ns: of the schedule, where it ended
-    early.
+    early. clock: virtual where the run is a prediction.
     """
 
     status: str = "running"
@@ -55,6 +55,7 @@ class RunState:
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
+    clock: Literal["real", "virtual"] = "real"
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
         """Take over what nodes report of themselves, which they may know better later."""
@@ -78,6 +79,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
         {
             "format": 1,
             "name": scenario.name,
+            "clock": state.clock,
             "status": state.status,
             "t0_ns": state.t0_ns,
             "started": started.isoformat(timespec="seconds"),

@@ -213,6 +213,10 @@ def compare(runs: list[Path]) -> Comparison:
         for name, summary in zip(names, summaries, strict=True)
         if summary.disturbances
     ]
+    predicted = [name for name, summary in zip(names, summaries, strict=True) if summary.predicted]
+    if 0 < len(predicted) < len(names):
+        are = "is a prediction" if len(predicted) == 1 else "are predictions"
+        changed.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
     notes = [AUTOCORRELATED, *_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
     for each in applications:
         skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]

@@ -1,6 +1,6 @@
 """The types of what ``run.json`` contains, as far as this package reads it. Other keys are allowed."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -122,6 +122,7 @@ class Account(_Object):
     """The content of ``run.json``, or of the file that a shell writes beside its packet log. Times in ns."""
 
     name: str | None = None
+    clock: Literal["real", "virtual"] | None = None
     status: str | None = None
     t0_ns: _Time | None = None
     duration_ns: _Span | None = None

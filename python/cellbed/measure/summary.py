@@ -169,7 +169,7 @@ class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not.
+    disturbed, in sentences; empty for one that is not. clock: virtual for a prediction.
     """
 
     format: Literal[2]
@@ -189,6 +189,12 @@ class Summary:
     programs: list[ProgramSummary] = field(default_factory=list)
     cells: list[CellSummary] = field(default_factory=list)
     sites: list[SiteSummary] = field(default_factory=list)
+    clock: Literal["real", "virtual"] = "real"
+
+    @property
+    def predicted(self) -> bool:
+        """Whether it was simulated in virtual time, not measured."""
+        return self.clock == "virtual"
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
@@ -291,6 +297,7 @@ def summarise(
         programs=_programs(programs),
         cells=summarise_cells(description, cells, measured),
         sites=site_summaries(description, requests),
+        clock="virtual" if description.get("clock") == "virtual" else "real",
     )
 
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 State = Literal["holds", "not reached", "not proved", "off"]
 
+PREDICTED = Caution(
+    "predicted: simulated in virtual time, not measured",
+    "Links and TCP are simulated; what programs take is drawn from the measured profile in profile.json.",
+)
+
 MARKS: dict[State, str] = {"holds": "✓", "not reached": "!", "not proved": "–", "off": "✗"}
 
 
@@ -51,7 +56,8 @@ def cautions(description: dict[str, Any], applications: Sequence[Description]) -
     declared = dict.fromkeys(caution for each in applications for caution in each.cautions)
     known = {each.text for each in declared}
     notes = [str(note) for note in description.get("notes") or []]
-    return [*declared, *(Caution(note) for note in notes if note not in known)]
+    predicted = [PREDICTED] if description.get("clock") == "virtual" else []
+    return [*predicted, *declared, *(Caution(note) for note in notes if note not in known)]
 
 
 def state(proof: dict[str, Any]) -> State:

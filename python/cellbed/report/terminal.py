@@ -77,7 +77,7 @@ def new_console() -> Console:
 def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
     status = (
         f"[{'green' if summary.status == 'complete' and not summary.disturbances else 'bold yellow'}]"
-        f"{escape(formats.outcome(summary.status, bool(summary.disturbances)))}[/]"
+        f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
@@ -344,7 +344,7 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     table.add_row(
         "status",
         *(
-            Text(formats.outcome(each.status, bool(each.disturbances)), "red" * bool(each.disturbances))
+            Text(formats.outcome(each.status, bool(each.disturbances), each.predicted), "red" * bool(each.disturbances))
             for each in summaries
         ),
     )

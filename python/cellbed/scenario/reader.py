@@ -31,6 +31,7 @@ _DEEPEST = 16
 _OWN_TABLES = {
     "scenario": (re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps|faults)\b", re.M), "[links.mobile]"),
     "sweep": (re.compile(r"^[ \t]*(\[+[ \t]*factors\b|scenario\s*=)", re.M), "[factors.NAME]"),
+    "simulation": (re.compile(r"^[ \t]*\[+[ \t]*(topology|traffic|transport|radio)\b", re.M), "[topology]"),
 }
 """By the kind of file what only such a file contains, and an example."""
 

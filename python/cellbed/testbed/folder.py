@@ -86,7 +86,7 @@ def environment(plan: Plan) -> dict[str, Any]:
         "kernel": platform.release(),
         "distribution": _distribution(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "user": "root" if os.geteuid() == 0 else "ordinary",
@@ -136,7 +136,8 @@ def _distribution() -> str | None:
         return None
 
 
-def _processor() -> str | None:
+def processor() -> str | None:
+    """The name of this machine's processor."""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()

@@ -5,7 +5,6 @@ its configuration.
 """
 
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from typing import Any, NoReturn, Protocol
 from paho.mqtt.client import MQTTMessage
 
 from cellbed import prctl
-from cellbed.workloads import generator, lifecycle
+from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request
-from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
 from cellbed.workloads.tcp import tcp_info
 
@@ -100,18 +98,22 @@ class Endpoint(Generator):
     def close(self) -> None:
         self._connection.close()
 
-    def get_ready(self) -> None:
-        deadline = time.monotonic_ns() + self._settings.connect_patience_ns
-        while not self._connection.ready:
-            self.wait(deadline)
-            if self.stopped:
-                return
-            if time.monotonic_ns() >= deadline:
-                raise WorkloadError(
-                    f"{self._settings.endpoint}: no MQTT broker answers at {self._settings.broker_host} port "
-                    f"{self._settings.broker_port}: {self._connection.trouble or 'connected, but no acknowledgement'}"
-                )
+    def prepare(self) -> None:
         self._inputs.payload(self._inputs.names[0])  # loads decoders
+
+    @property
+    def ready(self) -> bool:
+        return self._connection.ready
+
+    @property
+    def patience_ns(self) -> int:
+        return self._settings.connect_patience_ns
+
+    @property
+    def trouble(self) -> str:
+        where = f"{self._settings.broker_host} port {self._settings.broker_port}"
+        reason = self._connection.trouble or "connected, but no acknowledgement"
+        return f"{self._settings.endpoint}: no MQTT broker answers at {where}: {reason}"
 
     def create(self, number: int, intended_ns: int) -> OffloadedRequest:
         name = self._choice.choice(self._inputs.names)
@@ -127,18 +129,18 @@ class Endpoint(Generator):
         request.bytes_up = len(payload)
         connected = self._connection.socket
         if connected is None or not self._connection.ready:
-            request.sent_ns = time.monotonic_ns()
+            request.sent_ns = machine.now_ns()
             self.ledger.refuse(request, "not connected")
             return
         if self._client_bytes + len(payload) > self._settings.most_client_bytes:
-            request.sent_ns = time.monotonic_ns()
+            request.sent_ns = machine.now_ns()
             self.ledger.refuse(request, "the client's queue is full")
             return
         correlation = f"{self._settings.endpoint}/{request.request}".encode()
         properties = request_properties(self._reply_topic, correlation)
         request.local_port, request.remote_port = connected.local_port, connected.remote_port
         request.tcp = tcp_info(connected.tcp)
-        request.sent_ns = time.monotonic_ns()
+        request.sent_ns = machine.now_ns()
         self.ledger.add(request)
         self._in_client.append((request, connected.full_ns(request.sent_ns)))
         self._client_bytes += len(payload)
@@ -154,12 +156,12 @@ class Endpoint(Generator):
             self._client_bytes -= request.bytes_up
 
     def _connection_lost(self) -> None:
-        self.ledger.connection_lost(time.monotonic_ns())
+        self.ledger.connection_lost(machine.now_ns())
         self._in_client.clear()
         self._client_bytes = 0
 
     def _replied(self, message: MQTTMessage) -> None:
-        now = time.monotonic_ns()
+        now = machine.now_ns()
         connected = self._connection.socket
         correlation: bytes = getattr(message.properties, "CorrelationData", b"")
         number = correlation.rpartition(b"/")[2]

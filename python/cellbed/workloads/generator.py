@@ -7,14 +7,13 @@ with select(2), whose time-outs are in microseconds; those of epoll are whole mi
 import bisect
 import gc
 import select
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.workloads import lifecycle
+from cellbed.workloads import lifecycle, machine
 from cellbed.workloads.arrivals import Arrivals, in_flight, schedule
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.lifecycle import WorkloadError, announce
@@ -43,7 +42,11 @@ class Settings:
 
 
 class Generator:
-    """The event loop of one endpoint; a kind overrides what follows :meth:`run`."""
+    """The load of one endpoint; a kind overrides what follows :meth:`run`.
+
+    In a process of its own, :meth:`run` is the event loop. A virtual run calls :meth:`prepare`, :meth:`start` when it
+    is :attr:`ready`, :meth:`turn` and :meth:`drive` at their times, and :meth:`finish`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._endpoint = settings.endpoint
@@ -63,31 +66,65 @@ class Generator:
         self._lost_before = 0
         self._record = lifecycle.open_record(Path(settings.record))
         self.ledger = Ledger(settings.timeout_ns, self._record.write)
-        self._commands = lifecycle.Commands()
-        self._start: dict[str, int] | None = None
-        self._next_progress = 0
+        self._t0_ns = self._end_ns = self._drain_ns = 0
 
     def run(self) -> None:
         """Get ready, announce it, wait for the start, send until the end, drain, report. Raises WorkloadError."""
+        commands = lifecycle.Commands()
+        begun = next_progress = 0
         try:
-            self.get_ready()
+            self.prepare()
+            until = machine.now_ns() + self.patience_ns
+            while not self.ready and not commands.closed:
+                self._wait(commands, until)
+                if machine.now_ns() >= until and not self.ready:
+                    raise WorkloadError(self.trouble)
             # What is alive now stays alive: the collector need not look at it again during the run.
             gc.collect()
             gc.freeze()
-            if not self.stopped:
+            if not commands.closed:
                 announce("ready")
-            while self._start is None and not self.stopped:
-                self.wait(None)
-            if self._start is not None:
-                self._send_and_drain(**self._start)
+            while not begun and not commands.closed:
+                for command in self._wait(commands, None):
+                    try:
+                        self.start(*(int(command[name]) for name in ("t0_ns", "end_ns", "drain_ns")))
+                        begun = 1
+                    except (KeyError, TypeError, ValueError):
+                        raise WorkloadError(f"standard input: not the start of a workload: {command}") from None
+            while begun and not commands.closed and (wake := self.turn()) is not None:
+                if (now := machine.now_ns()) >= next_progress:
+                    next_progress = now + _PROGRESS_INTERVAL
+                    announce("progress", **self.counts())
+                self._wait(commands, min(wake, next_progress))
         finally:
-            self.close()
-            self.ledger.close(time.monotonic_ns())
-            self._record.close()
-        announce("done", **self._counts())
+            self.finish()
+        announce("done", **self.counts())
 
-    def get_ready(self) -> None:
+    def _wait(self, commands: lifecycle.Commands, until_ns: int | None) -> list[dict[str, Any]]:
+        """Sleep until ``until_ns`` or until something can be done, and do it; the commands that have come."""
+        times = [time for time in (until_ns, self.wake_ns) if time is not None]
+        patience = max(0, min(times) - machine.now_ns()) / SECOND if times else None
+        readable, writable, _ = select.select([commands, *self.readers], self.writers, [], patience)
+        self.drive(readable, writable)
+        return commands.read() if commands in readable else []
+
+    def prepare(self) -> None:
         """Do what the first request should not pay for. Raises WorkloadError."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it could send now."""
+        return True
+
+    @property
+    def patience_ns(self) -> int:
+        """How long it may take to become ready."""
+        return 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ready."""
+        return ""
 
     def create(self, number: int, intended_ns: int) -> Request:
         """The request of this number, before anything is done for it."""
@@ -120,54 +157,47 @@ class Generator:
         """Close all connections."""
         raise NotImplementedError
 
-    @property
-    def stopped(self) -> bool:
-        """Whether standard input has ended: stop now."""
-        return self._commands.closed
-
-    def wait(self, until_ns: int | None) -> None:
-        """Sleep until ``until_ns`` or until something can be done, and do it."""
-        times = [time for time in (until_ns, self.wake_ns) if time is not None]
-        patience = max(0, min(times) - time.monotonic_ns()) / SECOND if times else None
-        readable, writable, _ = select.select([self._commands, *self.readers], self.writers, [], patience)
-        self.drive(readable, writable)
-        if self._commands in readable:
-            for command in self._commands.read():
-                try:
-                    self._start = {name: int(command[name]) for name in ("t0_ns", "end_ns", "drain_ns")}
-                except (KeyError, TypeError, ValueError):
-                    raise WorkloadError(f"standard input: not the start of a workload: {command}") from None
-
-    def _send_and_drain(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
-        now = time.monotonic_ns()
+    def start(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
+        """Requests are due from `t0_ns` until `end_ns`; replies are awaited `drain_ns` longer."""
+        self._t0_ns, self._end_ns, self._drain_ns = t0_ns, end_ns, drain_ns
         while self._due and t0_ns + self._due[-1] >= end_ns:
             self._due.pop()
-        while not self.stopped and now < end_ns + drain_ns:
-            if self._due and t0_ns + self._due[0] <= now:
-                self._take_up(self._next_request(t0_ns))
-            self._continue_closed_loop(t0_ns, end_ns)
-            self._report(now)
-            if now >= end_ns and not self._due and not self.ledger.waiting:
-                break
-            wake = [end_ns if now < end_ns else end_ns + drain_ns, self._next_progress]
-            if self._due:
-                wake.append(t0_ns + self._due[0])
-            if (expiry := self.ledger.next_expiry_ns) is not None:
-                wake.append(expiry)
-            self.wait(min(wake))
-            now = time.monotonic_ns()
-            self.ledger.expire(now)
-        while self._due and t0_ns + self._due[0] <= now:
-            # Requests that were due but whose turn never came are lost, not forgotten.
-            self.ledger.refuse(self._next_request(t0_ns), "the endpoint was too busy to send it before the run ended")
 
-    def _next_request(self, t0_ns: int) -> Request:
-        request = self.create(self._number, t0_ns + self._due.popleft())
+    def turn(self) -> int | None:
+        """Do what is due by now; returns when it must be called again at the latest, or None when all is over."""
+        now, stop_ns = machine.now_ns(), self._end_ns + self._drain_ns
+        self.ledger.expire(now)
+        if now >= stop_ns:
+            return None
+        if self._due and self._t0_ns + self._due[0] <= now:
+            self._take_up(self._next_request())
+        self._continue_closed_loop()
+        if now >= self._end_ns and not self._due and not self.ledger.waiting:
+            return None
+        wake = [self._end_ns if now < self._end_ns else stop_ns]
+        if self._due:
+            wake.append(self._t0_ns + self._due[0])
+        if (expiry := self.ledger.next_expiry_ns) is not None:
+            wake.append(expiry)
+        return min(wake)
+
+    def finish(self) -> None:
+        """Close connections and record what is still open."""
+        now = machine.now_ns()
+        while self._end_ns and self._due and self._t0_ns + self._due[0] <= now:
+            # Requests that were due but whose turn never came are lost, not forgotten.
+            self.ledger.refuse(self._next_request(), "the endpoint was too busy to send it before the run ended")
+        self.close()
+        self.ledger.close(machine.now_ns())
+        self._record.close()
+
+    def _next_request(self) -> Request:
+        request = self.create(self._number, self._t0_ns + self._due.popleft())
         self._number += 1
         return request
 
     def _take_up(self, request: Request) -> None:
-        now = time.monotonic_ns()
+        now = machine.now_ns()
         if self._policy is not None:
             decision = self._policy.decide(now, self.ledger.latency_ns(now))
             request.scale = decision.scale
@@ -177,21 +207,17 @@ class Generator:
         request.started_ns = now
         self.issue(request)
 
-    def _continue_closed_loop(self, t0_ns: int, end_ns: int) -> None:
+    def _continue_closed_loop(self) -> None:
         while len(self._due) + self.ledger.waiting < self._in_flight:
             lost = self.ledger.lost > self._lost_before
             self._lost_before += lost
-            due = time.monotonic_ns() + (_PAUSE_AFTER_LOSS if lost else 0)
-            if due >= end_ns:
+            due = machine.now_ns() + (_PAUSE_AFTER_LOSS if lost else 0)
+            if due >= self._end_ns:
                 break
-            bisect.insort(self._due, due - t0_ns)
+            bisect.insort(self._due, due - self._t0_ns)
 
-    def _report(self, now: int) -> None:
-        if now >= self._next_progress:
-            self._next_progress = now + _PROGRESS_INTERVAL
-            announce("progress", **self._counts())
-
-    def _counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
+        """Requests by outcome so far."""
         ledger = self.ledger
         return {
             "sent": ledger.issued,

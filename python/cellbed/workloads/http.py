@@ -28,32 +28,12 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     """The user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
     table: Http = deployment.table
-    servers, clients = deployment.servers, deployment.clients
     started: list[Process | Command] = []
     if table.server is not None and table.server.command is not None:
         started += commands(deployment, "server", raw, seed)
-    for index, node in enumerate(clients):
-        server = servers[index % len(servers)] if servers else None
-        values = deployment.values(node, node, server, seed)
-        url = urlsplit(fill(table.url, values))
-        headers = {name: fill(value, values) for name, value in table.headers.items()}
-        named = {name: value for name, value in headers.items() if name.lower() == "host"}
-        settings = {
-            **deployment.load(raw, index, seed),
-            "version": table.version,
-            "host": url.hostname,
-            "port": url.port or PORT,
-            "authority": next(iter(named.values()), url.netloc),
-            "target": (url.path or "/") + (f"?{url.query}" if url.query else ""),
-            "method": table.method,
-            "headers": {name: value for name, value in headers.items() if name not in named},
-            "connections": table.connections,
-            "body": fill(table.body, values),
-            "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
-            "body_size": table.body_size,
-        }
+    for index, node in enumerate(deployment.clients):
         file = deployment.file(raw, node, "http-load.json")
-        file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(settings(deployment, raw, index, seed), indent=1) + "\n", encoding="utf-8")
         started.append(
             Process(
                 name=f"{deployment.name}.{node.name}.http-load",
@@ -66,6 +46,31 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
             )
         )
     return started
+
+
+def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
+    """The configuration of client `index` (:class:`cellbed.workloads.http_load.Settings`)."""
+    table: Http = deployment.table
+    node, servers = deployment.clients[index], deployment.servers
+    server = servers[index % len(servers)] if servers else None
+    values = deployment.values(node, node, server, seed)
+    url = urlsplit(fill(table.url, values))
+    headers = {name: fill(value, values) for name, value in table.headers.items()}
+    named = {name: value for name, value in headers.items() if name.lower() == "host"}
+    return {
+        **deployment.load(raw, index, seed),
+        "version": table.version,
+        "host": url.hostname,
+        "port": url.port or PORT,
+        "authority": next(iter(named.values()), url.netloc),
+        "target": (url.path or "/") + (f"?{url.query}" if url.query else ""),
+        "method": table.method,
+        "headers": {name: value for name, value in headers.items() if name not in named},
+        "connections": table.connections,
+        "body": fill(table.body, values),
+        "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
+        "body_size": table.body_size,
+    }
 
 
 # fmt: off

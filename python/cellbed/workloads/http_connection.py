@@ -6,7 +6,6 @@ The protocols are h11's and h2's, which do no I/O; the sockets under them are ou
 import http
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ import h2.exceptions
 import h2.settings
 import h11
 
+from cellbed.workloads import machine
 from cellbed.workloads.ledger import Ledger, Request
-from cellbed.workloads.tcp import CountingSocket, begin_connecting, tcp_info
+from cellbed.workloads.tcp import CountingSocket, tcp_info
 
 REQUEST_HEADER = "Cellbed-Request"
 """Names the request, ``endpoint/number``, so that a service can report spans of it (docs/reference/spans.md)."""
@@ -87,8 +87,8 @@ class Connection:
 
     def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
         """Begin to open it. Errors: ``OSError`` where that fails at once."""
-        self.begun_ns = self.used_ns = time.monotonic_ns()
-        self._opening: socket.socket | None = begin_connecting(*address)
+        self.begun_ns = self.used_ns = machine.now_ns()
+        self._opening: socket.socket | None = machine.connect(*address)
         self._socket: CountingSocket | None = None
         self._fresh = False
         self._out = bytearray()
@@ -138,7 +138,7 @@ class Connection:
         request.tries += 1
         request.tcp = tcp_info(connected.tcp)
         assert request.started_ns is not None
-        self.used_ns = request.sent_ns = time.monotonic_ns()
+        self.used_ns = request.sent_ns = machine.now_ns()
         request.opening_ns = max(request.started_ns, self.begun_ns) if self._fresh else request.sent_ns
         self._unaccepted.append((request, self._queued, connected.full_ns(request.sent_ns)))
         self.send(request)
@@ -203,7 +203,7 @@ class Connection:
                 self.ending = True
                 self._out.clear()
                 return
-            now = time.monotonic_ns()
+            now = machine.now_ns()
             while self._unaccepted and self._unaccepted[0][1] < connected.sent:
                 request, _, full_before = self._unaccepted.popleft()
                 request.accepted_ns, request.buffer_full_ns = now, connected.refused_ns - full_before
@@ -234,7 +234,7 @@ class Connection:
         assert reply.start is not None
         self.ledger.reply(
             request.request,
-            time.monotonic_ns(),
+            machine.now_ns(),
             error=_failure(reply.code),
             start=reply.start,
             end=end,

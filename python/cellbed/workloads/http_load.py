@@ -4,7 +4,6 @@ Run as ``python -m cellbed.workloads.http_load --config FILE.json``; :class:`Set
 """
 
 import random
-import socket
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed import prctl
-from cellbed.workloads import generator, lifecycle
+from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.http_connection import VERSIONS, Connection, Exchange, Message
 from cellbed.workloads.ledger import Request
@@ -53,12 +52,11 @@ class HttpLoad(Generator):
         self._connections: list[Connection] = []
         self._waiting: deque[Exchange] = deque()
 
-    def get_ready(self) -> None:
+    def prepare(self) -> None:
         try:
-            found = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
+            self._address = (machine.resolve(*self._address), self._settings.port)
         except OSError as error:
             raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
-        self._address = (str(found[0][4][0]), self._settings.port)
 
     def create(self, number: int, intended_ns: int) -> Exchange:
         return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body))

@@ -38,20 +38,23 @@ def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> N
         raise CellbedError(f"workload.model: {error}") from error
 
 
-def processes(
-    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
-) -> list[Process | Command]:
-    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
-    table: ImageClassification = deployment.table
+def programs(table: "ImageClassification", cache: Path) -> offloading.Programs:
+    """What its programs run. Call prepare before."""
     model = mobilenet.seeded_model(cache, table.runtime) if table.model is None else Path(table.model).absolute()
-    kind = offloading.Programs(
+    return offloading.Programs(
         topic="cellbed/image-classification",
         client="cellbed.workloads.jpeg",
         inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT).folder,
         task=_TASK,
         options={"model": str(model), "runtime": table.runtime},
     )
-    return offloading.processes(deployment, raw, kind, seed=seed, port=port)
+
+
+def processes(
+    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
+) -> list[Process | Command]:
+    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    return offloading.processes(deployment, raw, programs(deployment.table, cache), seed=seed, port=port)
 
 
 def describe(table: Mapping[str, Any]) -> Description:

@@ -111,5 +111,7 @@ def strip_metadata(photograph: bytes) -> bytes:
             kept.append(photograph[begin:position])
 
 
+open_inputs = Photographs
+
 if __name__ == "__main__":
-    endpoint.run(Photographs)
+    endpoint.run(open_inputs)

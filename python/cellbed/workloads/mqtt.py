@@ -6,7 +6,6 @@ packets, and it is connected without blocking, so that a broker that is away nev
 
 import os
 import socket
-import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
@@ -15,7 +14,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from cellbed.workloads.tcp import CountingSocket, begin_connecting
+from cellbed.workloads import machine
+from cellbed.workloads.tcp import CountingSocket
 
 SECOND = 1_000_000_000
 
@@ -91,7 +91,7 @@ class PacketSocket(CountingSocket):
     def send(self, buffer: bytes | bytearray | memoryview) -> int:
         count = super().send(buffer)
         if self.uplink.between_packets:
-            self.accepted_ns, self.accepted_full_ns = time.monotonic_ns(), self.refused_ns
+            self.accepted_ns, self.accepted_full_ns = machine.now_ns(), self.refused_ns
         self.uplink.feed(memoryview(buffer)[:count])
         return count
 
@@ -169,7 +169,7 @@ class Connection:
         if self.socket is None:
             if self._pending is not None and self._pending in writable:
                 self._finish_connecting()
-            elif time.monotonic_ns() >= self._next_try:
+            elif machine.now_ns() >= self._next_try:
                 self._begin_connecting()
             return
         if self.socket in readable:
@@ -199,9 +199,9 @@ class Connection:
             self._pending.close()
             self._pending = None
             self.trouble = "no answer"
-        self._next_try = time.monotonic_ns() + _CONNECT_PATIENCE
+        self._next_try = machine.now_ns() + _CONNECT_PATIENCE
         try:
-            self._pending = begin_connecting(*self._address)
+            self._pending = machine.connect(*self._address)
         except OSError as error:
             self._retry_later(error.strerror or str(error))
 
@@ -210,7 +210,7 @@ class Connection:
             self._pending.close()
             self._pending = None
         self.trouble = trouble
-        self._next_try = time.monotonic_ns() + self._back_off
+        self._next_try = machine.now_ns() + self._back_off
         self._back_off = min(2 * self._back_off, _LONGEST_BACK_OFF)
 
     def _finish_connecting(self) -> None:

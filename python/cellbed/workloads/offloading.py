@@ -31,8 +31,8 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 class Programs:
     """What the programs of a kind run.
 
-    topic: of its requests. client: module with its inputs, and `inputs`: path of the data bank. task: module of what
-    the service computes, and `options`: of its function ``load``.
+    topic: of its requests. client: module of the endpoint, whose function ``open_inputs`` opens the data bank at the
+    path `inputs`. task: module of what the service computes, and `options`: of its function ``load``.
     """
 
     topic: str
@@ -66,16 +66,24 @@ def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, p
         }
         started.append(_process(deployment, "service", "cellbed.workloads.service", node, raw, settings))
     for index, node in enumerate(clients):
-        settings = {
-            **deployment.load(raw, index, seed),
-            "broker_host": deployment.address(servers[index % len(servers)]),
-            "broker_port": port,
-            "request_topic": kind.topic,
-            "inputs": str(kind.inputs),
-            "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
-        }
+        settings = endpoint_settings(deployment, raw, kind, index, seed, port)
         started.append(_process(deployment, "endpoint", kind.client, node, raw, settings))
     return started
+
+
+def endpoint_settings(
+    deployment: Deployment, raw: Path, kind: Programs, index: int, seed: int, port: int
+) -> dict[str, Any]:
+    """The configuration of client `index` (:class:`cellbed.workloads.endpoint.Settings`); port: of its broker."""
+    servers, clients = deployment.servers, deployment.clients
+    return {
+        **deployment.load(raw, index, seed),
+        "broker_host": deployment.address(servers[index % len(servers)]),
+        "broker_port": port,
+        "request_topic": kind.topic,
+        "inputs": str(kind.inputs),
+        "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
+    }
 
 
 def _process(

@@ -87,7 +87,9 @@ class Sentences:
         return " ".join(self._sentences[name].split()).encode()
 
 
+open_inputs = Sentences
+
 if __name__ == "__main__":
     from cellbed.workloads import endpoint
 
-    endpoint.run(Sentences)
+    endpoint.run(open_inputs)

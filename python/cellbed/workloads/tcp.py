@@ -3,33 +3,16 @@
 A packet log has sequence numbers, so the offset of a message in its connection's byte stream finds its packets.
 """
 
-import errno
-import os
 import socket
 import struct
-import time
+
+from cellbed.workloads import machine
 
 # struct tcp_info of linux/tcp.h (tcp(7), TCP_INFO): eight one-byte fields, then 24 of 32 bits, then mixed ones; these
 # are the positions of those we keep.
 _FIELDS = struct.Struct("=8B24I4Q6I4Q")
 _RTT, _CWND, _TOTAL_RETRANSMITS = 8 + 15, 8 + 18, 8 + 23
 _RECEIVE_WINDOW_LIMITED = 8 + 24 + 4 + 6 + 2
-
-
-def begin_connecting(host: str, port: int) -> socket.socket:
-    """A socket that connects to an address in the background; it becomes writable when that has ended.
-
-    Errors: ``OSError`` where it fails at once.
-    """
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    found.setblocking(False)
-    # Messages are written whole: Nagle's algorithm could only hold back the tail of each.
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    code = found.connect_ex((host, port))
-    if code not in (0, errno.EINPROGRESS):
-        found.close()
-        raise OSError(code, os.strerror(code))
-    return found
 
 
 class CountingSocket:
@@ -53,7 +36,7 @@ class CountingSocket:
         return data
 
     def send(self, buffer: bytes | bytearray | memoryview) -> int:
-        begin = time.monotonic_ns()
+        begin = machine.now_ns()
         self.refused_ns = self.full_ns(begin)
         self._full_since = begin
         count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
@@ -91,3 +74,10 @@ def tcp_info(connection: socket.socket) -> dict[str, int] | None:
         "retransmits": fields[_TOTAL_RETRANSMITS],
         "receive_window_limited_us": fields[_RECEIVE_WINDOW_LIMITED],
     }
+
+
+def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
+    """What the kernel would give :func:`tcp_info` for this state."""
+    fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
+    fields[_CWND], fields[_RTT], fields[_TOTAL_RETRANSMITS] = cwnd, rtt_us, retransmits
+    return _FIELDS.pack(*fields)

@@ -33,20 +33,23 @@ def prepare(table: "Translation", cache: Path, note: Note = silent) -> None:
         raise CellbedError(f"workload.model: {error}") from error
 
 
-def processes(
-    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
-) -> list[Process | Command]:
-    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
-    table: Translation = deployment.table
+def programs(table: "Translation", cache: Path) -> offloading.Programs:
+    """What its programs run. Call prepare before."""
     model = str(table.model) if table.model is not None else str(marian.seeded_model(cache))
-    kind = offloading.Programs(
+    return offloading.Programs(
         topic="cellbed/translation",
         client="cellbed.workloads.sentences",
         inputs=sentences.data_bank(cache, count=table.sentences),
         task=_TASK,
         options={"model": model if model == APERTIUM else str(Path(model).absolute())},
     )
-    return offloading.processes(deployment, raw, kind, seed=seed, port=port)
+
+
+def processes(
+    deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = offloading.PORT
+) -> list[Process | Command]:
+    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
+    return offloading.processes(deployment, raw, programs(deployment.table, cache), seed=seed, port=port)
 
 
 def describe(table: Mapping[str, Any]) -> Description:

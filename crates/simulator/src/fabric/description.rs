@@ -6,6 +6,7 @@ use super::topology::{Balancing, Switching, Topology, TopologyError};
 use super::traffic::{Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
 use super::units::{HostId, Picos};
 use super::{Fabric, Ports, Simulation};
+use crate::radio::{LoadOf, RadioConfig, RadioError};
 use crate::transport::{AnyTransport, Protocol};
 
 /// A run.
@@ -20,6 +21,9 @@ pub struct Description {
     pub transport: Protocol,
     /// Which flows they have.
     pub traffic: TrafficDescription,
+    /// Mobile users behind one of the hosts. With random traffic the flows go to them.
+    #[serde(default)]
+    pub radio: Option<RadioConfig>,
 }
 
 /// Why a description is no run.
@@ -31,6 +35,9 @@ pub enum DescriptionError {
     /// Its traffic.
     #[error("traffic: {0}")]
     Traffic(#[from] TrafficError),
+    /// Its radio access network.
+    #[error(transparent)]
+    Radio(#[from] RadioError),
 }
 
 /// Nodes, links and ports.
@@ -180,7 +187,9 @@ impl Description {
         let topology = shape.shape.build()?;
         let traffic = match &self.traffic {
             TrafficDescription::Trace { trace } => {
-                Traffic::list(trace.iter().map(|&flow| flow.into()).collect(), &topology)?
+                let flows: Vec<Flow> = trace.iter().map(|&flow| flow.into()).collect();
+                check_users(&flows, self.radio.as_ref())?;
+                Traffic::list(flows, &topology)?
             }
             TrafficDescription::Random {
                 flows,
@@ -190,9 +199,15 @@ impl Description {
                 pattern,
             } => {
                 let sizes = Sizes::new(sizes, *size_multiple_bytes)?;
-                Traffic::Poisson(Box::new(Poisson::new(
-                    *flows, *load, sizes, *pattern, &topology, self.seed,
-                )?))
+                let (pattern, load) = match &self.radio {
+                    None => (*pattern, *load),
+                    Some(radio) => radio_pattern(radio, *pattern, *load, &topology, self.seed)?,
+                };
+                let poisson = Poisson::new(*flows, load, sizes, pattern, &topology, self.seed)?;
+                Traffic::Poisson(Box::new(match &self.radio {
+                    None => poisson,
+                    Some(radio) => poisson.to_users(radio.users, self.seed),
+                }))
             }
         };
         let ports = Ports {
@@ -208,6 +223,56 @@ impl Description {
         };
         let net = Fabric::new(topology, &ports, self.seed);
         let transport = self.transport.transport(&net);
+        let transport = match &self.radio {
+            None => transport,
+            Some(radio) => transport.with_radio(radio.clone(), self.seed)?,
+        };
         Ok(Simulation::new(net, transport, traffic))
     }
+}
+
+/// Flows to the users of a radio access network at their load, and the others in proportion.
+fn radio_pattern(
+    radio: &RadioConfig,
+    pattern: Pattern,
+    load: f64,
+    topology: &Topology,
+    seed: u64,
+) -> Result<(Pattern, f64), DescriptionError> {
+    radio.check(topology.hosts())?;
+    if pattern != Pattern::default() {
+        let text = "flows go to the users: leave out the traffic's pattern";
+        return Err(RadioError::new(text).into());
+    }
+    let cards = &topology.edges()[..topology.hosts() as usize];
+    let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();
+    let capacity = match radio.load_of {
+        LoadOf::CuLink => cards[radio.host as usize].rate.bps(),
+        LoadOf::Cell => radio.capacity_bps(seed),
+    };
+    let pattern = Pattern::ToOne {
+        host: radio.host,
+        share: radio.share,
+    };
+    Ok((pattern, load * capacity / (radio.share * all)))
+}
+
+fn check_users(flows: &[Flow], radio: Option<&RadioConfig>) -> Result<(), TrafficError> {
+    for (index, flow) in flows.iter().enumerate() {
+        let Some(user) = flow.user else {
+            continue;
+        };
+        let fault = match radio {
+            None => "it has a user, and the description no radio part".to_owned(),
+            Some(radio) if user >= radio.users => {
+                format!("no user {user}; there are {}, numbered from 0", radio.users)
+            }
+            Some(radio) if flow.destination.0 != radio.host => {
+                format!("users are behind host {}", radio.host)
+            }
+            Some(_) => continue,
+        };
+        return Err(TrafficError::Flow { index, fault });
+    }
+    Ok(())
 }

@@ -1,12 +1,11 @@
 //! The data centre: hosts and switches in virtual time.
 //!
 //! A [`Simulation`] joins a [`Fabric`], the network, with a [`Transport`](crate::transport::Transport), which acts for all
-//! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes, and a second one
-//! only where it waits in a queue whose order can still change:
+//! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes:
 //!
-//! 1. [`Fabric::send`] puts a packet into the queue of its host's card;
-//! 2. a port that begins to send it sets `busy_until` and the event at which the next node has it;
-//! 3. at that event a switch picks the next port, or a host gives it to the transport.
+//! 1. [`Fabric::send`] puts a packet into the port of its host's card;
+//! 2. at the event at which it reaches the other end of the link, a switch puts it into the next port;
+//! 3. a host gives it to the transport, which may send others, and has its wakes and pulls.
 
 mod description;
 mod flow;
@@ -24,27 +23,24 @@ pub use topology::{Balancing, Edge, HEADER, Link, Node, Switching, Topology, Top
 pub use traffic::{FULL_PACKET, Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
 pub use units::{FlowId, HostId, Picos, Rate};
 
-use cellbed_link as link;
-
 use crate::random::{Purpose, Stream, stream};
 use crate::transport::Transport;
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
-use port::{Port, Queue, from_link, to_link};
+use port::{NEVER, Port, PortConfig};
 use topology::forwarded;
 
 /// Slots of the event wheel: 2^10 ps.
 const SLOT: u32 = 10;
-const NEVER: u64 = u64::MAX;
 /// Debug builds count the bytes of all packets after each event, and search for every packet after as many events.
 const AUDIT: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The node to which a port leads has a packet of it.
-    Reach { port: u32, place: Place },
-    /// A port may send.
-    Serve { port: u32 },
+    /// A packet of a port reaches the node at the other end.
+    Reach { port: u32 },
+    /// The card of a host may be idle: its transport is asked for a packet.
+    Card { host: HostId },
     /// A transport asked for this time.
     Wake { token: u64 },
     /// The next flow starts.
@@ -105,6 +101,9 @@ pub struct Counters {
 struct Live {
     flow: Flow,
     end: Option<Picos>,
+    /// Its bytes have farther to go than its destination.
+    held: bool,
+    acknowledged: bool,
 }
 
 /// The network, as a transport sees it: packets, times and flows.
@@ -120,9 +119,9 @@ pub struct Fabric {
     wheel: Wheel<Event>,
     flows: FlowMap<Live>,
     counters: Counters,
-    /// What callbacks have left for the loop: hosts whose transport is to be asked for a packet, packets dropped, records.
+    /// What callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
     kicked: Vec<HostId>,
-    dropped: Vec<Packet>,
+    dropped: Vec<Place>,
     records: Vec<Record>,
 }
 
@@ -131,31 +130,25 @@ impl Fabric {
     pub fn new(topology: Topology, config: &Ports, seed: u64) -> Self {
         let mut spraying = stream(seed, Purpose::Spraying, 0);
         let ports = topology.edges().iter().map(|edge| {
-            let card = matches!(edge.from, Node::Host(_));
-            Port {
+            Port::new(&PortConfig {
+                to: edge.to,
                 rate: edge.rate,
-                delay: edge.delay.0,
-                busy_until: 0,
-                wake: NEVER,
-                pulls: false,
-                spray: match edge.to {
-                    Node::Switch(switch) => {
-                        let widest = (0..topology.hosts())
-                            .map(|to| topology.next_ports(switch, HostId(to)).len())
-                            .max();
-                        spraying.below(widest.unwrap_or(1).max(1) as u64) as u32
-                    }
-                    Node::Host(_) => 0,
-                },
-                buffer: if card {
+                delay: edge.delay,
+                cut_through: config.switching == Switching::CutThrough,
+                discipline: &config.discipline,
+                buffer: if matches!(edge.from, Node::Host(_)) {
                     config.card_buffer
                 } else {
                     config.buffer
                 },
                 mark_above: config.mark_above.unwrap_or(u64::MAX),
-                queue: Queue::new(&config.discipline, edge.rate.bps()),
-                counters: PortCounters::default(),
-            }
+                spray: match edge.to {
+                    Node::Switch(switch) => {
+                        spraying.below(topology.most_ways(switch) as u64) as u32
+                    }
+                    Node::Host(_) => 0,
+                },
+            })
         });
         Self {
             now: Picos::ZERO,
@@ -164,7 +157,7 @@ impl Fabric {
             switching: config.switching,
             balancing: config.balancing,
             topology,
-            arena: Arena::new(),
+            arena: Arena::default(),
             wheel: Wheel::new(SLOT),
             flows: FlowMap::default(),
             counters: Counters::default(),
@@ -210,6 +203,13 @@ impl Fabric {
         self.flows.contains_key(&flow)
     }
 
+    /// The flows that live, in any order, with the times at which their last bytes arrived.
+    pub fn live(&self) -> impl Iterator<Item = (FlowId, &Flow, Option<Picos>)> {
+        self.flows
+            .iter()
+            .map(|(&id, live)| (id, &live.flow, live.end))
+    }
+
     /// Puts a packet into the queue of a host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, packet: Packet) {
@@ -226,27 +226,25 @@ impl Fabric {
     /// until it gives none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
-        let now = self.now.0;
         let card = &mut self.ports[host.index()];
-        if card.pulls {
+        if std::mem::replace(&mut card.pulls, true) {
             return;
         }
-        card.pulls = true;
-        if card.busy_until > now || card.wake != NEVER {
-            self.serve_later(host.0);
-        } else {
+        if card.is_idle(self.now.0, &mut self.arena) {
             self.kicked.push(host);
+        } else {
+            self.pull_later(host);
         }
     }
 
     /// Bytes that wait at a host's card, without the packet in transmission.
     pub fn card_backlog(&mut self, host: HostId) -> u64 {
-        self.ports[host.index()].waiting(self.now.0)
+        self.ports[host.index()].waiting(self.now.0, &mut self.arena)
     }
 
     /// Whether a host's card is neither sending nor has packets.
     pub fn card_is_idle(&mut self, host: HostId) -> bool {
-        self.ports[host.index()].busy_until <= self.now.0 && self.card_backlog(host) == 0
+        self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
     /// Has the transport [woken](Transport::wake) at a time, not before now.
@@ -255,17 +253,40 @@ impl Fabric {
         self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
+    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither ends nor is freed.
+    pub fn hold(&mut self, flow: FlowId) {
+        if let Some(live) = self.flows.get_mut(&flow) {
+            live.held = true;
+        }
+    }
+
+    /// The last byte of a held flow has reached its end.
+    pub fn release(&mut self, flow: FlowId) {
+        if let Some(live) = self.flows.get_mut(&flow) {
+            live.held = false;
+            let acknowledged = live.acknowledged;
+            self.finish(flow);
+            if acknowledged {
+                self.acknowledged(flow);
+            }
+        }
+    }
+
     /// The last byte of a flow has reached its destination. The first call counts.
     pub fn finish(&mut self, flow: FlowId) {
         let now = self.now;
-        if let Some(live) = self.flows.get_mut(&flow) {
+        if let Some(live) = self.flows.get_mut(&flow).filter(|live| !live.held) {
             live.end.get_or_insert(now);
         }
     }
 
     /// The source of a flow has been told that all of it has arrived: its state is freed, its record goes out.
     pub fn acknowledged(&mut self, id: FlowId) {
-        if let Some(Live { flow, end }) = self.flows.remove(&id) {
+        if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
+            live.acknowledged = true;
+            return;
+        }
+        if let Some(Live { flow, end, .. }) = self.flows.remove(&id) {
             self.counters.finished += 1;
             let ideal = self.ideal(&flow);
             self.records.push(Record {
@@ -319,7 +340,11 @@ impl Fabric {
 
     /// Bytes and packets since the start.
     pub fn counters(&self) -> Counters {
-        self.counters
+        let packet_hops = self.port_counters().map(|port| port.packets).sum();
+        Counters {
+            packet_hops,
+            ..self.counters
+        }
     }
 
     /// What has passed each port, in the order of [`Topology::edges`].
@@ -330,185 +355,43 @@ impl Fabric {
     /// A packet comes to a port.
     #[inline]
     fn offer(&mut self, number: u32, place: Place) {
-        let now = self.now.0;
         let port = &mut self.ports[number as usize];
-        let slot = &mut self.arena[place];
-        slot.queued = now;
-        let size = slot.packet.size;
-        let waiting = port.waiting(now);
-        if waiting > port.mark_above && slot.packet.ecn_capable {
-            slot.packet.ecn = true;
-            port.counters.marked += 1;
-        }
-        match &mut port.queue {
-            Queue::Line(line) => {
-                if waiting + u64::from(size) > port.buffer {
-                    return self.drop(number, place);
-                }
-                let start = port.busy_until.max(now);
-                if start > now {
-                    line.push(start, size);
-                    port.counters.most_bytes =
-                        port.counters.most_bytes.max(waiting + u64::from(size));
-                }
-                self.transmit(number, place, start);
-            }
-            Queue::Link(direction) => {
-                let packet = &slot.packet;
-                let ecn = match (packet.ecn_capable, packet.ecn) {
-                    (false, _) => link::Ecn::NotEct,
-                    (true, false) => link::Ecn::Ect0,
-                    (true, true) => link::Ecn::Ce,
-                };
-                let tag = link::Tag {
-                    flow: u64::from(packet.flow.0),
-                    ecn,
-                };
-                direction.accept_tagged(
-                    to_link(self.now),
-                    place,
-                    link::Bytes(u64::from(size)),
-                    tag,
-                );
-                let held = direction.held().bytes.0;
-                port.counters.most_bytes = port.counters.most_bytes.max(held);
-                self.poll(number, to_link(self.now));
-            }
-            queue => {
-                if port.busy_until <= now && port.wake == NEVER && queue.is_empty() {
-                    return self.transmit(number, place, now);
-                }
-                let mut full = queue.push(place, &self.arena, port.buffer);
-                while full {
-                    let Some(shed) = self.ports[number as usize].queue.shed(&self.arena) else {
-                        break;
-                    };
-                    self.drop(number, shed);
-                    let port = &mut self.ports[number as usize];
-                    full = port.waiting(now) > port.buffer;
-                }
-                let port = &mut self.ports[number as usize];
-                let waiting = port.waiting(now);
-                port.counters.most_bytes = port.counters.most_bytes.max(waiting);
-                self.serve_later(number);
-            }
+        if port.accept(self.now.0, place, &mut self.arena, &mut self.dropped) {
+            self.schedule(number);
         }
     }
 
-    /// A port begins to send a packet at `start`.
+    /// Sets the next event of a port.
     #[inline]
-    fn transmit(&mut self, number: u32, place: Place, start: u64) {
+    fn schedule(&mut self, number: u32) {
         let port = &mut self.ports[number as usize];
-        let slot = &self.arena[place];
-        let size = slot.packet.size;
-        port.counters.packets += 1;
-        port.counters.bytes += u64::from(size);
-        port.counters.byte_picos += u128::from(start - slot.queued) * u128::from(size);
-        self.counters.packet_hops += 1;
-        port.busy_until = start + port.rate.time(size).0;
-        let to = self.topology.edges()[number as usize].to;
-        let needed = forwarded(to, size, self.switching);
-        let reached = start + port.rate.time(needed).0 + port.delay;
-        self.wheel.push(
-            reached,
-            Event::Reach {
-                port: number,
-                place,
-            },
-        );
+        let next = port.next_event(&self.arena);
+        if next < port.event_at {
+            port.event_at = next;
+            self.wheel.push(next, Event::Reach { port: number });
+        }
     }
 
-    /// Has a port served when it has sent what it is sending.
+    /// Has the transport asked for a packet when the card is idle, after everything else of that instant.
     #[inline]
-    fn serve_later(&mut self, number: u32) {
-        let port = &mut self.ports[number as usize];
-        if port.wake == NEVER {
-            port.wake = port.busy_until.max(self.now.0);
-            self.wheel
-                .push_turn(port.wake, Turn::Last, Event::Serve { port: number });
-        }
+    fn pull_later(&mut self, host: HostId) {
+        let at = self.ports[host.index()].idle_at();
+        self.wheel.push_turn(at, Turn::Last, Event::Card { host });
     }
 
-    fn drop(&mut self, number: u32, place: Place) {
-        let packet = self.arena.remove(place);
-        let counters = &mut self.ports[number as usize].counters;
-        counters.dropped += 1;
-        counters.dropped_bytes += u64::from(packet.size);
-        self.counters.dropped += u64::from(packet.size);
-        self.dropped.push(packet);
-    }
-
-    /// Sends on what a port with a discipline of `cellbed_link` has sent.
-    fn poll(&mut self, number: u32, now: link::Time) {
-        let next = loop {
-            let Queue::Link(direction) = &mut self.ports[number as usize].queue else {
-                return;
-            };
-            let Some(outcome) = direction.poll(now) else {
-                break direction
-                    .next_event()
-                    .map_or(NEVER, |time| from_link(time).0);
-            };
-            let place = outcome.packet;
-            if outcome.fate != link::Fate::Delivered {
-                self.drop(number, place);
-                continue;
-            }
-            let port = &mut self.ports[number as usize];
-            let slot = &mut self.arena[place];
-            slot.packet.ecn |= outcome.marked;
-            port.counters.marked += u64::from(outcome.marked);
-            let size = slot.packet.size;
-            let left = from_link(outcome.departed).0;
-            let start = left.saturating_sub(port.rate.time(size).0);
-            port.counters.packets += 1;
-            port.counters.bytes += u64::from(size);
-            port.counters.byte_picos +=
-                u128::from(start.saturating_sub(slot.queued)) * u128::from(size);
-            self.counters.packet_hops += 1;
-            self.wheel.push(
-                left + port.delay,
-                Event::Reach {
-                    port: number,
-                    place,
-                },
-            );
-        };
-        let port = &mut self.ports[number as usize];
-        if next < port.wake {
-            port.wake = next;
-            self.wheel
-                .push_turn(next, Turn::Last, Event::Serve { port: number });
-        }
-    }
-
-    /// A port may send: begins with its next packet. Returns the host to be asked for one, if its card has none.
+    /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port has
+    /// replaced brings nothing.
     #[inline]
-    fn serve(&mut self, number: u32) -> Option<HostId> {
-        let now = self.now.0;
+    fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
         let port = &mut self.ports[number as usize];
-        if port.wake != now {
-            return None; // it has been served meanwhile
-        }
-        port.wake = NEVER;
-        if let Queue::Link(_) = port.queue {
-            self.poll(number, link::Time::from_nanos(now / 1_000));
-            let port = &mut self.ports[number as usize];
-            return (port.pulls && port.waiting(now) == 0).then_some(HostId(number));
-        }
-        if port.busy_until > now {
-            self.serve_later(number);
+        if port.event_at != self.now.0 {
             return None;
         }
-        if let Some(place) = port.queue.pop(&self.arena) {
-            let more = !port.queue.is_empty() || port.pulls;
-            self.transmit(number, place, now);
-            if more {
-                self.serve_later(number);
-            }
-            return None;
-        }
-        port.pulls.then_some(HostId(number))
+        port.event_at = NEVER;
+        let to = port.to;
+        let place = port.take(self.now.0, &mut self.arena, &mut self.dropped);
+        self.schedule(number);
+        Some((to, place?))
     }
 
     /// The port by which a packet that has come by another goes on from a switch.
@@ -552,20 +435,11 @@ impl Fabric {
             self.now
         );
         if cfg!(debug_assertions) && events % AUDIT == 0 {
-            let reaching = self.wheel.iter().filter_map(|event| match event {
-                Event::Reach { place, .. } => Some(u64::from(self.arena[*place].packet.size)),
-                _ => None,
-            });
-            let waiting = self.ports.iter().map(|port| match &port.queue {
-                Queue::Line(_) => 0, // its packets have their events
-                Queue::Link(direction) => direction.held().bytes.0,
-                queue => queue.bytes(),
-            });
-            let found = reaching.sum::<u64>() + waiting.sum::<u64>();
+            let found: u64 = self.ports.iter().map(|port| port.audit(&self.arena)).sum();
             debug_assert_eq!(
                 found,
                 self.arena.bytes(),
-                "bytes in queues and on links at {:?}",
+                "bytes in ports at {:?}",
                 self.now
             );
         }
@@ -637,28 +511,31 @@ impl<T: Transport> Simulation<T> {
     fn process(&mut self, event: Event) {
         let Self { net, transport, .. } = self;
         match event {
-            Event::Reach { port, place } => match net.topology.edges()[port as usize].to {
-                Node::Switch(switch) => {
+            Event::Reach { port } => match net.reach(port) {
+                Some((Node::Switch(switch), place)) => {
                     let next = net.next_port(port, switch, place);
                     net.offer(next, place);
                 }
-                Node::Host(host) => {
+                Some((Node::Host(host), place)) => {
                     let packet = net.arena.remove(place);
                     net.counters.delivered += u64::from(packet.size);
                     transport.receive(net, host, packet);
                 }
+                None => {}
             },
-            Event::Serve { port } => {
-                if let Some(host) = net.serve(port) {
-                    self.pull(host);
-                }
-            }
+            Event::Card { host } => self.pull(host),
             Event::Wake { token } => transport.wake(net, token),
             Event::Start => {
                 if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
                     let id = FlowId(net.counters.started as u32);
                     net.counters.started += 1;
-                    net.flows.insert(id, Live { flow, end: None });
+                    let live = Live {
+                        flow,
+                        end: None,
+                        held: false,
+                        acknowledged: false,
+                    };
+                    net.flows.insert(id, live);
                     transport.start(net, id);
                 }
                 if let Some(next) = &self.next {
@@ -668,29 +545,28 @@ impl<T: Transport> Simulation<T> {
         }
     }
 
-    /// Asks the transport for the next packet of a host whose card is idle.
+    /// Asks the transport for the next packet of a host, if its card is idle.
+    #[inline]
     fn pull(&mut self, host: HostId) {
         let Self { net, transport, .. } = self;
-        match transport.pull(net, host) {
-            Some(packet) => {
-                net.send(host, packet);
-                net.serve_later(host.0);
+        if net.card_is_idle(host) {
+            match transport.pull(net, host) {
+                Some(packet) => net.send(host, packet),
+                None => return net.ports[host.index()].pulls = false,
             }
-            None => net.ports[host.index()].pulls = false,
         }
+        net.pull_later(host);
     }
 
     /// Does what callbacks have left to the loop.
     #[inline]
     fn settle(&mut self, sink: &mut impl FnMut(Record)) {
         while let Some(host) = self.net.kicked.pop() {
-            if self.net.card_is_idle(host) {
-                self.pull(host);
-            } else {
-                self.net.serve_later(host.0);
-            }
+            self.pull(host);
         }
-        while let Some(packet) = self.net.dropped.pop() {
+        while let Some(place) = self.net.dropped.pop() {
+            let packet = self.net.arena.remove(place);
+            self.net.counters.dropped += u64::from(packet.size);
             self.transport.dropped(&mut self.net, packet);
         }
         if !self.net.records.is_empty() {

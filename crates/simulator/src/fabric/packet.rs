@@ -1,5 +1,7 @@
 //! Packets, and the arena that holds those under way.
 
+use std::num::NonZeroU32;
+
 use super::units::{FlowId, HostId};
 
 /// What a packet is for its transport: a number whose meaning is the transport's.
@@ -49,65 +51,57 @@ impl Packet {
     }
 }
 
-/// The place of a packet in the [`Arena`].
+/// The place of a packet in the [`Arena`]: its index + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub(super) u32);
-
-impl Place {
-    pub(super) const NONE: Self = Self(u32::MAX);
-}
+pub(super) struct Place(NonZeroU32);
 
 /// A packet under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) packet: Packet,
-    /// The next in the queue, or in the list of free places.
-    pub(super) next: Place,
-    /// When it joined the queue in which it is.
-    pub(super) queued: u64,
+    /// When it joined the queue in which it is; then when the port began to send it.
+    pub(super) since: u64,
+    /// When it reaches the next node, once that is known.
+    pub(super) reaches: u64,
+    /// Its neighbours in the [`List`] in which it is; the next free place.
+    next: Option<Place>,
+    previous: Option<Place>,
 }
 
 /// The packets under way. A place that becomes free is the next to be used, so the memory in use stays small and warm.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
     slots: Vec<Slot>,
-    free: Place,
+    free: Option<Place>,
     held: u64,
 }
 
 impl Arena {
-    pub(super) fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Place::NONE,
-            held: 0,
-        }
-    }
-
     #[inline]
     pub(super) fn insert(&mut self, packet: Packet) -> Place {
         self.held += u64::from(packet.size);
         let slot = Slot {
             packet,
-            next: Place::NONE,
-            queued: 0,
+            since: 0,
+            reaches: 0,
+            next: None,
+            previous: None,
         };
-        let place = self.free;
-        if place == Place::NONE {
-            self.slots.push(slot);
-            return Place(self.slots.len() as u32 - 1);
+        if let Some(place) = self.free {
+            let old = std::mem::replace(&mut self[place], slot);
+            self.free = old.next;
+            return place;
         }
-        let old = std::mem::replace(&mut self.slots[place.0 as usize], slot);
-        self.free = old.next;
-        place
+        self.slots.push(slot);
+        Place(NonZeroU32::new(self.slots.len() as u32).expect("fewer than 2^32 packets under way"))
     }
 
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> Packet {
-        let slot = &mut self.slots[place.0 as usize];
+        let free = self.free.replace(place);
+        let slot = &mut self[place];
+        slot.next = free;
         let packet = slot.packet;
-        slot.next = self.free;
-        self.free = place;
         self.held -= u64::from(packet.size);
         packet
     }
@@ -123,13 +117,61 @@ impl std::ops::Index<Place> for Arena {
     type Output = Slot;
     #[inline]
     fn index(&self, place: Place) -> &Slot {
-        &self.slots[place.0 as usize]
+        &self.slots[place.0.get() as usize - 1]
     }
 }
 
 impl std::ops::IndexMut<Place> for Arena {
     #[inline]
     fn index_mut(&mut self, place: Place) -> &mut Slot {
-        &mut self.slots[place.0 as usize]
+        &mut self.slots[place.0.get() as usize - 1]
     }
+}
+
+/// A list of packets of the arena. A packet is in one list at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct List {
+    pub(super) first: Option<Place>,
+    last: Option<Place>,
+}
+
+impl List {
+    #[inline]
+    pub(super) fn push_back(&mut self, place: Place, arena: &mut Arena) {
+        let last = self.last.replace(place);
+        let slot = &mut arena[place];
+        slot.next = None;
+        slot.previous = last;
+        match last {
+            Some(last) => arena[last].next = Some(place),
+            None => self.first = Some(place),
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop_front(&mut self, arena: &mut Arena) -> Option<Place> {
+        let place = self.first?;
+        self.first = arena[place].next;
+        match self.first {
+            Some(first) => arena[first].previous = None,
+            None => self.last = None,
+        }
+        Some(place)
+    }
+
+    pub(super) fn pop_back(&mut self, arena: &mut Arena) -> Option<Place> {
+        let place = self.last?;
+        self.last = arena[place].previous;
+        match self.last {
+            Some(last) => arena[last].next = None,
+            None => self.first = None,
+        }
+        Some(place)
+    }
+}
+
+/// The packet behind another in its list.
+#[inline]
+pub(super) fn after(place: Place, arena: &Arena) -> Option<Place> {
+    arena[place].next
 }

@@ -1,10 +1,9 @@
 //! Ports: where packets wait for a link, and what is dropped or marked there.
 
-use std::collections::VecDeque;
-
 use cellbed_link as link;
 
-use super::packet::{Arena, Place};
+use super::packet::{Arena, List, Place, after};
+use super::topology::{HEADER, Node};
 use super::units::{FlowId, Picos, Rate};
 
 /// Priorities of [`Discipline::Priority`].
@@ -51,127 +50,381 @@ pub struct PortCounters {
     pub byte_picos: u128,
 }
 
-/// A port: the queue and the transmitter of one direction of a link.
+/// Never.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// A port: the queue and the transmitter of one direction of a link, and the packets on their way to its other end.
+///
+/// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take) at
+/// [`next_event`](Self::next_event). A packet costs one event: which packet follows the one in transmission is decided
+/// when somebody must know, as if it had been decided when that one's last bit left, by the packets that were there then.
 #[derive(Debug)]
 pub(super) struct Port {
+    pub(super) to: Node,
     pub(super) rate: Rate,
     /// Propagation and switching up to the next node.
-    pub(super) delay: u64,
+    delay: u64,
+    /// Bytes of a packet with which the next node can begin: all, or the header.
+    needed: u16,
+    buffer: u64,
+    mark_above: u64,
+    /// When the last packet of `line` has been sent.
     pub(super) busy_until: u64,
-    /// When the port is to be served next, `u64::MAX` for never.
-    pub(super) wake: u64,
-    /// Whether its host's transport is asked for a packet whenever it is idle.
-    pub(super) pulls: bool,
+    /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
+    line: List,
+    queue: Queue,
     /// Next of the equal paths at the node to which the port leads.
     pub(super) spray: u32,
-    pub(super) buffer: u64,
-    pub(super) mark_above: u64,
-    pub(super) queue: Queue,
+    /// Whether its host's transport is asked for a packet whenever it is idle.
+    pub(super) pulls: bool,
+    /// The earliest event of the port in the wheel.
+    pub(super) event_at: u64,
     pub(super) counters: PortCounters,
 }
 
+/// The packets that wait.
+#[derive(Debug)]
+enum Queue {
+    /// They are in the port's line already: their times are known. Here is how many bytes they have, and the first of them.
+    DropTail {
+        bytes: u64,
+        first: Option<Place>,
+    },
+    Priority(Levels),
+    Smallest(Ranked),
+    Link(Box<link::Direction<Place>>),
+}
+
+/// How a port is made.
+pub(super) struct PortConfig<'a> {
+    pub(super) to: Node,
+    pub(super) rate: Rate,
+    pub(super) delay: Picos,
+    pub(super) cut_through: bool,
+    pub(super) discipline: &'a Discipline,
+    pub(super) buffer: u64,
+    pub(super) mark_above: u64,
+    pub(super) spray: u32,
+}
+
 impl Port {
-    /// Bytes that wait, without the packet in transmission.
-    pub(super) fn waiting(&mut self, now: u64) -> u64 {
+    pub(super) fn new(config: &PortConfig<'_>) -> Self {
+        let queue = match config.discipline {
+            Discipline::DropTail => Queue::DropTail {
+                bytes: 0,
+                first: None,
+            },
+            Discipline::Priority => Queue::Priority(Levels::default()),
+            Discipline::Smallest => Queue::Smallest(Ranked::default()),
+            Discipline::Link { queue } => {
+                let schedule = link::Schedule::Constant(link::BitRate(config.rate.bps() as u64));
+                let bottleneck = link::BottleneckConfig::new(schedule).with_queue(queue.clone());
+                Queue::Link(Box::new(link::Direction::new(
+                    vec![bottleneck.into()],
+                    link::Time::ZERO,
+                )))
+            }
+        };
+        let whole = !config.cut_through
+            || matches!(config.to, Node::Host(_))
+            || matches!(queue, Queue::Link(_));
+        Self {
+            to: config.to,
+            rate: config.rate,
+            delay: config.delay.0,
+            needed: if whole { u16::MAX } else { HEADER },
+            buffer: config.buffer,
+            mark_above: config.mark_above,
+            busy_until: 0,
+            line: List::default(),
+            queue,
+            spray: config.spray,
+            pulls: false,
+            event_at: NEVER,
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// Takes in a packet that comes now; what it costs goes to `dropped`. Returns whether [`next_event`](Self::next_event)
+    /// may have become earlier.
+    #[inline]
+    pub(super) fn accept(
+        &mut self,
+        now: u64,
+        place: Place,
+        arena: &mut Arena,
+        dropped: &mut Vec<Place>,
+    ) -> bool {
+        let waiting = self.waiting(now, arena);
+        let alone = self.line.first.is_none();
+        let slot = &mut arena[place];
+        slot.since = now;
+        let size = u64::from(slot.packet.size);
+        if waiting > self.mark_above && slot.packet.ecn_capable && !slot.packet.ecn {
+            slot.packet.ecn = true;
+            self.counters.marked += 1;
+        }
         match &mut self.queue {
-            Queue::Line(line) => line.waiting(now),
+            Queue::DropTail { bytes, first } => {
+                if waiting + size > self.buffer {
+                    self.drop(place, arena, dropped);
+                    return false;
+                }
+                let start = self.busy_until.max(now);
+                if start > now {
+                    *bytes += size;
+                    first.get_or_insert(place);
+                    self.counters.most_bytes = self.counters.most_bytes.max(*bytes);
+                }
+                self.send(place, start, arena);
+                return alone;
+            }
+            Queue::Link(direction) => {
+                let packet = &slot.packet;
+                let ecn = match (packet.ecn_capable, packet.ecn) {
+                    (false, _) => link::Ecn::NotEct,
+                    (true, false) => link::Ecn::Ect0,
+                    (true, true) => link::Ecn::Ce,
+                };
+                let tag = link::Tag {
+                    flow: u64::from(packet.flow.0),
+                    ecn,
+                };
+                let now = link::Time::from_nanos(now.div_ceil(1_000));
+                direction.accept_tagged(now, place, link::Bytes(size), tag);
+                self.counters.most_bytes = self.counters.most_bytes.max(direction.held().bytes.0);
+                self.poll(now, arena, dropped);
+                return true;
+            }
+            Queue::Priority(_) | Queue::Smallest(_) if self.busy_until <= now && waiting == 0 => {
+                self.send(place, now, arena);
+                return alone;
+            }
+            Queue::Priority(levels) => levels.push(place, arena),
+            Queue::Smallest(ranked) => ranked.push(place, arena),
+        }
+        while self.bytes() > self.buffer
+            && let Some(shed) = self.shed(arena)
+        {
+            self.drop(shed, arena, dropped);
+        }
+        self.counters.most_bytes = self.counters.most_bytes.max(self.bytes());
+        alone
+    }
+
+    /// The packet that reaches the other end now.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        now: u64,
+        arena: &mut Arena,
+        dropped: &mut Vec<Place>,
+    ) -> Option<Place> {
+        if let Queue::Link(_) = self.queue {
+            self.poll(link::Time::from_nanos(now / 1_000), arena, dropped);
+        } else if self.line.first.is_none() {
+            self.begin(arena);
+        }
+        let place = self.line.first?;
+        if arena[place].reaches > now {
+            return None; // a longer packet has come before the one expected
+        }
+        self.line.pop_front(arena);
+        if let Queue::DropTail { bytes, first } = &mut self.queue
+            && *first == Some(place)
+        {
+            *bytes -= u64::from(arena[place].packet.size);
+            *first = self.line.first;
+        }
+        Some(place)
+    }
+
+    /// The next time at which [`take`](Self::take) must be called.
+    #[inline]
+    pub(super) fn next_event(&self, arena: &Arena) -> u64 {
+        let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
+        // Where nothing is decided: the one that would be sent if no better one came.
+        let undecided = match &self.queue {
+            Queue::Link(direction) => return reaches.min(next_of(direction)),
+            Queue::Priority(levels) if reaches == NEVER => levels.best(),
+            Queue::Smallest(ranked) if reaches == NEVER => ranked.best(),
+            _ => return reaches,
+        };
+        undecided.map_or(NEVER, |place| {
+            self.reaches(self.busy_until, arena[place].packet.size)
+        })
+    }
+
+    /// Bytes that wait, without the packet in transmission. Makes the decisions that were due before `now`.
+    #[inline]
+    pub(super) fn waiting(&mut self, now: u64, arena: &mut Arena) -> u64 {
+        if let Queue::DropTail { bytes, first } = &mut self.queue {
+            while let Some(place) = *first
+                && arena[place].since < now
+            {
+                *bytes -= u64::from(arena[place].packet.size);
+                *first = after(place, arena);
+            }
+            return *bytes;
+        }
+        while self.busy_until < now && self.begin(arena) {}
+        self.bytes()
+    }
+
+    /// Whether the port can begin with another packet now. Makes the decisions that are due by `now`.
+    pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
+        self.waiting(now, arena);
+        while self.busy_until <= now && self.begin(arena) {}
+        self.busy_until <= now && self.bytes() == 0
+    }
+
+    /// Decides which packet follows the one in transmission, if any waits.
+    #[inline]
+    fn begin(&mut self, arena: &mut Arena) -> bool {
+        let next = match &mut self.queue {
+            Queue::Priority(levels) => levels.pop(arena),
+            Queue::Smallest(ranked) => ranked.pop(arena),
+            Queue::DropTail { .. } | Queue::Link(_) => None,
+        };
+        if let Some(place) = next {
+            self.send(place, self.busy_until, arena);
+        }
+        next.is_some()
+    }
+
+    /// When a port that is not idle must be looked at again to find it idle.
+    pub(super) fn idle_at(&self) -> u64 {
+        match &self.queue {
+            Queue::Link(direction) if self.bytes() > 0 => next_of(direction),
+            _ => self.busy_until,
+        }
+    }
+
+    /// When a packet has reached the other end, if its transmission begins at `start`.
+    #[inline]
+    fn reaches(&self, start: u64, size: u16) -> u64 {
+        start + self.rate.time(size.min(self.needed)).0 + self.delay
+    }
+
+    /// Begins to send a packet at `start`.
+    #[inline]
+    fn send(&mut self, place: Place, start: u64, arena: &mut Arena) {
+        let slot = &mut arena[place];
+        let size = slot.packet.size;
+        self.busy_until = start + self.rate.time(size).0;
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(size);
+        self.counters.byte_picos += u128::from(start - slot.since) * u128::from(size);
+        slot.since = start;
+        slot.reaches = start + self.rate.time(size.min(self.needed)).0 + self.delay;
+        self.line.push_back(place, arena);
+    }
+
+    fn drop(&mut self, place: Place, arena: &Arena, dropped: &mut Vec<Place>) {
+        self.counters.dropped += 1;
+        self.counters.dropped_bytes += u64::from(arena[place].packet.size);
+        dropped.push(place);
+    }
+
+    /// Brings what a discipline of `cellbed_link` has sent or dropped into the line.
+    fn poll(&mut self, now: link::Time, arena: &mut Arena, dropped: &mut Vec<Place>) {
+        while let Queue::Link(direction) = &mut self.queue
+            && let Some(outcome) = direction.poll(now)
+        {
+            let place = outcome.packet;
+            if outcome.fate != link::Fate::Delivered {
+                self.drop(place, arena, dropped);
+                continue;
+            }
+            let slot = &mut arena[place];
+            slot.packet.ecn |= outcome.marked;
+            self.counters.marked += u64::from(outcome.marked);
+            let time = self.rate.time(slot.packet.size).0;
+            let start = (outcome.departed.as_nanos() * 1_000).saturating_sub(time);
+            slot.since = slot.since.min(start); // the clocks' granularity
+            self.send(place, start, arena);
+        }
+    }
+
+    /// Bytes that wait for a decision.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.queue {
+            Queue::DropTail { bytes, .. } => *bytes,
             Queue::Priority(levels) => levels.bytes,
             Queue::Smallest(ranked) => ranked.bytes,
             Queue::Link(direction) => direction.held().bytes.0,
         }
     }
-}
 
-#[derive(Debug)]
-pub(super) enum Queue {
-    Line(Line),
-    Priority(Box<Levels>),
-    Smallest(Ranked),
-    Link(Box<link::Direction<Place>>),
-}
-
-impl Queue {
-    pub(super) fn new(discipline: &Discipline, bps: f64) -> Self {
-        match discipline {
-            Discipline::DropTail => Self::Line(Line::default()),
-            Discipline::Priority => Self::Priority(Box::default()),
-            Discipline::Smallest => Self::Smallest(Ranked::default()),
-            Discipline::Link { queue } => {
-                let schedule = link::Schedule::Constant(link::BitRate(bps as u64));
-                let bottleneck = link::BottleneckConfig::new(schedule).with_queue(queue.clone());
-                Self::Link(Box::new(link::Direction::new(
-                    vec![bottleneck.into()],
-                    link::Time::ZERO,
-                )))
-            }
+    /// Gives up the packet that matters least.
+    fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
+        match &mut self.queue {
+            Queue::Priority(levels) => levels.shed(arena),
+            Queue::Smallest(ranked) => ranked.shed(arena),
+            Queue::DropTail { .. } | Queue::Link(_) => None,
         }
     }
-}
 
-/// A queue in which nothing overtakes: when a packet will be sent is known when it comes, so it needs no event until it
-/// reaches the next node. Only how much waits must be known.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    /// When the transmission of each begins, and its size.
-    starts: VecDeque<(u64, u16)>,
-    bytes: u64,
-}
-
-impl Line {
-    /// Bytes whose transmission has not begun before `now`.
-    #[inline]
-    pub(super) fn waiting(&mut self, now: u64) -> u64 {
-        while let Some(&(start, size)) = self.starts.front()
-            && start < now
-        {
-            self.bytes -= u64::from(size);
-            self.starts.pop_front();
+    /// Bytes of all packets in the port, by looking at each.
+    pub(super) fn audit(&self, arena: &Arena) -> u64 {
+        let mut bytes = match &self.queue {
+            Queue::DropTail { .. } => 0, // they are in the line
+            _ => self.bytes(),
+        };
+        let mut next = self.line.first;
+        while let Some(place) = next {
+            bytes += u64::from(arena[place].packet.size);
+            next = after(place, arena);
         }
-        self.bytes
+        bytes
     }
+}
 
-    #[inline]
-    pub(super) fn push(&mut self, start: u64, size: u16) {
-        self.starts.push_back((start, size));
-        self.bytes += u64::from(size);
-    }
+fn next_of(direction: &link::Direction<Place>) -> u64 {
+    direction
+        .next_event()
+        .map_or(NEVER, |time| time.as_nanos() * 1_000)
 }
 
 /// Strict priorities.
 #[derive(Debug, Default)]
-pub(super) struct Levels {
+struct Levels {
     /// A bit for each level that has packets.
     occupied: u32,
     bytes: u64,
-    levels: [VecDeque<Place>; PRIORITIES],
+    levels: [List; PRIORITIES],
 }
 
 impl Levels {
-    /// Takes the packet in.
+    /// The packet that would be sent now.
     #[inline]
-    pub(super) fn push(&mut self, place: Place, arena: &Arena) {
-        let packet = &arena[place].packet;
-        let level = usize::from(packet.priority).min(PRIORITIES - 1);
-        self.levels[level].push_back(place);
-        self.occupied |= 1 << level;
-        self.bytes += u64::from(packet.size);
+    fn best(&self) -> Option<Place> {
+        self.levels
+            .get(self.occupied.trailing_zeros() as usize)?
+            .first
     }
 
-    /// Gives up the latest packet of the worst level.
-    pub(super) fn shed(&mut self, arena: &Arena) -> Option<Place> {
+    #[inline]
+    fn push(&mut self, place: Place, arena: &mut Arena) {
+        let packet = &arena[place].packet;
+        let level = usize::from(packet.priority).min(PRIORITIES - 1);
+        self.bytes += u64::from(packet.size);
+        self.occupied |= 1 << level;
+        self.levels[level].push_back(place, arena);
+    }
+
+    /// The latest packet of the worst level.
+    fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.checked_ilog2()? as usize;
-        let place = self.levels[level].pop_back()?;
+        let place = self.levels[level].pop_back(arena)?;
         self.left(level, place, arena);
         Some(place)
     }
 
     #[inline]
-    pub(super) fn pop(&mut self, arena: &Arena) -> Option<Place> {
-        if self.occupied == 0 {
-            return None;
-        }
+    fn pop(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.trailing_zeros() as usize;
-        let place = self.levels[level].pop_front()?;
+        let place = self.levels.get_mut(level)?.pop_front(arena)?;
         self.left(level, place, arena);
         Some(place)
     }
@@ -179,7 +432,7 @@ impl Levels {
     #[inline]
     fn left(&mut self, level: usize, place: Place, arena: &Arena) {
         self.bytes -= u64::from(arena[place].packet.size);
-        if self.levels[level].is_empty() {
+        if self.levels[level].first.is_none() {
             self.occupied &= !(1 << level);
         }
     }
@@ -187,30 +440,39 @@ impl Levels {
 
 /// pFabric's order. Its queues are short by design, so that a look through all packets is quicker than any index.
 #[derive(Debug, Default)]
-pub(super) struct Ranked {
+struct Ranked {
     bytes: u64,
     /// In order of arrival.
     packets: Vec<(u64, FlowId, Place)>,
 }
 
 impl Ranked {
-    pub(super) fn push(&mut self, place: Place, arena: &Arena) {
+    /// The packet that would be sent now: the oldest of the flow that has the smallest rank.
+    fn best(&self) -> Option<Place> {
+        self.best_index().map(|index| self.packets[index].2)
+    }
+
+    fn best_index(&self) -> Option<usize> {
+        let &(_, flow, _) = self.packets.iter().min_by_key(|packet| packet.0)?;
+        self.packets.iter().position(|packet| packet.1 == flow)
+    }
+
+    fn push(&mut self, place: Place, arena: &Arena) {
         let packet = &arena[place].packet;
         self.packets.push((packet.rank, packet.flow, place));
         self.bytes += u64::from(packet.size);
     }
 
-    /// Gives up the latest packet of the largest rank.
-    pub(super) fn shed(&mut self, arena: &Arena) -> Option<Place> {
+    /// The latest packet of the largest rank.
+    fn shed(&mut self, arena: &Arena) -> Option<Place> {
         let ranks = self.packets.iter().enumerate();
         let (worst, _) = ranks.max_by_key(|(_, packet)| packet.0)?;
         Some(self.remove(worst, arena))
     }
 
-    pub(super) fn pop(&mut self, arena: &Arena) -> Option<Place> {
-        let &(_, flow, _) = self.packets.iter().min_by_key(|packet| packet.0)?;
-        let oldest = self.packets.iter().position(|packet| packet.1 == flow)?;
-        Some(self.remove(oldest, arena))
+    fn pop(&mut self, arena: &Arena) -> Option<Place> {
+        let best = self.best_index()?;
+        Some(self.remove(best, arena))
     }
 
     fn remove(&mut self, index: usize, arena: &Arena) -> Place {
@@ -218,70 +480,4 @@ impl Ranked {
         self.bytes -= u64::from(arena[place].packet.size);
         place
     }
-}
-
-impl Queue {
-    /// Takes a packet into a queue that decides when it sends. Returns whether it then holds more than `buffer`.
-    #[inline]
-    pub(super) fn push(&mut self, place: Place, arena: &Arena, buffer: u64) -> bool {
-        match self {
-            Self::Priority(levels) => {
-                levels.push(place, arena);
-                levels.bytes > buffer
-            }
-            Self::Smallest(ranked) => {
-                ranked.push(place, arena);
-                ranked.bytes > buffer
-            }
-            Self::Line(_) | Self::Link(_) => unreachable!("these decide when a packet comes"),
-        }
-    }
-
-    /// Gives up the packet that matters least.
-    pub(super) fn shed(&mut self, arena: &Arena) -> Option<Place> {
-        match self {
-            Self::Priority(levels) => levels.shed(arena),
-            Self::Smallest(ranked) => ranked.shed(arena),
-            Self::Line(_) | Self::Link(_) => None,
-        }
-    }
-
-    /// The packet to be sent now.
-    #[inline]
-    pub(super) fn pop(&mut self, arena: &Arena) -> Option<Place> {
-        match self {
-            Self::Priority(levels) => levels.pop(arena),
-            Self::Smallest(ranked) => ranked.pop(arena),
-            Self::Line(_) | Self::Link(_) => None,
-        }
-    }
-
-    /// Bytes that wait for the port to decide.
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Priority(levels) => levels.bytes,
-            Self::Smallest(ranked) => ranked.bytes,
-            Self::Line(_) | Self::Link(_) => 0,
-        }
-    }
-
-    /// Whether no packet waits for the port to decide.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Priority(levels) => levels.occupied == 0,
-            Self::Smallest(ranked) => ranked.packets.is_empty(),
-            Self::Line(_) | Self::Link(_) => true,
-        }
-    }
-}
-
-/// A time on the clock of `cellbed_link`, at or after this one.
-pub(super) fn to_link(now: Picos) -> link::Time {
-    link::Time::from_nanos(now.0.div_ceil(1_000))
-}
-
-/// And back.
-pub(super) fn from_link(time: link::Time) -> Picos {
-    Picos::from_nanos(time.as_nanos())
 }

@@ -282,6 +282,12 @@ impl Topology {
         &self.choices[first as usize..first as usize + usize::from(count)]
     }
 
+    /// The most ports among which packets at a switch have a choice, at least 1.
+    pub fn most_ways(&self, switch: u32) -> usize {
+        let ways = (0..self.hosts).map(|to| self.next_ports(switch, HostId(to)).len());
+        ways.max().unwrap_or(1).max(1)
+    }
+
     /// The ports of one of the shortest paths, the first of each choice.
     pub fn path(&self, from: HostId, to: HostId) -> impl Iterator<Item = u32> + '_ {
         let mut port = Some(from.0);

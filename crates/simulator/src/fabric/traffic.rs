@@ -196,6 +196,8 @@ pub struct Poisson {
     destinations: Vec<u32>,
     /// What is still to come of an incast: the flow, and its senders.
     batch: (Option<Flow>, Vec<u32>),
+    /// Number of users behind the host of [`Pattern::ToOne`].
+    users: Option<(u32, Stream)>,
 }
 
 impl Poisson {
@@ -269,7 +271,14 @@ impl Poisson {
             pairs,
             destinations,
             batch: (None, Vec::new()),
+            users: None,
         })
+    }
+
+    /// The share of flows of [`Pattern::ToOne`] goes to users behind the host, each of them as often.
+    pub fn to_users(self, users: u32, seed: u64) -> Self {
+        let users = Some((users, stream(seed, Purpose::Users, 0)));
+        Self { users, ..self }
     }
 
     /// A host other than `host`.
@@ -306,6 +315,7 @@ impl Iterator for Poisson {
             });
         }
         self.now += self.gap * self.arrivals.exponential();
+        let mut user = None;
         let (source, destination) = match self.pattern {
             Pattern::AllToAll => {
                 let source = self.any();
@@ -317,6 +327,8 @@ impl Iterator for Poisson {
             }
             Pattern::ToOne { host, share } => {
                 let destination = if self.pairs.unit() < share {
+                    let users = self.users.as_mut();
+                    user = users.map(|(count, random)| random.below(u64::from(*count)) as u32);
                     host
                 } else {
                     self.any()
@@ -340,7 +352,7 @@ impl Iterator for Poisson {
         let flow = Flow {
             source: HostId(source),
             destination: HostId(destination),
-            user: None,
+            user,
             bytes: self.sizes.draw(&mut self.lengths),
             start: Picos(self.now.round() as u64),
         };

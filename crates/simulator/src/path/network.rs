@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::connection::Connection;
 use super::event::{ConnectionId, End, Event};
 use super::pool::{Content, Packet, Pool};
-use crate::tcp::{Purpose, Segment, Tcp};
+use crate::tcp::{Purpose, Segment, Sending, Tcp};
 
 /// A program on all hosts, driven by events.
 pub trait Application {
@@ -226,10 +226,11 @@ impl Network {
         self
     }
 
-    /// The records of the packet log since the last call; see [`with_log`](Self::with_log).
-    pub fn take_packets(&mut self) -> Vec<[u8; RECORD_BYTES]> {
-        let log = self.log.as_mut();
-        log.map_or_else(Vec::new, |log| std::mem::take(&mut log.packets))
+    /// Takes the records of the packet log since the last call; see [`with_log`](Self::with_log).
+    pub fn drain_packets(&mut self, take: impl FnMut([u8; RECORD_BYTES])) {
+        if let Some(log) = &mut self.log {
+            log.packets.drain(..).for_each(take);
+        }
     }
 
     /// Of each direction what has happened in it; see [`with_log`](Self::with_log).
@@ -408,6 +409,11 @@ impl Network {
             open.want_room(from, bytes);
             self.rooms.insert((connection, from));
         }
+    }
+
+    /// The state of the sender at this end.
+    pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
+        Some(self.connection(connection)?.socket(from).sending())
     }
 
     /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.

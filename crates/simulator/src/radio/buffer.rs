@@ -150,10 +150,15 @@ impl Buffer {
         }
     }
 
-    /// A flow, which has no packets in its queue, sends no more.
+    /// A flow sends no more. Packets that are left of it stay.
     pub fn close(&mut self, user: u32, flow: FlowId) {
-        if let Order::Flows(flows) = &mut self.queues[user as usize].order {
-            flows.remove(&flow);
+        if let Order::Flows(flows) = &mut self.queues[user as usize].order
+            && let Some((left, sdus)) = flows.get_mut(&flow)
+        {
+            *left = 0;
+            if sdus.is_empty() {
+                flows.remove(&flow);
+            }
         }
     }
 
@@ -239,6 +244,9 @@ impl Buffer {
                 let (left, sdus) = flows.get_mut(&flow)?;
                 let sdu = sdus.pop_front()?;
                 *left = left.saturating_sub(u64::from(sdu.bytes));
+                if *left == 0 && sdus.is_empty() {
+                    flows.remove(&flow);
+                }
                 Some(sdu)
             }
             (Order::Flows(_), None) => None,

@@ -40,8 +40,15 @@ use crate::random::{Purpose, stream};
 #[error("radio: {0}")]
 pub struct RadioError(String);
 
+impl RadioError {
+    /// Why it cannot be.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
 fn error<T>(text: impl Into<String>) -> Result<T, RadioError> {
-    Err(RadioError(text.into()))
+    Err(RadioError::new(text))
 }
 
 /// A transmission time interval of LTE.
@@ -138,9 +145,15 @@ impl Default for RadioConfig {
 }
 
 impl RadioConfig {
-    /// Refuses what cannot be.
-    pub fn check(&self) -> Result<(), RadioError> {
+    /// Refuses what cannot be in a data centre of so many hosts.
+    pub fn check(&self, hosts: u32) -> Result<(), RadioError> {
         self.cqi.check()?;
+        if self.host >= hosts {
+            let host = self.host;
+            return error(format!(
+                "no host {host}; there are {hosts}, numbered from 0"
+            ));
+        }
         if !(1..=100_000).contains(&self.users) {
             return error(format!("a cell has 1 to 100000 users, not {}", self.users));
         }
@@ -320,11 +333,8 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 impl Radio {
-    /// A network at rest. otherwise: the admission where the configuration names none.
-    ///
-    /// Errors if the configuration is [wrong](RadioConfig::check).
-    pub fn new(config: RadioConfig, otherwise: Admission, seed: u64) -> Result<Self, RadioError> {
-        config.check()?;
+    /// A network at rest, of a configuration that has been [checked](RadioConfig::check). otherwise: the admission where it names none.
+    pub fn new(config: RadioConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
         let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
         let user = User {
@@ -338,7 +348,7 @@ impl Radio {
             round_trip: u64::from(config.harq_ttis),
             tries: config.harq_tries,
         };
-        Ok(Self {
+        Self {
             buffer: Buffer::new(
                 admission,
                 config.capacity(admission),
@@ -359,7 +369,7 @@ impl Radio {
             series: Vec::new(),
             sampled: None,
             config,
-        })
+        }
     }
 
     /// Its configuration.
@@ -665,7 +675,7 @@ mod tests {
 
     /// Bytes delivered to each user within a time in which the queues of all have packets.
     fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
-        let mut radio = Radio::new(config(cqi, scheduler), Admission::Infinite, 1).unwrap();
+        let mut radio = Radio::new(config(cqi, scheduler), Admission::Infinite, 1);
         for user in 0..cqi.len() as u32 {
             radio.open(user, FlowId(user), 1 << 40);
             (0..9 * millis as u32).for_each(|it| {
@@ -681,7 +691,7 @@ mod tests {
 
     #[test]
     fn a_packet_takes_the_next_subframe_a_tti_and_nothing_else() {
-        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1).unwrap();
+        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1);
         radio.open(0, FlowId(0), 1500);
         radio.offer(Picos::from_micros(500), 0, sdu(0, 0));
         // Filled shortly before 1 ms, sent from 1 to 2 ms, reported, and then nothing is left to do.
@@ -714,7 +724,7 @@ mod tests {
 
     #[test]
     fn thresholds_leave_a_user_alone_the_rate_of_its_channel() {
-        let mut radio = Radio::new(config(&[15], MRFS), Admission::Htd, 1).unwrap();
+        let mut radio = Radio::new(config(&[15], MRFS), Admission::Htd, 1);
         radio.open(0, FlowId(0), 1 << 40);
         let mut sequence = 0;
         let mut fill = |radio: &mut Radio, now| {
@@ -753,7 +763,7 @@ mod tests {
     #[test]
     fn mrfs_sends_the_flow_that_ends_first_at_the_rate_of_its_user() {
         // 20 packets at CQI 15 take 2.4 ms, 12 at CQI 3 take 15.7 ms, 2 at CQI 3 take 2.6 ms.
-        let mut radio = Radio::new(config(&[15, 3], MRFS), Admission::Infinite, 1).unwrap();
+        let mut radio = Radio::new(config(&[15, 3], MRFS), Admission::Infinite, 1);
         for (user, flow, packets) in [(1, 0, 12), (0, 1, 20), (1, 2, 2)] {
             radio.open(user, FlowId(flow), 1500 * u64::from(packets));
             (0..packets).for_each(|it| {
@@ -771,7 +781,7 @@ mod tests {
 
     #[test]
     fn mrfs_counts_what_has_not_arrived() {
-        let mut radio = Radio::new(config(&[15, 15], MRFS), Admission::Infinite, 1).unwrap();
+        let mut radio = Radio::new(config(&[15, 15], MRFS), Admission::Infinite, 1);
         for (user, flow, all) in [(0, 0, 100), (1, 1, 9)] {
             radio.open(user, FlowId(flow), 1500 * all);
         }
@@ -800,7 +810,7 @@ mod tests {
 
     #[test]
     fn sources_wait_for_what_the_lowest_quality_takes() {
-        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1).unwrap();
+        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1);
         assert_eq!(radio.backoff(0), TTI);
         radio.users[0].accepted = 2; // 24,000 bits at 5,584 a TTI
         assert_eq!(radio.backoff(0), Picos(TTI.0 + 24_000 * TTI.0 / 5_584));
@@ -820,7 +830,7 @@ mod tests {
             series_ps: Picos::ZERO,
             ..config(&[15], Scheduler::RoundRobin {})
         };
-        let mut radio = Radio::new(config, Admission::Infinite, 1).unwrap();
+        let mut radio = Radio::new(config, Admission::Infinite, 1);
         let mut arrivals = stream(1, Purpose::Arrivals, 0);
         let (service, load) = (20.0, 0.6); // TTIs
         let packets = (service * 12_756.0_f64 / 1500.0) as u32;
@@ -876,6 +886,7 @@ mod tests {
         }
         for impossible in [
             r#"{"users": 0}"#,
+            r#"{"host": 1}"#,
             r#"{"share": 0}"#,
             r#"{"block_errors": 0.95}"#,
             r#"{"harq_tries": 0}"#,
@@ -885,7 +896,7 @@ mod tests {
             r#"{"scheduler": {"kind": "proportional-fair", "window_ns": 0}}"#,
             r#"{"scheduler": {"kind": "priority"}}"#,
         ] {
-            let error = parse(impossible).unwrap().check().unwrap_err();
+            let error = parse(impossible).unwrap().check(1).unwrap_err();
             assert!(error.to_string().starts_with("radio: "), "{impossible}");
         }
     }
@@ -915,7 +926,7 @@ mod tests {
                 buffer_bytes: Some(30_000),
                 ..config(&cqi, if mrfs { MRFS } else { PFS })
             };
-            let mut radio = Radio::new(config, admission, seed).unwrap();
+            let mut radio = Radio::new(config, admission, seed);
             (0..4).for_each(|user| radio.open(user, FlowId(user), 1 << 20));
             let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); 4];
             let (mut now, mut delivered) = (0, Vec::new());

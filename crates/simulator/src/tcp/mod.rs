@@ -25,6 +25,7 @@ use round_trip::INITIAL_TIMEOUT;
 pub(crate) use segment::{Purpose, Segment};
 pub(crate) use sender::Counters;
 use sender::Sender;
+pub use sender::Sending;
 
 /// Settings of both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,11 @@ impl Socket {
 
     pub fn counters(&self) -> Counters {
         self.sender.counters()
+    }
+
+    /// The state of its sender.
+    pub fn sending(&self) -> Sending {
+        self.sender.state()
     }
 
     /// Takes in a segment from the other end.

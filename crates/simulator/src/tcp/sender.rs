@@ -57,6 +57,17 @@ pub(crate) struct Counters {
     pub timeouts: u64,
 }
 
+/// What a sender knows of its path, as Linux's `tcp_info` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// The congestion window, segments.
+    pub window: u64,
+    /// The smoothed round-trip time, once there is one.
+    pub round_trip: Option<Duration>,
+    /// Retransmitted segments.
+    pub repairs: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Open,
@@ -131,6 +142,14 @@ impl Sender {
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    pub fn state(&self) -> Sending {
+        Sending {
+            window: self.window.segments(),
+            round_trip: self.round_trip.smoothed(),
+            repairs: self.counters.repairs,
+        }
     }
 
     /// The handshake took `span`.

@@ -1,10 +1,16 @@
 //! Transports: what hosts do to bring the bytes of flows to their destinations. One file each.
 
+mod arrivals;
 mod blind;
+mod mobile;
+mod pdcell;
 
 pub use blind::Blind;
+pub use mobile::Mobile;
+pub use pdcell::{Pdcell, PdcellHosts};
 
-use crate::fabric::{Discipline, Fabric, FlowId, HostId, Packet};
+use crate::fabric::{Discipline, FULL_PACKET, Fabric, FlowId, HostId, Packet, SEGMENT};
+use crate::radio::{Admission, Radio, RadioConfig, RadioError};
 
 /// The actions of all hosts. A transport keeps its states in a [`FlowMap`](crate::fabric::FlowMap) or by host, and frees those
 /// of a flow when it calls [`Fabric::acknowledged`].
@@ -30,6 +36,20 @@ pub trait Transport {
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
+
+    /// What it has measured beside flows and ports.
+    fn tables(&self) -> Vec<Table> {
+        Vec::new()
+    }
+}
+
+/// A table of measurements, such as of radio cells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, of one length, by names that end in the unit.
+    pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
 /// The transport of a description, with its constants.
@@ -38,14 +58,16 @@ pub trait Transport {
 pub enum Protocol {
     /// All packets at once, none of them twice: to test the network.
     Blind {},
+    /// pDCell.
+    Pdcell(Pdcell),
 }
 
 impl Protocol {
     /// The transport.
     pub fn transport(&self, net: &Fabric) -> AnyTransport {
-        let _ = net;
-        match self {
+        match *self {
             Self::Blind {} => AnyTransport::Blind(Blind::default()),
+            Self::Pdcell(constants) => AnyTransport::Pdcell(PdcellHosts::new(constants, net)),
         }
     }
 
@@ -53,6 +75,7 @@ impl Protocol {
     pub fn discipline(&self) -> Discipline {
         match self {
             Self::Blind {} => Discipline::DropTail,
+            Self::Pdcell(_) => Discipline::Priority,
         }
     }
 }
@@ -62,12 +85,57 @@ impl Protocol {
 pub enum AnyTransport {
     /// See [`Protocol::Blind`].
     Blind(Blind),
+    /// See [`Protocol::Pdcell`].
+    Pdcell(PdcellHosts),
+    /// One of the others, with mobile users.
+    Mobile(Box<Mobile>),
+}
+
+impl AnyTransport {
+    /// With mobile users behind one of the hosts. config: has been [checked](RadioConfig::check).
+    pub fn with_radio(self, config: RadioConfig, seed: u64) -> Result<Self, RadioError> {
+        let lqd = config.admission == Some(Admission::Lqd);
+        let end_to_end = match self {
+            Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_radio(config, seed))),
+            Self::Blind(_) => true,
+            Self::Mobile(_) => return Err(RadioError::new("there is one already")),
+        };
+        if lqd && !end_to_end {
+            let text =
+                "LQD drops packets that a transport ending at the central unit will not send again";
+            return Err(RadioError::new(text));
+        }
+        let mobile = Mobile::new(self, end_to_end, config, seed);
+        Ok(Self::Mobile(Box::new(mobile)))
+    }
+
+    /// The radio access network, if there is one.
+    pub fn radio(&self) -> Option<&Radio> {
+        match self {
+            Self::Pdcell(hosts) => hosts.radio(),
+            Self::Mobile(mobile) => Some(mobile.radio()),
+            _ => None,
+        }
+    }
+}
+
+/// Packets of a flow.
+fn packets(bytes: u64) -> u32 {
+    bytes.div_ceil(u64::from(SEGMENT)) as u32
+}
+
+/// Bytes on the wire of a packet of a flow: all are full but the last.
+fn wire_size(bytes: u64, packet: u32) -> u16 {
+    let rest = bytes - u64::from(packet) * u64::from(SEGMENT);
+    rest.min(u64::from(SEGMENT)) as u16 + (FULL_PACKET - SEGMENT)
 }
 
 macro_rules! dispatch {
     ($self:expr, $transport:ident => $call:expr) => {
         match $self {
             AnyTransport::Blind($transport) => $call,
+            AnyTransport::Pdcell($transport) => $call,
+            AnyTransport::Mobile($transport) => $call,
         }
     };
 }
@@ -91,5 +159,9 @@ impl Transport for AnyTransport {
 
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         dispatch!(self, transport => transport.dropped(net, packet));
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        dispatch!(self, transport => transport.tables())
     }
 }

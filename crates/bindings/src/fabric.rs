@@ -1,0 +1,159 @@
+//! A data centre in virtual time. The Python module is `cellbed.simulation`.
+
+use std::time::{Duration, Instant};
+
+use cellbed_simulator::fabric::{Description, Flow, FlowId, HostId, Node, Picos, Simulation};
+use cellbed_simulator::transport::{AnyTransport, Transport};
+use numpy::IntoPyArray;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrivals::refuse;
+
+/// Events between two looks at the clock: some milliseconds.
+const EVENTS: u64 = 1 << 16;
+/// Time between two calls of Python.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Flows, a row each; −1 for what has not happened.
+#[derive(Default)]
+struct Flows {
+    flow: Vec<u32>,
+    source: Vec<u32>,
+    destination: Vec<u32>,
+    user: Vec<i64>,
+    bytes: Vec<u64>,
+    start_ps: Vec<i64>,
+    end_ps: Vec<i64>,
+    acknowledged_ps: Vec<i64>,
+    ideal_ps: Vec<i64>,
+}
+
+impl Flows {
+    fn push(&mut self, id: FlowId, flow: &Flow, times: [Option<Picos>; 3]) {
+        let picos = |time: Option<Picos>| time.map_or(-1, |it| it.0 as i64);
+        self.flow.push(id.0);
+        self.source.push(flow.source.0);
+        self.destination.push(flow.destination.0);
+        self.user.push(flow.user.map_or(-1, i64::from));
+        self.bytes.push(flow.bytes);
+        self.start_ps.push(flow.start.0 as i64);
+        self.end_ps.push(picos(times[0]));
+        self.acknowledged_ps.push(picos(times[1]));
+        self.ideal_ps.push(picos(times[2]));
+    }
+
+    fn columns<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        found.set_item("flow", self.flow.into_pyarray(py))?;
+        found.set_item("source", self.source.into_pyarray(py))?;
+        found.set_item("destination", self.destination.into_pyarray(py))?;
+        found.set_item("user", self.user.into_pyarray(py))?;
+        found.set_item("bytes", self.bytes.into_pyarray(py))?;
+        found.set_item("start_ps", self.start_ps.into_pyarray(py))?;
+        found.set_item("end_ps", self.end_ps.into_pyarray(py))?;
+        found.set_item("acknowledged_ps", self.acknowledged_ps.into_pyarray(py))?;
+        found.set_item("ideal_ps", self.ideal_ps.into_pyarray(py))?;
+        Ok(found)
+    }
+}
+
+/// Runs a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
+#[pyfunction]
+#[pyo3(signature = (description, progress=None))]
+pub fn simulate<'py>(
+    py: Python<'py>,
+    description: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (simulation, flows) = py.detach(|| {
+        let description: Description = match serde_json::from_str(description) {
+            Ok(description) => description,
+            Err(error) => return refuse(format!("malformed description: {error}")),
+        };
+        let mut simulation = match description.simulation() {
+            Ok(simulation) => simulation,
+            Err(error) => return refuse(error.to_string()),
+        };
+        let mut flows = Flows::default();
+        let mut asked = Instant::now();
+        while simulation.advance(EVENTS, &mut |record| {
+            let times = [record.end, record.acknowledged, record.ideal].map(Some);
+            flows.push(record.id, &record.flow, times);
+        }) {
+            if asked.elapsed() >= INTERVAL {
+                asked = Instant::now();
+                let finished = simulation.fabric().counters().finished;
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    progress
+                        .as_ref()
+                        .map_or(Ok(()), |it| it.call1(py, (finished,)).map(drop))
+                })?;
+            }
+        }
+        let fabric = simulation.fabric();
+        for (id, flow, end) in fabric.live() {
+            flows.push(id, flow, [end, None, Some(fabric.ideal(flow))]);
+        }
+        Ok((simulation, flows))
+    })?;
+    let found = PyDict::new(py);
+    found.set_item("flows", flows.columns(py)?)?;
+    found.set_item("ports", ports(py, &simulation)?)?;
+    let tables = PyDict::new(py);
+    for table in simulation.transport().tables() {
+        let columns = PyDict::new(py);
+        for (name, values) in table.columns {
+            columns.set_item(name, values.into_pyarray(py))?;
+        }
+        tables.set_item(table.name, columns)?;
+    }
+    found.set_item("tables", tables)?;
+    found.set_item("packet_hops", simulation.fabric().counters().packet_hops)?;
+    found.set_item("end_ps", simulation.fabric().now().0)?;
+    Ok(found)
+}
+
+/// A row for each direction of a link; nodes as in the description: hosts, then switches.
+fn ports<'py>(
+    py: Python<'py>,
+    simulation: &Simulation<AnyTransport>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let fabric = simulation.fabric();
+    let topology = fabric.topology();
+    let node = |node: Node| match node {
+        Node::Host(HostId(host)) => host,
+        Node::Switch(switch) => topology.hosts() + switch,
+    };
+    let (edges, counters) = (topology.edges(), || fabric.port_counters());
+    let run = fabric.now().0.max(1) as f64;
+    let found = PyDict::new(py);
+    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
+    set(
+        "from",
+        edges.iter().map(|it| f64::from(node(it.from))).collect(),
+    )?;
+    set(
+        "to",
+        edges.iter().map(|it| f64::from(node(it.to))).collect(),
+    )?;
+    set("rate_bit_s", edges.iter().map(|it| it.rate.bps()).collect())?;
+    set("packets", counters().map(|it| it.packets as f64).collect())?;
+    set("bytes", counters().map(|it| it.bytes as f64).collect())?;
+    set("dropped", counters().map(|it| it.dropped as f64).collect())?;
+    set(
+        "dropped_bytes",
+        counters().map(|it| it.dropped_bytes as f64).collect(),
+    )?;
+    set("marked", counters().map(|it| it.marked as f64).collect())?;
+    set(
+        "mean_queue_bytes",
+        counters().map(|it| it.byte_picos as f64 / run).collect(),
+    )?;
+    set(
+        "most_queue_bytes",
+        counters().map(|it| it.most_bytes as f64).collect(),
+    )?;
+    Ok(found)
+}

@@ -1,0 +1,295 @@
+//! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's files.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cellbed_emulator::{Config, build};
+use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
+use cellbed_link::{Duration, Time};
+use cellbed_simulator::{ConnectionId, End, Ends, Event, Lane, Network, Tcp};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::simulation::{TcpSettings, settings};
+
+/// How often finished bins go to their file.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What has happened, and when: a kind, connection, whether its client's end, and label.
+type Happening = (&'static str, u64, u64, bool, u64);
+/// Of a direction: queue full, congestion, lost, handover, marked, doubled, corrupted.
+type Counted = (u64, u64, u64, u64, u64, u64, u64);
+
+/// Nodes that open connections and write messages to them, in virtual time.
+#[pyclass(frozen, module = "cellbed._core")]
+pub struct VirtualNetwork(Mutex<Inner>);
+
+struct Inner {
+    network: Network,
+    tcp: Tcp,
+    packets: Option<Records>,
+    series: Option<(Series, Records)>,
+    /// The last start: bins before it are not kept.
+    zero: Time,
+    /// When bins are taken next.
+    flush: Time,
+    /// A file could not be written.
+    failed: Option<std::io::Error>,
+}
+
+/// A file of records.
+struct Records {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Records {
+    fn create(path: &PathBuf, magic: &[u8]) -> PyResult<Self> {
+        let made = File::create(path).and_then(|file| {
+            let mut file = BufWriter::with_capacity(1 << 18, file);
+            file.write_all(magic).map(|()| file)
+        });
+        let file = made.map_err(|error| cannot_write(path, &error))?;
+        let path = path.clone();
+        Ok(Self { path, file })
+    }
+}
+
+fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> PyErr {
+    PyOSError::new_err((
+        error.raw_os_error().unwrap_or(0),
+        format!("cannot write {}", path.display()),
+    ))
+}
+
+impl Inner {
+    /// Writes what has happened since the last call. all: the bins, too.
+    fn record(&mut self, all: bool) {
+        let Self {
+            network,
+            packets,
+            series,
+            zero,
+            failed,
+            ..
+        } = self;
+        let mut write = |records: &mut Records, bytes: [u8; RECORD_BYTES]| {
+            if let Err(error) = records.file.write_all(&bytes) {
+                failed.get_or_insert(error);
+            }
+        };
+        if let Some(records) = packets {
+            network.drain_packets(|record| write(records, record));
+        }
+        if let Some((series, records)) = series
+            && all
+        {
+            network.finished_bins(|direction, bin| {
+                if bin.start >= *zero {
+                    series.push(direction, bin, |record| write(records, record));
+                }
+            });
+        }
+    }
+}
+
+#[pymethods]
+impl VirtualNetwork {
+    #[new]
+    fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: TcpSettings) -> PyResult<Self> {
+        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+        let tcp = settings(tcp)?;
+        py.detach(|| {
+            let config = Config::parse(config).map_err(|error| wrong(&error))?;
+            let courses = build(&config, |path| File::open(path)).map_err(|error| wrong(&error))?;
+            let vertex = |name| config.vertex(name).unwrap_or_default() as u16;
+            let lanes = config.directions.iter().zip(courses);
+            let lanes = lanes.map(|(way, course)| Lane {
+                from: vertex(&way.from),
+                to: vertex(&way.to),
+                stages: course.stages,
+                changes: course.changes,
+            });
+            let cells = config.cells.iter().map(|cell| {
+                let users = cell.users.iter();
+                let users = users.filter_map(|user| config.direction(&user.direction));
+                (cell.model(), users.collect())
+            });
+            let cells: Vec<_> = cells.collect();
+            let network = Network::graph(config.vertices.len(), lanes.collect(), &cells);
+            let network = network.map_err(|error| wrong(&error))?;
+            let create = |path: &Option<PathBuf>, magic: &[u8]| {
+                let create = |path| Records::create(path, magic);
+                path.as_ref().map(create).transpose()
+            };
+            let bins = Series::new(config.directions.len());
+            Ok(Self(Mutex::new(Inner {
+                network: network
+                    .with_turnaround(Duration::from_nanos(turnaround_ns))
+                    .with_log(),
+                tcp,
+                packets: create(&config.packet_log, PACKETS_MAGIC)?,
+                series: create(&config.series, SERIES_MAGIC)?.map(|file| (bins, file)),
+                zero: Time::ZERO,
+                flush: Time::ZERO + FLUSH,
+                failed: None,
+            })))
+        })
+    }
+
+    /// Opens a connection between two vertices, each with its port; returns its number.
+    fn connect(&self, py: Python<'_>, client: (u16, u16), server: (u16, u16)) -> u64 {
+        py.detach(|| {
+            let mut inner = self.inner();
+            let tcp = inner.tcp;
+            let id = inner.network.connect_ends(Ends { client, server }, tcp);
+            id.number()
+        })
+    }
+
+    /// Writes a message at the client's end of a connection or at the other.
+    fn write(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64, label: u64) {
+        py.detach(|| {
+            let connection = ConnectionId::of(connection);
+            let mut inner = self.inner();
+            inner
+                .network
+                .write(connection, end(at_client), bytes, label);
+        });
+    }
+
+    /// Asks for an event at a time.
+    fn wake(&self, py: Python<'_>, at_ns: u64, label: u64) {
+        py.detach(|| self.inner().network.wake(Time::from_nanos(at_ns), label));
+    }
+
+    /// Starts all schedules anew at a time.
+    fn restart(&self, py: Python<'_>, zero_ns: u64) {
+        py.detach(|| {
+            let mut inner = self.inner();
+            inner.zero = Time::from_nanos(zero_ns);
+            let zero = inner.zero;
+            inner.network.restart(zero);
+        });
+    }
+
+    /// The next event by a time: "due", "open" or "message", when, and which; None if there is none.
+    fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
+        let until = Time::from_nanos(until_ns);
+        py.detach(|| {
+            let mut inner = self.inner();
+            let found = loop {
+                let flush = inner.flush;
+                let event = inner.network.next_event(until.min(flush));
+                let now = inner.network.now();
+                inner.record(now >= flush);
+                if now >= flush {
+                    inner.flush = now + FLUSH;
+                }
+                let now = now.as_nanos();
+                match event {
+                    Some(Event::Due { label }) => break Some(("due", now, 0, false, label)),
+                    Some(Event::Open { connection, at }) => {
+                        let at_client = at == End::Client;
+                        break Some(("open", now, connection.number(), at_client, 0));
+                    }
+                    Some(Event::Message {
+                        connection,
+                        at,
+                        label,
+                    }) => {
+                        let at_client = at == End::Client;
+                        break Some(("message", now, connection.number(), at_client, label));
+                    }
+                    Some(_) => {}
+                    None if until <= flush => break None,
+                    None => {}
+                }
+            };
+            match (inner.failed.take(), &inner.packets) {
+                (Some(error), Some(records)) => Err(cannot_write(&records.path, &error)),
+                _ => Ok(found),
+            }
+        })
+    }
+
+    /// Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions.
+    fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64) {
+        py.detach(|| {
+            let inner = self.inner();
+            let connection = ConnectionId::of(connection);
+            let found = inner.network.sending(connection, end(at_client));
+            found.map_or((0, 0, 0), |it| {
+                let round_trip = it.round_trip.map_or(0, Duration::as_nanos);
+                (it.window, round_trip, it.repairs)
+            })
+        })
+    }
+
+    /// Of each direction what it has done to packets so far.
+    fn counted(&self, py: Python<'_>) -> Vec<Counted> {
+        py.detach(|| {
+            let inner = self.inner();
+            let counters = inner.network.tallies().iter().map(|tally| tally.counters());
+            let counted = counters.map(|it| {
+                let dropped = (it.queue_full, it.congestion, it.lost, it.handover);
+                let (full, congestion, lost, handover) = dropped;
+                (
+                    full,
+                    congestion,
+                    lost,
+                    handover,
+                    it.marked,
+                    it.doubled,
+                    it.corrupted,
+                )
+            });
+            counted.collect()
+        })
+    }
+
+    /// Of each user of a cell for how long it had it, in ns.
+    fn served(&self, py: Python<'_>, cell: usize) -> Vec<u64> {
+        let served = py.detach(|| self.inner().network.served(cell));
+        served.into_iter().map(Duration::as_nanos).collect()
+    }
+
+    /// Writes everything and closes the files.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let mut inner = self.inner();
+            inner.record(true);
+            let mut last = inner.packets.take();
+            if let Some((series, mut records)) = inner.series.take() {
+                let mut failed = None;
+                series.finish(|record| {
+                    if let Err(error) = records.file.write_all(&record) {
+                        failed.get_or_insert(error);
+                    }
+                });
+                let written = failed
+                    .map_or(Ok(()), Err)
+                    .and_then(|()| records.file.flush());
+                written.map_err(|error| cannot_write(&records.path, &error))?;
+            }
+            if let Some(records) = &mut last {
+                let written = inner.failed.take().map_or(Ok(()), Err);
+                let written = written.and_then(|()| records.file.flush());
+                written.map_err(|error| cannot_write(&records.path, &error))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl VirtualNetwork {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(at_client: bool) -> End {
+    if at_client { End::Client } else { End::Server }
+}

@@ -1,0 +1,581 @@
+//! pDCell: a transport of the data centre that follows the radio channels of mobile users (Fiandrino et al., "pDCell: an
+//! End-to-End Transport Protocol for Mobile Edge Computing Architectures", ICDCN 2019).
+//!
+//! As in pHost, a source announces a flow, short flows begin at once, and the destination grants a credit for each other
+//! packet, one in each packet time of its link, to the flow with the fewest missing packets. For a mobile user the destination
+//! is the central unit (CU) of the radio access network, with the adaptation layer (§3.5):
+//!
+//! * A user gets credits only for the room that its queue has up to its threshold, less the credits outstanding.
+//! * A credit can be used from t_s after it has arrived until t_e = t_s + 1.5 packet times. One that no admitted packet
+//!   answers within 9 packet times more is granted again.
+//! * When that happens, or a packet is not admitted, the source must wait for TTI + α from then on, until a packet of the flow is
+//!   admitted: a credit granted meanwhile has what is left of that as its t_s, others have t_s = 0.
+//!
+//! The flow ends when the device has all of it. Where the paper is silent or contradicts itself, `docs/explanation/pdcell.md` has the
+//! choice made here.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use super::arrivals::Arrivals;
+use super::mobile::Access;
+use super::{Transport, packets, wire_size};
+use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet, Picos};
+use crate::radio::{Admission, Delivery, Radio, RadioConfig, Sdu, Verdict};
+
+const REQUEST: Kind = Kind(0);
+const CREDIT: Kind = Kind(1);
+const DATA: Kind = Kind(2);
+const ACKNOWLEDGEMENT: Kind = Kind(3);
+
+/// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pdcell {
+    /// Flows of at most so many packets are sent with their request.
+    pub free_packets: u32,
+    /// A credit can be used for so long.
+    pub credit_life: f64,
+    /// A credit is taken to be unanswered so long after its end.
+    pub detection: f64,
+    /// Most credits of a flow that are outstanding.
+    pub outstanding: u32,
+    /// Data of flows of at most so many packets has priority over other data; 0 for one priority.
+    pub short_flow: u32,
+    /// A source that has heard nothing for so long repeats its request, later after twice that, and so on.
+    pub repeat_request: f64,
+}
+
+impl Default for Pdcell {
+    fn default() -> Self {
+        Self {
+            free_packets: 8,
+            credit_life: 1.5,
+            detection: 9.0,
+            outstanding: 8,
+            short_flow: 8,
+            repeat_request: 10_000.0,
+        }
+    }
+}
+
+/// All hosts.
+#[derive(Debug)]
+pub struct PdcellHosts {
+    constants: Pdcell,
+    hosts: Vec<Host>,
+    flows: FlowMap<State>,
+    access: Option<Access>,
+    delivered: Vec<Delivery>,
+}
+
+#[derive(Debug)]
+struct Host {
+    packet_time: Picos,
+    /// As a source: credits of its flows that it has not used.
+    credits: Vec<Credit>,
+    /// As a destination: flows to it, those of each user apart from each other and from those without.
+    groups: Vec<Group>,
+    /// When it may grant the next credit.
+    next_turn: Picos,
+    turn_armed: bool,
+    /// When credits will be taken to be unanswered, for which flow and packet. Answered ones stay until then.
+    deadlines: BinaryHeap<Reverse<(Picos, FlowId, u32)>>,
+    deadline_armed: Option<Picos>,
+}
+
+/// Flows that share a queue, or nothing.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// Flows with packets to grant, by the number of their missing packets.
+    wanting: BTreeSet<(u32, FlowId)>,
+    /// Credits, and packets of requests, that have not been answered.
+    outstanding: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    missing: u32,
+    flow: FlowId,
+    packet: u32,
+    from: Picos,
+    until: Picos,
+}
+
+impl Credit {
+    /// The shortest flow first, of its credits the one that ends first.
+    fn order(&self) -> (u32, FlowId, Picos, u32) {
+        (self.missing, self.flow, self.until, self.packet)
+    }
+}
+
+/// What both ends know of a flow.
+#[derive(Debug)]
+struct State {
+    packets: u32,
+    /// Source: when it last heard of the destination, and after how long without that it repeats the request.
+    heard: Picos,
+    patience: Picos,
+    /// Destination: whether it knows of the flow.
+    requested: bool,
+    arrived: Arrivals,
+    /// The first packet that has never been granted, and those to be granted again.
+    next: u32,
+    again: BTreeSet<u32>,
+    /// Packets granted and their deadlines.
+    outstanding: Vec<(u32, Picos)>,
+    /// Its number of missing packets in [`Group::wanting`].
+    listed: Option<u32>,
+    /// After a packet was missed its source may not send before.
+    not_before: Picos,
+    /// Packets that the user's device does not have.
+    undelivered: u32,
+}
+
+/// Wake-ups: a host's turn to grant, its deadlines, a source's credit that becomes valid, a request without an answer.
+const DEADLINE: u64 = 1 << 32;
+const CREDITED: u64 = 2 << 32;
+const REPEAT: u64 = 3 << 32;
+
+fn span(packet_time: Picos, count: f64) -> Picos {
+    Picos((packet_time.0 as f64 * count).round() as u64)
+}
+
+impl PdcellHosts {
+    /// Hosts that know of no flow.
+    pub fn new(constants: Pdcell, net: &Fabric) -> Self {
+        let host = |number| Host {
+            packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
+            credits: Vec::new(),
+            groups: vec![Group::default()],
+            next_turn: Picos::ZERO,
+            turn_armed: false,
+            deadlines: BinaryHeap::new(),
+            deadline_armed: None,
+        };
+        Self {
+            constants,
+            hosts: (0..net.topology().hosts()).map(host).collect(),
+            flows: FlowMap::default(),
+            access: None,
+            delivered: Vec::new(),
+        }
+    }
+
+    /// With a radio access network behind one of the hosts.
+    pub(super) fn with_radio(mut self, config: RadioConfig, seed: u64) -> Self {
+        let groups = vec![Group::default(); config.users as usize + 1];
+        self.hosts[config.host as usize].groups = groups;
+        self.access = Some(Access::new(config, Admission::Htd, seed));
+        self
+    }
+
+    /// The radio access network, if there is one.
+    pub fn radio(&self) -> Option<&Radio> {
+        self.access.as_ref().map(|access| &*access.radio)
+    }
+
+    fn request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
+        let flow = *net.flow(id);
+        let request = Packet::new(id, flow.destination, REQUEST, HEADER);
+        let sequence = u32::from(repeated);
+        net.send(
+            flow.source,
+            Packet {
+                sequence,
+                ..request
+            },
+        );
+        if let Some(state) = self.flows.get(&id) {
+            net.wake(net.now() + state.patience, REPEAT | u64::from(id.0));
+        }
+    }
+
+    /// A source has waited for an answer.
+    fn waited(&mut self, net: &mut Fabric, id: FlowId) {
+        let now = net.now();
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let due = state.heard + state.patience;
+        if due > now {
+            return net.wake(due, REPEAT | u64::from(id.0));
+        }
+        state.heard = now;
+        state.patience = Picos(state.patience.0 * 2).min(Picos::from_millis(1000));
+        self.request(net, id, true);
+    }
+
+    /// The destination learns of a flow.
+    fn on_request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let flow = *net.flow(id);
+        if state.requested {
+            if repeated && state.undelivered == 0 {
+                let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
+                net.send(flow.destination, packet);
+            }
+            return;
+        }
+        state.requested = true;
+        if let (Some(user), Some(access)) = (flow.user, &mut self.access) {
+            access.open(net, id, user);
+        }
+        if state.packets <= self.constants.free_packets {
+            // Its packets are on their way.
+            let host = &self.hosts[flow.destination.index()];
+            let spans = f64::from(2 * state.packets).max(self.constants.detection);
+            let deadline = net.now() + span(host.packet_time, spans);
+            for packet in 0..state.packets {
+                self.await_packet(net, id, packet, deadline);
+            }
+        }
+        self.list(net, id);
+        self.pace(net, flow.destination);
+    }
+
+    fn group(&mut self, net: &Fabric, id: FlowId) -> &mut Group {
+        let flow = net.flow(id);
+        let index = flow.user.map_or(0, |user| user as usize + 1);
+        &mut self.hosts[flow.destination.index()].groups[index]
+    }
+
+    /// A packet is expected until a deadline.
+    fn await_packet(&mut self, net: &mut Fabric, id: FlowId, packet: u32, deadline: Picos) {
+        if let Some(state) = self.flows.get_mut(&id) {
+            state.next = state.next.max(packet + 1);
+            state.outstanding.push((packet, deadline));
+        }
+        self.group(net, id).outstanding += 1;
+        let at = net.flow(id).destination;
+        self.hosts[at.index()]
+            .deadlines
+            .push(Reverse((deadline, id, packet)));
+        self.arm_deadline(net, at);
+    }
+
+    fn arm_deadline(&mut self, net: &mut Fabric, at: HostId) {
+        let host = &mut self.hosts[at.index()];
+        if let Some(&Reverse((next, ..))) = host.deadlines.peek()
+            && host.deadline_armed.is_none_or(|armed| next < armed)
+        {
+            host.deadline_armed = Some(next);
+            net.wake(next, DEADLINE | u64::from(at.0));
+        }
+    }
+
+    /// A packet is not expected any more. deadline: only if it was expected until then. Returns whether it was.
+    fn answered(&mut self, net: &Fabric, id: FlowId, packet: u32, deadline: Option<Picos>) -> bool {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return false;
+        };
+        let place = state.outstanding.iter().position(|&(number, until)| {
+            number == packet && deadline.is_none_or(|deadline| deadline == until)
+        });
+        let Some(place) = place else {
+            return false;
+        };
+        state.outstanding.swap_remove(place);
+        self.group(net, id).outstanding -= 1;
+        true
+    }
+
+    /// A packet has not come, or was not admitted: it is granted again, later.
+    fn missed(&mut self, net: &Fabric, id: FlowId, packet: u32) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        state.again.insert(packet);
+        if let (Some(user), Some(access)) = (net.flow(id).user, &self.access) {
+            state.not_before = net.now() + access.radio.backoff(user);
+        }
+        self.list(net, id);
+    }
+
+    /// Keeps the place of a flow among those that want credits.
+    fn list(&mut self, net: &Fabric, id: FlowId) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        state.next = state.arrived.next_missing(state.next).min(state.packets);
+        let wants = state.requested && (!state.again.is_empty() || state.next < state.packets);
+        let missing = wants.then(|| state.packets - state.arrived.count());
+        let before = std::mem::replace(&mut state.listed, missing);
+        if before == missing {
+            return;
+        }
+        let group = self.group(net, id);
+        if let Some(missing) = before {
+            group.wanting.remove(&(missing, id));
+        }
+        if let Some(missing) = missing {
+            group.wanting.insert((missing, id));
+        }
+    }
+
+    /// Something has changed after which a destination may have a credit to grant.
+    fn pace(&mut self, net: &mut Fabric, at: HostId) {
+        let host = &mut self.hosts[at.index()];
+        if !host.turn_armed && host.groups.iter().any(|it| !it.wanting.is_empty()) {
+            host.turn_armed = true;
+            net.wake(host.next_turn.max(net.now()), u64::from(at.0));
+        }
+    }
+
+    /// The flow that gets the next credit.
+    fn choose(&self, at: HostId) -> Option<FlowId> {
+        let groups = self.hosts[at.index()].groups.iter().enumerate();
+        let able = groups.filter_map(|(index, group)| {
+            if group.wanting.is_empty() {
+                return None;
+            }
+            if let (Some(user), Some(access)) = (index.checked_sub(1), &self.access)
+                && access.radio.room(user as u32) <= group.outstanding
+            {
+                return None;
+            }
+            group.wanting.iter().find(|(_, id)| {
+                let outstanding = self.flows[id].outstanding.len();
+                outstanding < self.constants.outstanding as usize
+            })
+        });
+        able.min().map(|&(_, id)| id)
+    }
+
+    /// A destination's packet time begins: it grants at most one credit.
+    fn grant(&mut self, net: &mut Fabric, at: HostId) {
+        let now = net.now();
+        self.hosts[at.index()].turn_armed = false;
+        let Some(id) = self.choose(at) else {
+            return;
+        };
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let packet = state.again.pop_first().unwrap_or(state.next);
+        let delay = state.not_before.since(now);
+        let missing = state.packets - state.arrived.count();
+        let host = &mut self.hosts[at.index()];
+        host.next_turn = now + host.packet_time;
+        let spans = self.constants.credit_life + self.constants.detection;
+        let deadline = now + delay + span(host.packet_time, spans);
+        self.await_packet(net, id, packet, deadline);
+        self.list(net, id);
+        net.send(
+            at,
+            Packet {
+                sequence: packet,
+                value: delay.0,
+                rank: u64::from(missing),
+                ..Packet::new(id, net.flow(id).source, CREDIT, HEADER)
+            },
+        );
+        self.pace(net, at);
+    }
+
+    /// Deadlines of a destination have come.
+    fn expire(&mut self, net: &mut Fabric, at: HostId) {
+        let now = net.now();
+        let host = &mut self.hosts[at.index()];
+        if host.deadline_armed == Some(now) {
+            host.deadline_armed = None;
+        }
+        while let Some(&Reverse((deadline, id, packet))) = self.hosts[at.index()].deadlines.peek()
+            && deadline <= now
+        {
+            self.hosts[at.index()].deadlines.pop();
+            if self.answered(net, id, packet, Some(deadline)) {
+                self.missed(net, id, packet);
+            }
+        }
+        self.arm_deadline(net, at);
+        self.pace(net, at);
+    }
+
+    fn on_credit(&mut self, net: &mut Fabric, at: HostId, credit: &Packet) {
+        let now = net.now();
+        let Some(state) = self.flows.get_mut(&credit.flow) else {
+            return;
+        };
+        state.heard = now;
+        let host = &mut self.hosts[at.index()];
+        let from = now + Picos(credit.value);
+        let missing = credit.rank as u32;
+        let own = host.credits.iter_mut().filter(|it| it.flow == credit.flow);
+        own.for_each(|it| it.missing = missing);
+        host.credits.push(Credit {
+            missing,
+            flow: credit.flow,
+            packet: credit.sequence,
+            from,
+            until: from + span(host.packet_time, self.constants.credit_life),
+        });
+        if credit.value == 0 {
+            net.kick(at);
+        } else {
+            net.wake(from, CREDITED | u64::from(at.0));
+        }
+    }
+
+    fn on_data(&mut self, net: &mut Fabric, at: HostId, data: &Packet) {
+        let (id, packet) = (data.flow, data.sequence);
+        self.on_request(net, id, false);
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        if state.arrived.contains(packet) {
+            return;
+        }
+        let user = net.flow(id).user;
+        if let (Some(user), Some(access)) = (user, &mut self.access) {
+            let sdu = Sdu {
+                flow: id,
+                sequence: packet,
+                bytes: data.size,
+            };
+            match access.offer(net, user, sdu) {
+                Verdict::Admitted => {}
+                Verdict::Refused => {
+                    self.answered(net, id, packet, None);
+                    self.missed(net, id, packet);
+                    return self.pace(net, at);
+                }
+                Verdict::InPlaceOf(_, dropped) => {
+                    if let Some(state) = self.flows.get_mut(&dropped.flow) {
+                        state.arrived.remove(dropped.sequence);
+                    }
+                    self.missed(net, dropped.flow, dropped.sequence);
+                }
+            }
+        }
+        self.answered(net, id, packet, None);
+        if let Some(state) = self.flows.get_mut(&id) {
+            state.arrived.insert(packet);
+            state.again.remove(&packet);
+            state.not_before = Picos::ZERO;
+        }
+        self.list(net, id);
+        if user.is_none() {
+            self.delivered(net, id);
+        }
+        self.pace(net, at);
+    }
+
+    /// A packet has reached its end.
+    fn delivered(&mut self, net: &mut Fabric, id: FlowId) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        state.undelivered -= 1;
+        if state.undelivered > 0 {
+            return;
+        }
+        let flow = *net.flow(id);
+        if let (Some(user), Some(access)) = (flow.user, &mut self.access) {
+            access.radio.close(user, id);
+        }
+        net.finish(id);
+        let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
+        net.send(flow.destination, packet);
+    }
+}
+
+impl Transport for PdcellHosts {
+    fn start(&mut self, net: &mut Fabric, id: FlowId) {
+        let flow = *net.flow(id);
+        let packets = packets(flow.bytes);
+        let host = &mut self.hosts[flow.source.index()];
+        let state = State {
+            packets,
+            heard: net.now(),
+            patience: span(host.packet_time, self.constants.repeat_request),
+            requested: false,
+            arrived: Arrivals::default(),
+            next: 0,
+            again: BTreeSet::new(),
+            outstanding: Vec::new(),
+            listed: None,
+            not_before: Picos::ZERO,
+            undelivered: packets,
+        };
+        if packets <= self.constants.free_packets {
+            let life = f64::from(packets) + self.constants.credit_life;
+            let until = net.now() + span(host.packet_time, life);
+            host.credits.extend((0..packets).map(|packet| Credit {
+                missing: packets,
+                flow: id,
+                packet,
+                from: net.now(),
+                until,
+            }));
+            net.kick(flow.source);
+        }
+        self.flows.insert(id, state);
+        self.request(net, id, false);
+    }
+
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+        let id = packet.flow;
+        match packet.kind {
+            REQUEST => self.on_request(net, id, packet.sequence > 0),
+            CREDIT => self.on_credit(net, at, &packet),
+            DATA => self.on_data(net, at, &packet),
+            _ => {
+                if self.flows.remove(&id).is_some() {
+                    self.hosts[at.index()].credits.retain(|it| it.flow != id);
+                    net.acknowledged(id);
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self, net: &mut Fabric, token: u64) {
+        let mut delivered = std::mem::take(&mut self.delivered);
+        if let Some(access) = &mut self.access
+            && access.wake(net, token, &mut delivered)
+        {
+            let at = access.host();
+            for delivery in delivered.drain(..) {
+                self.delivered(net, delivery.sdu.flow);
+            }
+            self.delivered = delivered;
+            return self.pace(net, at);
+        }
+        self.delivered = delivered;
+        let number = token as u32;
+        match token & !u64::from(u32::MAX) {
+            DEADLINE => self.expire(net, HostId(number)),
+            CREDITED => net.kick(HostId(number)),
+            REPEAT => self.waited(net, FlowId(number)),
+            _ => self.grant(net, HostId(number)),
+        }
+    }
+
+    fn pull(&mut self, net: &mut Fabric, at: HostId) -> Option<Packet> {
+        let now = net.now();
+        let credits = &mut self.hosts[at.index()].credits;
+        credits.retain(|it| it.until >= now);
+        let valid = credits.iter().enumerate().filter(|(_, it)| it.from <= now);
+        let (index, _) = valid.min_by_key(|(_, it)| it.order())?;
+        let credit = credits.swap_remove(index);
+        let flow = net.flow(credit.flow);
+        let long = self.flows[&credit.flow].packets > self.constants.short_flow;
+        let priority = if long && self.constants.short_flow > 0 {
+            2
+        } else {
+            1
+        };
+        Some(Packet {
+            priority,
+            sequence: credit.packet,
+            ..Packet::new(
+                credit.flow,
+                flow.destination,
+                DATA,
+                wire_size(flow.bytes, credit.packet),
+            )
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Flows from the hosts of a data centre to mobile users, end to end.
+
+use cellbed_simulator::fabric::{Description, Record, Simulation};
+use cellbed_simulator::radio::Radio;
+use cellbed_simulator::transport::AnyTransport;
+
+/// Runs a description in JSON, from its parts. Returns the records in order of flows, and the simulation.
+fn run(
+    transport: &str,
+    traffic: &str,
+    radio: &str,
+    seed: u64,
+) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let json = format!(
+        r#"{{"seed": {seed}, "topology": {{"kind": "leaf-spine", "racks": 3, "hosts_per_rack": 4, "spines": 2,
+        "host_bps": 10e9, "core_bps": 40e9, "hop_ps": 200000}}, "transport": {transport}, "traffic": {traffic},
+        "radio": {radio}}}"#
+    );
+    let description: Description = serde_json::from_str(&json).unwrap();
+    let mut simulation = description.simulation().unwrap();
+    let mut records = Vec::new();
+    simulation.run(|record| records.push(record));
+    records.sort_by_key(|record| record.id);
+    (records, simulation)
+}
+
+fn radio(simulation: &Simulation<AnyTransport>) -> &Radio {
+    simulation.transport().radio().unwrap()
+}
+
+const PDCELL: &str = r#"{"kind": "pdcell"}"#;
+/// CQI 15, no errors.
+const CLEAR: &str =
+    r#"{"users": 3, "block_errors": 0, "cqi": {"kind": "trace", "traces": [[15]]}}"#;
+
+#[test]
+fn a_short_flow_comes_with_its_request_and_takes_two_ttis() {
+    let trace = r#"{"trace": [[4380, 5, 0, 0, 1]]}"#;
+    let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
+    // A subframe is filled shortly before 1 ms, sent from then to 2 ms.
+    assert_eq!(records[0].end.0, 2_000_000_000);
+    let counts = radio(&simulation).counts();
+    assert_eq!(
+        (counts.offered, counts.refused, counts.delivered),
+        (3, 0, 3)
+    );
+    assert_eq!(counts.delivered_bytes, 4380 + 3 * 40);
+}
+
+#[test]
+fn a_long_flow_alone_gets_the_rate_of_the_channel() {
+    let trace = r#"{"trace": [[14600000, 5, 0, 0, 1]]}"#;
+    let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
+    // 10,000 packets of 1500 bytes at 12,756 bytes a TTI, from 1 ms on.
+    let ttis = (10_000.0 * 1500.0 / 12_756.0_f64).ceil() as u64;
+    let taken = records[0].end.0 / 1_000_000_000;
+    assert!((ttis + 1..ttis + 3).contains(&taken), "{taken} {ttis}");
+    // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under way.
+    let counts = radio(&simulation).counts();
+    assert_eq!(counts.delivered, 10_000);
+    assert!(counts.refused <= 8, "{counts:?}");
+    let late = radio(&simulation).series().iter().skip(200);
+    assert!(late.map(|it| it.packets).max() < Some(40));
+}
+
+#[test]
+fn flows_between_hosts_need_no_radio() {
+    let traffic = r#"{"flows": 300, "load": 0.5, "sizes": [[1460, 0.5], [146000, 1]]}"#;
+    let (records, simulation) = run(PDCELL, traffic, "null", 1);
+    assert_eq!(records.len(), 300);
+    assert!(simulation.transport().radio().is_none());
+    // On an empty network a packet waits for the request only.
+    let (records, _) = run(PDCELL, r#"{"trace": [[1460, 5, 0, 0]]}"#, "null", 1);
+    assert!((1.0..1.02).contains(&records[0].slowdown()));
+}
+
+/// 150 flows to 20 users, with errors and a small buffer.
+fn busy(transport: &str, radio: &str, seed: u64) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let traffic =
+        r#"{"flows": 150, "load": 0.6, "sizes": [[1460, 0.5], [14600, 0.8], [292000, 1]]}"#;
+    run(transport, traffic, radio, seed)
+}
+
+#[test]
+fn all_flows_end_under_every_scheduler_and_admission() {
+    for (scheduler, admission) in [
+        ("proportional-fair", "htd"),
+        ("shortest-remaining", "htd"),
+        ("shortest-remaining", "lqd"),
+        ("proportional-fair", "lqd"),
+        ("round-robin", "tail"),
+    ] {
+        let config = format!(
+            r#"{{"users": 20, "host": 7, "buffer_bytes": 60000, "admission": "{admission}",
+            "scheduler": {{"kind": "{scheduler}"}}, "cqi": {{"kind": "gauss-markov"}}}}"#
+        );
+        let (records, simulation) = busy(PDCELL, &config, 2);
+        assert_eq!(records.len(), 150, "{scheduler} {admission}");
+        let radio = radio(&simulation);
+        let sent: u64 = records.iter().map(|it| it.flow.bytes).sum();
+        let packets: u64 = records.iter().map(|it| it.flow.bytes.div_ceil(1460)).sum();
+        let counts = radio.counts();
+        assert_eq!(
+            counts.delivered_bytes,
+            sent + 40 * packets,
+            "{scheduler} {admission}"
+        );
+        assert_eq!(radio.held_bytes(), 0);
+        assert_eq!(
+            counts.dropped > 0,
+            admission == "lqd",
+            "{scheduler} {admission}: {counts:?}"
+        );
+        assert!(radio.series().iter().all(|it| it.packets <= 40));
+    }
+}
+
+#[test]
+fn a_run_is_the_same_again_and_another_with_another_seed() {
+    let config = r#"{"users": 20, "share": 0.5}"#;
+    let ends = |seed| -> Vec<u64> {
+        let (records, _) = busy(PDCELL, config, seed);
+        records.iter().map(|it| it.end.0).collect()
+    };
+    assert_eq!(ends(1), ends(1));
+    assert_ne!(ends(1), ends(2));
+}
+
+#[test]
+fn transports_of_wires_run_over_the_radio() {
+    let config = r#"{"users": 20, "admission": "infinite"}"#;
+    let (records, simulation) = busy(r#"{"kind": "blind"}"#, config, 3);
+    // Where ports drop nothing, everything reaches the devices.
+    let counts = simulation.fabric().counters();
+    let lost = counts.dropped > 0;
+    assert!(lost || records.len() == 150);
+    assert_eq!(radio(&simulation).counts().refused, 0);
+}
+
+#[test]
+fn impossible_descriptions_are_refused_in_one_sentence() {
+    let refuse = |traffic: &str, radio: &str| {
+        let json = format!(
+            r#"{{"seed": 1, "topology": {{"kind": "leaf-spine", "racks": 1, "hosts_per_rack": 2, "spines": 1, "host_bps": 10e9,
+            "core_bps": 40e9, "hop_ps": 200000}}, "transport": {PDCELL}, "traffic": {traffic}, "radio": {radio}}}"#
+        );
+        let description: Description = serde_json::from_str(&json).unwrap();
+        description.simulation().unwrap_err().to_string()
+    };
+    let random = r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]]}"#;
+    assert_eq!(
+        refuse(random, r#"{"host": 2}"#),
+        "radio: no host 2; there are 2, numbered from 0"
+    );
+    for (traffic, radio, expected) in [
+        (r#"{"trace": [[1, 0, 1, 0, 5]]}"#, "null", "no radio part"),
+        (
+            r#"{"trace": [[1, 1, 0, 0, 5]]}"#,
+            r#"{"users": 5}"#,
+            "no user 5",
+        ),
+        (
+            r#"{"trace": [[1, 0, 1, 0, 4]]}"#,
+            r#"{"users": 5}"#,
+            "behind host 0",
+        ),
+        (
+            r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]], "pattern": {"kind": "permutation"}}"#,
+            "{}",
+            "leave out the traffic's pattern",
+        ),
+    ] {
+        let error = refuse(traffic, radio);
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+}

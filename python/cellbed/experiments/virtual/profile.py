@@ -1,0 +1,235 @@
+"""Measured profiles: what the programs of an application take, and what its server answers, request by request.
+
+A profile is read from a real run, of the user (``--profile RUN``) or of a short one over fast links that is made when
+there is none (:func:`measured`), and kept in the user's cache. Only what does not depend on links is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError
+from cellbed.user_folders import cache_folder
+from cellbed.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from cellbed.experiments.run import Listener
+    from cellbed.scenario import Scenario
+
+FORMAT = 1
+FILE = "profile.json"
+OFFLOADING = ("image-classification", "translation")
+KINDS = (*OFFLOADING, "http")
+"""The kinds of application that have a model."""
+SECONDS = 10
+"""How long a profile is measured."""
+_FEWEST = 10
+"""Requests that a profile needs."""
+
+Sample = Mapping[str, Any]
+"""What a request took, ns by part, and its answer."""
+
+_PARTS = {
+    # generator: from the intended time until the program is there. receive: from the last packet to the program.
+    "generator": "generator",
+    "receive": "endpoint_receive",
+    "preprocessing": "preprocessing",
+    "remote_stack": "remote_stack",
+    "dispatch": "server_queue",
+    "decode": "decode",
+    "inference": "inference",
+    "remote_reply": "remote_reply",
+    "server": "server",
+}
+"""Parts of a profile, and of the latency of requests, of which each kind has some."""
+
+
+class ProfileError(CellbedError):
+    """A profile that is missing, or that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The samples of each application, by its name. source: where they were measured, in words."""
+
+    source: str
+    applications: dict[str, list[dict[str, Any]]]
+
+    def write(self, path: Path) -> None:
+        """Write the profile as JSON."""
+        content = {"format": FORMAT, "source": self.source, "applications": self.applications}
+        text = json.dumps(content, ensure_ascii=False)
+        write_whole(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+
+
+class Draw:
+    """Draws a sample for each request, the same for the same seed and request.
+
+    Where the profile has samples of the same input, it draws from these.
+    """
+
+    def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
+        self._samples, self._seed = samples, seed
+        self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for sample in samples:
+            if "input" in sample:
+                self._of_input[sample["input"]].append(sample)
+
+    def sample(self, request: str, of_input: str | None) -> Sample:
+        """The sample of a request. request: its endpoint and number."""
+        found = (self._of_input.get(of_input) if of_input is not None else None) or self._samples
+        return random.Random(f"{self._seed}/{request}/profile").choice(found)
+
+
+def read(path: Path) -> Profile:
+    """The profile in a file, or of a run's folder. Raises ProfileError."""
+    if path.is_dir() and not (path / FILE).exists():
+        return of_run(path)
+    file = path / FILE if path.is_dir() else path
+    try:
+        content = json.loads(file.read_bytes())
+        if content["format"] != FORMAT:
+            raise ProfileError(f"{file}: format {content['format']!r} where this version reads {FORMAT}")
+        return Profile(str(content["source"]), dict(content["applications"]))
+    except OSError as error:
+        raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError):
+        raise ProfileError(f"{file}: not a profile: give the folder of a run, or a profile.json") from None
+
+
+def of_run(run: Path) -> Profile:
+    """The profile of a real run. Raises MeasureError where it cannot be read, ProfileError where it has too little."""
+    import polars as pl
+
+    from cellbed.measure.requests import read_requests
+    from cellbed.measure.run_folder import read_run
+
+    description = read_run(run)
+    requests = read_requests(run, description)
+    applications: dict[str, list[dict[str, Any]]] = {}
+    for each in description.get("applications") or []:
+        if each["kind"] not in KINDS:
+            continue
+        table = requests.filter(pl.col("app") == each["name"], pl.col("error").is_null())
+        table = table.filter(pl.col("status").is_in(["ok", "late"]))
+        kept = "order" in table.columns and bool(table["order"].max())
+        samples = [_sample(row, kept) for row in table.iter_rows(named=True)]
+        applications[each["name"]] = [sample for sample in samples if sample is not None]
+    return Profile(f"the run {run.name}", applications)
+
+
+def _sample(row: Mapping[str, Any], kept: bool) -> dict[str, Any] | None:
+    """The sample of a request; None where one of its parts is unknown."""
+    spans = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
+    parts: dict[str, Any] = {name: _ns(span) for name, span in spans.items() if span is not None}
+    if "inference" in parts:
+        if not {"preprocessing", "decode"} <= parts.keys():
+            return None
+        # On the endpoint itself there are no stacks, but a hand-over on the way through the broker.
+        parts.setdefault("remote_stack", _ns(row.get("part_handover")))
+        parts.setdefault("remote_reply", _ns(row.get("part_return")) // 2)
+        parts.setdefault("receive", _ns(row.get("part_return")) // 2)
+        return parts | {"input": row["input"], "output": row["output"] or ""}
+    if "server" not in parts or row.get("downlink_end") is None:
+        return None
+    wire = row["downlink_end"] - row["downlink_start"]
+    return parts | {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "kept": kept}
+
+
+def _ns(span: float | None) -> int:
+    return max(0, round(span * 1e9)) if span is not None else 0
+
+
+def checked(profile: Profile, scenario: Scenario) -> Profile:
+    """The profile, if it has enough of all applications of a scenario. Raises ProfileError."""
+    for name, application in scenario.applications.items():
+        if application.kind in KINDS:
+            samples = profile.applications.get(name, [])
+            if len(samples) < _FEWEST:
+                raise ProfileError(
+                    f"{profile.source} has {len(samples)} requests of '{name}' with all parts, and a profile needs "
+                    f"{_FEWEST}: take the profile from a longer run of this scenario"
+                )
+            needed = "inference" if application.kind in OFFLOADING else "server"
+            if needed not in samples[0]:
+                raise ProfileError(f"{profile.source}: '{name}' is an application of another kind there")
+    return profile
+
+
+def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) -> Profile:
+    """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, one request
+    at a time. text: of the scenario's file; folder: of its paths.
+
+    Errors: :class:`CellbedError` where it cannot run here.
+    """
+    from cellbed.experiments.run import Options, run
+    from cellbed.scenario.reader import parse
+    from cellbed.testbed.plan import make_plan
+    from cellbed.testbed.testbed import check
+
+    changed = _of_programs(text, scenario)
+    place = cache_folder() / "profiles" / f"{_key(changed, scenario)}.json"
+    if place.is_file():
+        return read(place)
+    listener.note(f"measuring what the programs take, once, for {SECONDS} s: {place}")
+    short = parse(changed, source="the profile of the scenario", folder=folder)
+    check(short, changed, "the profile of the scenario", running=True)
+    with tempfile.TemporaryDirectory() as parent:
+        outcome = run(changed, short, make_plan(short), Options(Path(parent), limits=False, proof=False), listener)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.folder is None or outcome.status != "complete":
+            raise KeyboardInterrupt
+        found = checked(of_run(outcome.folder), scenario)
+    found = Profile(f"a run of {SECONDS} s over fast links", found.applications)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    found.write(place)
+    return found
+
+
+def _of_programs(text: str, scenario: Scenario) -> str:
+    """The scenario with one endpoint of each group, fast links, and one request at a time."""
+    import tomli_w
+
+    from cellbed.scenario.reader import tables
+
+    data = tables(text, "scenario")
+    for key in ("faults", "cells", "transport"):
+        data.pop(key, None)
+    data |= {"name": "profile", "duration": f"{SECONDS} s", "seed": 1}
+    for group in data.get("nodes", {}).values():
+        for key in ("cell", "route", "stagger", "priority", "count"):
+            group.pop(key, None)
+    for name, group in scenario.nodes.items():
+        if group.node_class == "endpoint":
+            data["nodes"][name].pop("link", None)
+    queue = {"kind": "droptail", "limit": "10 MB"}
+    fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
+    data.setdefault("links", {})["mobile"] = fast
+    loads = [data["workload"]] if "workload" in data else list(data.get("apps", {}).values())
+    for load in loads:
+        for key in ("start", "stop", "rate", "policy"):
+            load.pop(key, None)
+        if load.get("kind") in KINDS:
+            load["arrivals"] = "closed"
+    return tomli_w.dumps(data)
+
+
+def _key(text: str, scenario: Scenario) -> str:
+    """What a profile depends on: programs and their inputs, this version and this machine."""
+    from cellbed.testbed.folder import processor
+
+    content = [text, processor()]
+    for application in scenario.applications.values():
+        for value in application.model_dump().values():
+            if isinstance(value, Path) and value.exists():
+                content.append(f"{value}:{value.stat().st_mtime_ns}")
+    return hashlib.sha256("\n".join(map(str, content)).encode()).hexdigest()[:16]

@@ -1,0 +1,309 @@
+"""Virtual time: hosts on the links of a plan, their programs, and sockets between them.
+
+A program is a thread of control with a clock: what it does takes time on its host's processors, and events wait until
+it has done what came before. Bytes are carried here; the network (``cellbed._core.VirtualNetwork``) has their lengths.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import socket
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from cellbed._core import VirtualNetwork
+from cellbed.testbed.cgroups import PERIOD_US
+from cellbed.testbed.plan import Node, Plan
+from cellbed.workloads import machine
+from cellbed.workloads.tcp import pack_info
+
+SECOND = 1_000_000_000
+TURNAROUND_NS = 100_000
+"""What a host and the emulator take to put a packet on the path, about."""
+_LOOPBACK_NS = 30_000
+"""One way between programs of one host."""
+_PIECE = 1 << 16
+"""Bytes that arrive together."""
+_FIRST_PORT = 40_000
+_PERIOD_NS = PERIOD_US * 1000
+
+
+class Processors:
+    """The CPU time of a node: a quota in each period, as the kernel's CPU bandwidth control gives it.
+
+    cpus: the share of one CPU; infinite without limit.
+    """
+
+    def __init__(self, cpus: float) -> None:
+        self._quota_ns = round(cpus * _PERIOD_NS) if cpus != float("inf") else None
+        self._used: dict[int, int] = defaultdict(int)
+
+    def run(self, begin_ns: int, work_ns: int) -> int:
+        """When one thread that begins to compute at `begin_ns` is done."""
+        if self._quota_ns is None:
+            return begin_ns + work_ns
+        now = begin_ns
+        while work_ns > 0:
+            period = now // _PERIOD_NS
+            end = (period + 1) * _PERIOD_NS
+            step = min(work_ns, self._quota_ns - self._used[period], end - now)
+            if step <= 0:
+                now = end
+                continue
+            self._used[period] += step
+            now, work_ns = now + step, work_ns - step
+        return now
+
+
+class Host:
+    """A node: its vertex, its address and its processors."""
+
+    def __init__(self, vertex: int, node: Node, *, limits: bool) -> None:
+        self.vertex, self.name, self.address = vertex, node.name, str(node.ipv4)
+        self.processors = Processors(node.cpus if limits else float("inf"))
+        self.ports = itertools.count(_FIRST_PORT)
+
+
+class Program:
+    """A thread of control on a host.
+
+    now_ns: its clock, which is ahead of the world's while it computes. on_socket: gets the connections that it opens.
+    """
+
+    def __init__(self, world: World, host: Host) -> None:
+        self._world, self.host = world, host
+        self.now_ns = 0
+        self.on_socket: Callable[[Socket], None] = lambda _: None
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._asleep = False
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something as soon as all before is done."""
+        self._waiting.append(work)
+        if not self._asleep:
+            self._go_on()
+
+    def spend(self, work_ns: int) -> None:
+        """Compute for some time."""
+        self.now_ns = self.host.processors.run(self.now_ns, work_ns)
+
+    def _go_on(self) -> None:
+        self._asleep = False
+        world = self._world
+        while self._waiting:
+            if self.now_ns > world.now_ns:
+                self._asleep = True
+                world.at(self.now_ns, self._go_on)
+                return
+            self.now_ns = world.now_ns
+            world.current = self
+            self._waiting.popleft()()
+
+
+class Server(Protocol):
+    """What accepts the connections at a port of a host."""
+
+    def accepted(self, connection: Socket) -> Callable[[bytes], None]:
+        """A client has connected; returns what processes its bytes."""
+
+
+class Socket:
+    """One end of a connection, as clients use a TCP socket that does not block.
+
+    on_event: called when it is connected or there is something to read.
+    """
+
+    def __init__(self, world: World, host: Host, peer: Host, ports: tuple[int, int], number: int | None) -> None:
+        self.world, self.host, self.peer_host = world, host, peer
+        self._ports, self.number = ports, number
+        self.peer: Socket | None = None
+        self.at_client = True
+        self.connected = self.closed = False
+        self.buffer = bytearray()
+        self.ended = False
+        """Whether the other end has closed."""
+        self.on_event: Callable[[], None] = lambda: None
+        self.last = 0
+        """Label of the last message that was sent."""
+        self._descriptor = next(world.descriptors)
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        """All of it is taken; it leaves when the program that sends is there."""
+        content = bytes(data)
+        for begin in range(0, len(content), _PIECE):
+            self.world.transmit(self, content[begin : begin + _PIECE])
+        return len(content)
+
+    def recv(self, size: int) -> bytes:
+        if not self.buffer and not self.ended:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        data = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return data
+
+    def end(self) -> None:
+        """Close it for the other end, with the last byte that was sent: a FIN needs no packet of its own."""
+        if self.number is None:
+            self.world.transmit(self, b"")
+        else:
+            self.world.ends.add(self.last)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def setblocking(self, flag: bool) -> None:
+        pass
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.host.address, self._ports[0]
+
+    def getpeername(self) -> tuple[str, int]:
+        return self.peer_host.address, self._ports[1]
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
+        if (level, option) != (socket.IPPROTO_TCP, socket.TCP_INFO):
+            return 0
+        window, round_trip_ns, repairs = (
+            self.world.network.sending(self.number, self.at_client) if self.number is not None else (10, 0, 0)
+        )
+        return pack_info(window, round_trip_ns // 1000, repairs)
+
+
+class World:
+    """Hosts, the network between them, and what is due when. now_ns: the time."""
+
+    def __init__(self, plan: Plan, tcp: tuple[str, bool, bool, int, int, int], raw: Path, *, limits: bool) -> None:
+        """The nodes of a plan at time 0. tcp: settings of the network. raw: folder for the files of the network.
+
+        Errors: ``ValueError`` for links that cannot be simulated.
+        """
+        config = plan.emulator_config(raw) | {"lateness": None, "change_log": None}
+        self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
+        self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
+        self._by_address = {host.address: host for host in self.hosts.values()}
+        self._names = dict(_names(plan.hosts_file()))
+        self._servers: dict[tuple[Host, int], Server] = {}
+        self._sockets: dict[tuple[int, bool], Socket] = {}
+        self._by_descriptor: dict[int, Socket] = {}
+        self._data: dict[int, bytes] = {}
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._labels = itertools.count(1)
+        self.ends: set[int] = set()
+        """Messages with which their connection ends."""
+        self.descriptors = itertools.count(1 << 20)
+        self.now_ns = 0
+        self.current: Program | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Let the clients of this process live here."""
+        clock = lambda: self.current.now_ns if self.current is not None else self.now_ns  # noqa: E731
+        with machine.replaced(clock, self._connect, lambda host, _: self._names.get(host, host)):
+            yield
+
+    def at(self, time_ns: int, call: Callable[[], None]) -> None:
+        """Call something at a time, or now if that is past."""
+        label = next(self._labels)
+        self._calls[label] = call
+        self.network.wake(time_ns, label)
+
+    def is_connected(self, descriptor: int) -> bool:
+        """Whether a socket can be written to."""
+        return self._by_descriptor[descriptor].connected
+
+    def host_of(self, name: str) -> Host | None:
+        """The host of this name or address."""
+        return self._by_address.get(self._names.get(name, name))
+
+    def listen(self, host: Host, port: int, server: Server) -> None:
+        """Let a server accept the connections to a port of a host."""
+        self._servers[host, port] = server
+
+    def run(self, until_ns: int, over: Callable[[], bool] = lambda: False) -> None:
+        """Let happen what is due, up to a time or until it is `over`."""
+        while not over() and (found := self.network.next_event(until_ns)) is not None:
+            kind, self.now_ns, connection, at_client, label = found
+            self.current = None
+            if kind == "due":
+                self._calls.pop(label)()
+            elif kind == "open":
+                self._sockets[connection, at_client].connected = True
+                self._sockets[connection, at_client].on_event()
+            else:
+                self._arrived(self._sockets[connection, at_client], self._data.pop(label), label in self.ends)
+        self.current = None
+
+    def transmit(self, sender: Socket, data: bytes) -> None:
+        """Send bytes when the program that does so has come to it; none close the connection."""
+        at_ns = machine.now_ns()
+        peer = sender.peer
+        assert peer is not None
+        if sender.number is None:
+            self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
+            return
+        label, number = next(self._labels), sender.number
+        self._data[label], sender.last = data, label
+        if at_ns <= self.now_ns:
+            self.network.write(number, sender.at_client, len(data), label)
+        else:
+            self.at(at_ns, lambda: self.network.write(number, sender.at_client, len(data), label))
+
+    def _arrived(self, receiver: Socket, data: bytes, ended: bool) -> None:
+        if receiver.closed:
+            return
+        receiver.buffer += data
+        receiver.ended |= ended
+        receiver.on_event()
+
+    def _connect(self, address: str, port: int) -> Socket:
+        assert self.current is not None
+        host = self.current.host
+        peer = host if address.startswith("127.") else self.host_of(address)
+        server = self._servers.get((peer, port)) if peer is not None else None
+        if peer is None or server is None:
+            raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        ports = next(host.ports), port
+        number = None
+        if peer is not host:
+            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port))
+        client = Socket(self, host, peer, ports, number)
+        accepted = Socket(self, peer, host, ports[::-1], number)
+        client.peer, accepted.peer, accepted.at_client = accepted, client, False
+        self.current.on_socket(client)
+        self._by_descriptor[client.fileno()] = client
+        receive = server.accepted(accepted)
+
+        def read() -> None:
+            if accepted.buffer:
+                data = bytes(accepted.buffer)
+                accepted.buffer.clear()
+                receive(data)
+
+        accepted.on_event = read
+        if number is None:
+
+            def opened() -> None:
+                client.connected = True
+                client.on_event()
+
+            self.at(machine.now_ns() + _LOOPBACK_NS, opened)
+        else:
+            self._sockets[number, True], self._sockets[number, False] = client, accepted
+        return client
+
+
+def _names(hosts: str) -> Iterator[tuple[str, str]]:
+    """Addresses by name, of IPv4, out of the text of ``/etc/hosts``."""
+    for line in hosts.splitlines():
+        address, name = line.split()
+        if ":" not in address:
+            yield name, address

@@ -1,0 +1,153 @@
+"""Flow sizes and flow traces, in the formats of the public pHost simulator (github.com/NetSys/simulator)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from cellbed.errors import CellbedError
+
+PACKET = 1460
+"""Bytes of data in a full packet, and the unit of flow-size files: the simulator rounds a size drawn from such a file
+to whole packets (``FlowCreationForInitializationEvent``, with its default ``bytes_mode: 0``)."""
+_LARGEST_FILE = 1 << 28
+_MOST_BYTES = 10**15
+"""Bytes of a flow."""
+_MOST_SECONDS = 1e6
+_MOST_HOSTS = 2**32
+
+Sizes = list[tuple[float, float]]
+"""Points of a cumulative distribution: bytes, and the share of flows of at most so many. Linear in between."""
+Trace = list[tuple[int, int, int, int]]
+"""Flows in order of time: bytes, source, destination, start in ps."""
+
+
+class FlowFileError(CellbedError):
+    """A file of flow sizes or flows that cannot be read: ``FILE:LINE: problem and remedy``."""
+
+
+def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
+    """The distribution in a file with three columns: size in units, 1, cumulative share.
+
+    unit: bytes. Both outer columns rise or stay, the last share is 1; a first share above 0 is the share of flows of
+    the first size. Empty lines and lines that begin with ``#`` are ignored.
+
+    Raises FlowFileError.
+    """
+    points: Sizes = []
+    for line, words in _rows(path):
+        where = f"{path}:{line}"
+        if len(words) != 3:
+            raise FlowFileError(f"{where}: {len(words)} columns: write three, 'SIZE 1 CUMULATIVE-SHARE'")
+        size, _, share = (_number(word, where) for word in words)
+        if not 0 < size * unit <= _MOST_BYTES:
+            raise FlowFileError(f"{where}: size {words[0]} is out of range: write more than 0, at most 10^15 bytes")
+        if not 0 <= share <= 1:
+            raise FlowFileError(f"{where}: cumulative share {words[2]} is out of range: write 0 to 1")
+        if points and size * unit < points[-1][0]:
+            raise FlowFileError(f"{where}: size {words[0]} is below that of the line before: sort the lines by size")
+        if points and share < points[-1][1]:
+            raise FlowFileError(f"{where}: cumulative share {words[2]} is below that of the line before")
+        points.append((size * unit, share))
+    if not points:
+        raise FlowFileError(f"{path}: empty: write lines 'SIZE 1 CUMULATIVE-SHARE'")
+    if points[-1][1] != 1:
+        raise FlowFileError(f"{path}: the last cumulative share is {points[-1][1]:g}: write 1")
+    return points
+
+
+def read_trace(path: Path) -> Trace:
+    """The flows in a file with five columns: number, bytes, source, destination, start in µs.
+
+    Hosts are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
+
+    Raises FlowFileError.
+    """
+    flows: Trace = []
+    for line, words in _rows(path):
+        where = f"{path}:{line}"
+        if len(words) != 5:
+            raise FlowFileError(
+                f"{where}: {len(words)} columns: write five, 'NUMBER BYTES SOURCE DESTINATION START-US'"
+            )
+        size = _whole(words[1], "size", 1, _MOST_BYTES, where)
+        source, destination = (_whole(word, "host", 0, _MOST_HOSTS - 1, where) for word in words[2:4])
+        if source == destination:
+            raise FlowFileError(f"{where}: source and destination are both host {source}: write two different hosts")
+        start = _number(words[4], where)
+        if not 0 <= start <= _MOST_SECONDS * 1e6:
+            raise FlowFileError(f"{where}: start {words[4]} is out of range: write 0 to 10^12 µs")
+        flows.append((size, source, destination, round(start * 1e6)))
+    if not flows:
+        raise FlowFileError(f"{path}: empty: write lines 'NUMBER BYTES SOURCE DESTINATION START-US'")
+    flows.sort(key=lambda flow: flow[3])
+    earliest = flows[0][3]
+    return [(size, source, destination, start - earliest) for size, source, destination, start in flows]
+
+
+def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes:
+    """A log-normal distribution with this mean and standard deviation, cut off at `least` and `most`; bytes.
+
+    Points at equal steps of the logarithm, the cumulative share after Johnson, Kotz & Balakrishnan, Continuous
+    Univariate Distributions, 1994, §14. The cut moves mean and deviation.
+    """
+    variance = math.log1p((deviation / mean) ** 2)
+    location, scale = math.log(mean) - variance / 2, math.sqrt(variance)
+    steps = 200
+    sizes = [least * (most / least) ** (step / steps) for step in range(steps + 1)]
+    below = [(1 + math.erf((math.log(size) - location) / (scale * math.sqrt(2)))) / 2 for size in sizes]
+    span = below[-1] - below[0]
+    if not span > 1e-9:
+        raise ValueError("nearly no flow is between the smallest and the largest size")
+    return [(size, (share - below[0]) / span) for size, share in zip(sizes, below, strict=True)]
+
+
+def mean_bytes(sizes: Sizes) -> float:
+    """Mean of a distribution, linear between its points."""
+    total = sizes[0][0] * sizes[0][1]
+    for (smaller, before), (larger, share) in pairwise(sizes):
+        total += (smaller + larger) / 2 * (share - before)
+    return total
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of lines and their words, without empty lines and comments."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise FlowFileError(f"{path}: cannot read this file: {error.strerror}") from None
+    if len(content) > _LARGEST_FILE:
+        raise FlowFileError(f"{path}: larger than {_LARGEST_FILE >> 20} MiB")
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FlowFileError(f"{path}:{line}: not numbers: give a text file of numbers") from None
+    for number, row in enumerate(text.split("\n"), 1):
+        words = row.split()
+        if words and not words[0].startswith("#"):
+            yield number, words
+
+
+def _number(word: str, where: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or "_" in word:
+        raise FlowFileError(f"{where}: {_shown(word)} is not a number")
+    return value
+
+
+def _whole(word: str, what: str, least: int, most: int, where: str) -> int:
+    value = _number(word, where)
+    if not least <= value <= most or value != int(value):
+        raise FlowFileError(f"{where}: {what} {_shown(word)} is not a whole number from {least} to {most}")
+    return int(value)
+
+
+def _shown(word: str) -> str:
+    return ascii(word if len(word) <= 40 else word[:37] + "…")

@@ -1,0 +1,46 @@
+"""What clients need of the machine they run on: its clock and its sockets. A virtual run has others (`replaced`)."""
+
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+now_ns: Callable[[], int] = time.monotonic_ns
+
+
+def connect(host: str, port: int) -> Any:
+    """A TCP socket that connects to an address in the background; it becomes writable when that has ended.
+
+    Errors: ``OSError`` where it fails at once.
+    """
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    found.setblocking(False)
+    # Messages are written whole: Nagle's algorithm could only hold back the tail of each.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    code = found.connect_ex((host, port))
+    if code not in (0, errno.EINPROGRESS):
+        found.close()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+def resolve(host: str, port: int) -> str:
+    """The address of a host by its name. Errors: ``OSError``."""
+    return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+
+
+@contextmanager
+def replaced(
+    clock: Callable[[], int], connecting: Callable[[str, int], Any], resolving: Callable[[str, int], str]
+) -> Iterator[None]:
+    """Give all clients of this process another clock and other sockets."""
+    global now_ns, connect, resolve
+    before = now_ns, connect, resolve
+    now_ns, connect, resolve = clock, connecting, resolving  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        now_ns, connect, resolve = before

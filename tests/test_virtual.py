@@ -1,0 +1,235 @@
+"""Runs in virtual time: ``cellbed run --virtual`` and what its folder contains."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from cellbed.experiments.virtual.servers import publish
+from cellbed.experiments.virtual.world import Processors
+from cellbed.measure.summary import Summary
+from in_process import cellbed
+
+HEAD = """
+name = "virtual"
+duration = "{duration}"
+seed = 5
+
+[nodes.endpoint]
+count = {count}
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.edge]
+cpus = 1.0
+memory = "512 MiB"
+
+[links.mobile]
+up = "lte-suburban.up"
+down = "lte-suburban.down"
+base_delay = "10 ms"
+queue = {{ kind = "droptail", limit = "1 MB" }}
+
+[links.core]
+edge = "base-edge"
+
+[transport]
+congestion_control = "reno"
+"""
+TRANSLATION = """
+[workload]
+kind = "translation"
+server = "edge"
+rate = "4 /s"
+arrivals = "poisson"
+"""
+WEB = """
+[apps.web]
+kind = "http"
+url = "http://{server.address}:8080/"
+version = "VERSION"
+rate = "4 /s"
+
+[apps.web.server]
+on = "edge"
+command = "python3 -m http.server 8080"
+"""
+OFFLOADED = {
+    "generator": 50_000,
+    "preprocessing": 1_000_000,
+    "remote_stack": 1_000_000,
+    "dispatch": 100_000,
+    "decode": 1_000_000,
+    "inference": 20_000_000,
+    "remote_reply": 500_000,
+    "receive": 200_000,
+}
+SERVED = {"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 200, "bytes_down": 76_000}
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the programs take: always the same."""
+    offloaded = [OFFLOADED | {"input": f"{number:03d}", "output": "una frase"} for number in range(20)]
+    served = [SERVED | {"wire_down": 76_200, "kept": True}] * 20
+    path = tmp_path_factory.mktemp("profile") / "profile.json"
+    applications = {"workload": offloaded, "web": served}
+    path.write_text(json.dumps({"format": 1, "source": "the test", "applications": applications}))
+    return path
+
+
+def predict(folder: Path, profile: Path, text: str, *, count: int = 1, duration: str = "5 s") -> Path:
+    """The folder of a run in virtual time."""
+    scenario = folder / "scenario.toml"
+    scenario.write_text(HEAD.format(count=count, duration=duration) + text)
+    before = set(folder.glob("virtual-*"))
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    (made,) = set(folder.glob("virtual-*")) - before
+    assert "predicted" in done.stdout
+    return made
+
+
+def requests(run: Path) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet")
+
+
+@pytest.fixture(scope="module")
+def translated(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return predict(tmp_path_factory.mktemp("translated"), profile, TRANSLATION, count=2)
+
+
+def test_a_prediction_is_an_ordinary_run_folder_that_is_marked(translated: Path) -> None:
+    assert described(translated)["clock"] == "virtual"
+    assert Summary.read(translated).predicted
+    page = (translated / "report.html").read_text()
+    assert "complete, predicted" in page
+    assert "simulated in virtual time" in page
+    assert (translated / "profile.json").exists()
+
+
+def test_every_millisecond_of_a_request_has_a_part(translated: Path) -> None:
+    found = requests(translated)
+    assert len(found) > 20
+    assert found["status"].unique().to_list() == ["ok"]
+    assert (found["residual_s"].abs() < 1e-9).all()
+    assert (found["part_inference"] >= 0.02).all()
+    assert (found["part_uplink_delay"] >= 0.01).all()
+    # One worker for both endpoints: some requests wait.
+    assert found["part_server_queue"].max() > 0.001  # type: ignore[operator]
+    assert sorted(found["endpoint"].unique()) == ["endpoint-0", "endpoint-1"]
+
+
+def test_the_same_seed_gives_the_same_tables(translated: Path, profile: Path, tmp_path: Path) -> None:
+    again = predict(tmp_path, profile, TRANSLATION, count=2)
+    for name in ("requests.parquet", "links.parquet", "connections.parquet"):
+        assert_frame_equal(pl.read_parquet(translated / name), pl.read_parquet(again / name))
+    assert (translated / "raw" / "packets.bin").read_bytes() == (again / "raw" / "packets.bin").read_bytes()
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path: Path, version: str) -> None:
+    found = requests(predict(tmp_path, profile, WEB.replace("VERSION", version)))
+    assert found["status"].unique().to_list() == ["ok"]
+    assert found["bytes_down"].unique().to_list() == [76_000]
+    assert (found["part_server"] >= 0.002).all()
+    if version == "1.1":
+        assert (found["downlink_end"] - found["downlink_start"]).unique().to_list() == [76_200]
+        assert found["order"].max() > 0  # type: ignore[operator]
+
+
+def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    shutil.copytree(translated, real)
+    (real / "run.json").write_text(json.dumps(described(translated) | {"clock": "real"}))
+    done = cellbed("report", real)
+    assert "predicted" not in done.stdout
+    done = cellbed("compare", real, translated, "--out", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "in virtual time" in done.stdout
+
+
+def refusal(folder: Path, profile: Path, text: str) -> str:
+    scenario = folder / "scenario.toml"
+    scenario.write_text(HEAD.format(count=1, duration="5 s") + text)
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder / "runs")
+    assert done.returncode != 0
+    assert not (folder / "runs").exists()
+    return str(done.stderr)
+
+
+PROGRAM = """
+[apps.ping]
+kind = "program"
+client = { on = "endpoint", command = "ping -c 3 {server.address}" }
+server = { on = "edge", command = "sleep 100" }
+
+[apps.mqtt]
+kind = "translation"
+server = "edge"
+rate = "1 /s"
+
+[[faults]]
+kind = "crash"
+node = "edge-0"
+at = "1 s"
+for = "1 s"
+"""
+
+
+def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_path: Path) -> None:
+    message = refusal(tmp_path, profile, PROGRAM)
+    assert "application 'ping' of kind 'program'" in message
+    assert "fault 'crash'" in message
+
+
+def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:
+    other = TRANSLATION.replace("[workload]", "[apps.other]")
+    assert "has 0 requests of 'other'" in refusal(tmp_path, profile, other)
+    assert "another kind" in refusal(tmp_path, profile, TRANSLATION.replace("[workload]", "[apps.web]"))
+    text = tmp_path / "text.json"
+    text.write_text("{}")
+    assert "not a profile" in refusal(tmp_path, text, TRANSLATION)
+
+
+def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:
+    half = Processors(0.5)
+    # 5 ms of each period of 10 ms.
+    assert half.run(0, 5_000_000) == 5_000_000
+    assert half.run(5_000_000, 6_000_000) == 21_000_000
+    assert Processors(2.0).run(3, 25_000_000) == 25_000_003
+
+
+def test_a_reply_has_the_bytes_of_a_real_one() -> None:
+    # Counted in the packets of Mosquitto.
+    assert len(publish(b"cellbed/replies/endpoint-0", b"endpoint-0/0", b"class 243")) == 55
+
+
+def described(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return found
+
+
+CELL = """
+[cells.macro]
+scheduler = "round-robin"
+"""
+
+
+def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
+    text = (TRANSLATION + CELL).replace("4 /s", "10 /s")
+    scenario = HEAD.replace('memory = "512 MiB"\n\n[nodes.edge]', 'memory = "512 MiB"\ncell = "macro"\n\n[nodes.edge]')
+    path = tmp_path / "cell.toml"
+    path.write_text(scenario.format(count=4, duration="3 s") + text)
+    done = cellbed("run", path, "--virtual", "--profile", profile, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.glob("virtual-*")
+    served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
+    assert len(served["macro.uplink"]) == 4
+    assert all(user["served_ns"] > 0 for user in served["macro.uplink"])
