@@ -233,3 +233,27 @@ def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
     served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
     assert len(served["macro.uplink"]) == 4
     assert all(user["served_ns"] > 0 for user in served["macro.uplink"])
+
+
+SWEEP = """
+name = "rates"
+scenario = "scenario.toml"
+repetitions = 2
+
+[factors.rate]
+key = "workload.rate"
+levels = ["2 /s", "4 /s"]
+"""
+
+
+def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile: Path, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    asked = ("sweep", tmp_path / "sweep.toml", "--virtual", "--profile", profile, "--out", tmp_path, "--jobs", "1")
+    done = cellbed(*asked, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["complete"] == 4
+    rows = pl.read_parquet(tmp_path / "rates-virtual" / "trials.parquet")
+    assert (rows["latency_p50_s"] > 0.04).all()
+    assert rows.group_by("repetition").agg(pl.col("seed").n_unique())["seed"].to_list() == [1, 1]
+    assert json.loads(cellbed(*asked, "--json").stdout)["ran"] == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from cellbed.cli.report import Ending, Open
+from cellbed.errors import CellbedError
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
@@ -79,6 +82,17 @@ def run_sweep(
             show_default=False,
         ),
     ] = None,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Predict the trials in virtual time, into the folder NAME-virtual.")
+    ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
+            "10 s.",
+            show_default=False,
+        ),
+    ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
     ] = 2,
@@ -101,6 +115,7 @@ def run_sweep(
       cellbed sweep load-and-place.toml
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
       cellbed sweep load-and-place.toml --on dask://192.0.2.1:8786
+      cellbed sweep load-and-place.toml --virtual
     """
     from cellbed.experiments.run import DISTURBED
     from cellbed.experiments.sweep import runner, trials
@@ -109,10 +124,21 @@ def run_sweep(
     from cellbed.testbed.testbed import obstacles
 
     # What the machines of a cluster lack, its trials report.
-    plan = trials.plan(file, partial(obstacles, running=not dry_run) if on is None else lambda scenario: [])
-    folder = out / plan.sweep.name
+    here = on is None and not virtual
+    plan = trials.plan(file, partial(obstacles, running=not dry_run) if here else lambda scenario: [])
+    folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
     terminal = Terminal()
-    chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
+    if (virtual and on is not None) or (profile is not None and not virtual):
+        raise CellbedError("--virtual is of this machine, without --on; --profile is of --virtual")
+    chosen: Callable[..., AbstractContextManager[runner.Executor]]
+    if virtual:
+        from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
+
+        if profile is None and not dry_run:
+            measure_profiles(plan, terminal.note)
+        chosen = lambda held: VirtualPool(jobs, limits=not no_limits, profile=profile)  # noqa: E731
+    else:
+        chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
     if dry_run:
         with chosen(held=None) as pool:
             _show_plan(plan, runner.forecast(plan, results_in(folder), pool.at_once, repeats), as_json)

@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,11 @@ def checked(profile: Profile, scenario: Scenario) -> Profile:
     return profile
 
 
+def cached(text: str, folder: Path) -> Path:
+    """Where the user's cache has the profile of the programs of a scenario, once it has been measured."""
+    return cache_folder() / "profiles" / f"{_key(_of_programs(text), folder)}.json"
+
+
 def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) -> Profile:
     """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, one request
     at a time. text: of the scenario's file; folder: of its paths.
@@ -175,11 +181,11 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) ->
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
 
-    changed = _of_programs(text, scenario)
-    place = cache_folder() / "profiles" / f"{_key(changed, scenario)}.json"
+    place = cached(text, folder)
     if place.is_file():
-        return read(place)
+        return checked(read(place), scenario)
     listener.note(f"measuring what the programs take, once, for {SECONDS} s: {place}")
+    changed = _of_programs(text)
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True)
     with tempfile.TemporaryDirectory() as parent:
@@ -195,41 +201,44 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) ->
     return found
 
 
-def _of_programs(text: str, scenario: Scenario) -> str:
+def _of_programs(text: str) -> str:
     """The scenario with one endpoint of each group, fast links, and one request at a time."""
     import tomli_w
 
     from cellbed.scenario.reader import tables
 
     data = tables(text, "scenario")
-    for key in ("faults", "cells", "transport"):
+    for key in ("faults", "cells", "transport", "description"):
         data.pop(key, None)
     data |= {"name": "profile", "duration": f"{SECONDS} s", "seed": 1}
-    for group in data.get("nodes", {}).values():
+    for name, group in data.get("nodes", {}).items():
+        # CPU limits are applied to the prediction.
         for key in ("cell", "route", "stagger", "priority", "count"):
             group.pop(key, None)
-    for name, group in scenario.nodes.items():
-        if group.node_class == "endpoint":
-            data["nodes"][name].pop("link", None)
+        if group.get("class", name) not in ("edge", "cloud"):
+            group.pop("link", None)
     queue = {"kind": "droptail", "limit": "10 MB"}
     fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
     data.setdefault("links", {})["mobile"] = fast
-    loads = [data["workload"]] if "workload" in data else list(data.get("apps", {}).values())
-    for load in loads:
-        for key in ("start", "stop", "rate", "policy"):
+    for load in _loads(data):
+        for key in ("start", "stop", "rate", "policy", "timeout", "drain"):
             load.pop(key, None)
         if load.get("kind") in KINDS:
             load["arrivals"] = "closed"
     return tomli_w.dumps(data)
 
 
-def _key(text: str, scenario: Scenario) -> str:
+def _loads(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [data["workload"]] if "workload" in data else list(data.get("apps", {}).values())
+
+
+def _key(text: str, folder: Path) -> str:
     """What a profile depends on: programs and their inputs, this version and this machine."""
+    from cellbed.scenario.reader import tables
     from cellbed.testbed.folder import processor
 
-    content = [text, processor()]
-    for application in scenario.applications.values():
-        for value in application.model_dump().values():
-            if isinstance(value, Path) and value.exists():
-                content.append(f"{value}:{value.stat().st_mtime_ns}")
+    content = [version("cellbed"), processor(), text]
+    for load in _loads(tables(text, "scenario")):
+        paths = [folder / str(load[key]) for key in ("model", "body_file") if key in load]
+        content += [f"{path.resolve()}:{path.stat().st_mtime_ns}" for path in paths if path.exists()]
     return hashlib.sha256("\n".join(map(str, content)).encode()).hexdigest()[:16]
