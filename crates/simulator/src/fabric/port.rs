@@ -481,3 +481,137 @@ impl Ranked {
         place
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::{Kind, Packet};
+    use super::super::units::HostId;
+    use super::*;
+
+    /// A port of 10 Gbit/s to a switch at 200 ns, with what it drops.
+    struct Bench {
+        port: Port,
+        arena: Arena,
+        dropped: Vec<Place>,
+    }
+
+    impl Bench {
+        fn new(discipline: &Discipline, buffer: u64, mark_above: u64) -> Self {
+            let port = Port::new(&PortConfig {
+                to: Node::Switch(0),
+                rate: Rate::from_bps(10e9),
+                delay: Picos(200_000),
+                cut_through: true,
+                discipline,
+                buffer,
+                mark_above,
+                spray: 0,
+            });
+            Self {
+                port,
+                arena: Arena::default(),
+                dropped: Vec::new(),
+            }
+        }
+
+        /// A packet of 1500 bytes.
+        fn accept(&mut self, now: u64, flow: u32, sequence: u32, priority: u8, rank: u64) {
+            let packet = Packet::new(FlowId(flow), HostId(0), Kind(0), 1500);
+            let place = self.arena.insert(Packet {
+                sequence,
+                priority,
+                rank,
+                ecn_capable: true,
+                ..packet
+            });
+            self.port
+                .accept(now, place, &mut self.arena, &mut self.dropped);
+        }
+
+        /// All that reach the other end: when, and their numbers.
+        fn reached(&mut self) -> Vec<(u64, u32)> {
+            let mut reached = Vec::new();
+            loop {
+                let now = self.port.next_event(&self.arena);
+                if now == NEVER {
+                    return reached;
+                }
+                if let Some(place) = self.port.take(now, &mut self.arena, &mut self.dropped) {
+                    reached.push((now, self.arena[place].packet.sequence));
+                }
+            }
+        }
+
+        fn dropped(&self) -> Vec<u32> {
+            self.dropped
+                .iter()
+                .map(|&place| self.arena[place].packet.sequence)
+                .collect()
+        }
+    }
+
+    /// When packets that follow each other from time 0 reach a cut-through switch: 40 bytes and 200 ns after their start.
+    fn at(number: u64) -> u64 {
+        number * 1_200_000 + 232_000
+    }
+
+    #[test]
+    fn a_full_drop_tail_port_drops_what_comes() {
+        let mut bench = Bench::new(&Discipline::DropTail, 3_000, 1_500);
+        (0..4).for_each(|sequence| bench.accept(0, 0, sequence, 0, 0)); // one in transmission, two wait
+        bench.accept(1_200_001, 0, 4, 0, 0); // another has begun meanwhile
+        assert_eq!(bench.dropped(), [3]);
+        assert_eq!(bench.port.counters.marked, 1); // packet 3: 3,000 bytes waited; the other ones found 1,500 at most
+        assert_eq!(
+            bench.reached(),
+            [(at(0), 0), (at(1), 1), (at(2), 2), (at(3), 4)]
+        );
+        assert_eq!(
+            bench.port.counters.byte_picos,
+            1500 * (1_200_000 + 2_400_000 + 2_399_999)
+        );
+    }
+
+    #[test]
+    fn the_best_priority_is_first_and_the_latest_of_the_worst_is_dropped() {
+        let mut bench = Bench::new(&Discipline::Priority, 4_500, u64::MAX);
+        for (sequence, priority) in [(0, 2), (1, 2), (2, 1), (3, 2), (4, 0)] {
+            bench.accept(0, 0, sequence, priority, 0);
+        }
+        assert_eq!(bench.dropped(), [3]);
+        bench.accept(0, 0, 5, 7, 0);
+        assert_eq!(bench.dropped(), [3, 5]); // itself
+        assert_eq!(
+            bench.reached(),
+            [(at(0), 0), (at(1), 4), (at(2), 2), (at(3), 1)]
+        );
+    }
+
+    #[test]
+    fn a_packet_that_comes_after_a_start_does_not_change_what_was_sent() {
+        let mut bench = Bench::new(&Discipline::Priority, 1 << 20, u64::MAX);
+        bench.accept(0, 0, 0, 1, 0);
+        bench.accept(0, 0, 1, 1, 0);
+        bench.accept(1_200_001, 0, 2, 0, 0); // packet 1 began at 1,200,000, although nobody has asked since
+        assert_eq!(bench.reached(), [(at(0), 0), (at(1), 1), (at(2), 2)]);
+        bench.accept(10_000_000, 0, 3, 1, 0);
+        bench.accept(10_000_000, 0, 4, 1, 0);
+        bench.accept(11_200_000, 0, 5, 0, 0); // at that very instant it is in time
+        let order: Vec<u32> = bench.reached().iter().map(|it| it.1).collect();
+        assert_eq!(order, [3, 5, 4]);
+    }
+
+    #[test]
+    fn pfabric_sends_the_oldest_of_the_flow_with_the_smallest_rank_and_drops_the_largest() {
+        let mut bench = Bench::new(&Discipline::Smallest, 6_000, u64::MAX);
+        bench.accept(0, 9, 0, 0, 50); // in transmission
+        for (sequence, flow, rank) in [(1, 1, 7), (2, 2, 9), (3, 1, 3), (4, 2, 9), (5, 3, 8)] {
+            bench.accept(0, flow, sequence, 0, rank);
+        }
+        assert_eq!(bench.dropped(), [4]);
+        assert_eq!(
+            bench.reached(),
+            [(at(0), 0), (at(1), 1), (at(2), 3), (at(3), 5), (at(4), 2)]
+        );
+    }
+}
