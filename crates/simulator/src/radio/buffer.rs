@@ -74,7 +74,7 @@ enum Order {
 }
 
 impl Buffer {
-    /// An empty buffer. by_flow: flows of a user are served in an order that the scheduler chooses; else in order of arrival.
+    /// An empty buffer, of which the threshold of each user is an equal part, at most its limit. by_flow: flows of a user are served in an order that the scheduler chooses; else in order of arrival.
     pub fn new(
         admission: Admission,
         capacity: u32,
@@ -83,7 +83,7 @@ impl Buffer {
         by_flow: bool,
     ) -> Self {
         let queue = Queue {
-            threshold: user_limit.min(capacity),
+            threshold: (capacity / users).clamp(1, user_limit),
             length: 0,
             bytes: 0,
             order: if by_flow {
@@ -126,12 +126,6 @@ impl Buffer {
     pub fn room(&self, user: u32) -> u32 {
         let queue = &self.queues[user as usize];
         queue.threshold.saturating_sub(queue.length)
-    }
-
-    /// A user becomes active: its threshold is an equal part of the buffer, at most what its device can hold.
-    pub fn activate(&mut self, user: u32, active_users: u32) {
-        let part = self.capacity / active_users.max(1);
-        self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
     /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as far as
@@ -265,17 +259,25 @@ impl Buffer {
 
     /// What can be served of a user: each flow with packets and the bytes it has left to send, if flows are served in an
     /// order that the scheduler chooses; else the whole queue.
+    ///
+    /// The shortest flow with packets counts as if it were the shortest of all open flows of the user: a shorter one that is kept
+    /// out by the threshold comes in only if the queue is served.
     pub fn waiting(&self, user: u32) -> impl Iterator<Item = (Option<FlowId>, u64)> + '_ {
         let queue = &self.queues[user as usize];
         let (whole, flows) = match &queue.order {
             Order::Arrival(_) => ((queue.length > 0).then_some((None, queue.bytes)), None),
             Order::Flows(flows) => (None, (queue.length > 0).then_some(flows)),
         };
-        let flows = flows.into_iter().flatten();
-        let waiting = flows.filter(|(_, (_, sdus))| !sdus.is_empty());
-        whole
-            .into_iter()
-            .chain(waiting.map(|(&flow, &(left, _))| (Some(flow), left)))
+        let all = flows.into_iter().flatten();
+        let waiting = all.clone().filter(|(_, (_, sdus))| !sdus.is_empty());
+        let shortest = all.map(|(_, &(left, _))| left).min().unwrap_or(0);
+        let first = waiting.clone().min_by_key(|(_, (left, _))| *left);
+        let first = first.map(|(&flow, _)| flow);
+        let flows = waiting.map(move |(&flow, &(left, _))| {
+            let counted = if first == Some(flow) { shortest } else { left };
+            (Some(flow), counted)
+        });
+        whole.into_iter().chain(flows)
     }
 }
 
@@ -339,14 +341,13 @@ mod tests {
             }
             [0, 1, 2].map(|user| buffer.threshold(user))
         };
-        assert_eq!(thresholds(1), [1, 1, 2]);
-        assert_eq!(thresholds(3), [1, 1, 2]);
+        assert_eq!(thresholds(1), [1, 1, 1]);
+        assert_eq!(thresholds(3), [1, 1, 1]);
     }
 
     #[test]
     fn thresholds_fall_at_once_and_rise_by_the_space_there_is() {
         let mut buffer = Buffer::new(Admission::Htd, 10, 1024, 2, false);
-        buffer.activate(0, 2);
         assert_eq!(buffer.threshold(0), 5);
         buffer.feedback(0, 3);
         assert_eq!(buffer.threshold(0), 3);
@@ -355,8 +356,15 @@ mod tests {
         }
         buffer.feedback(0, 20); // min(20 − 3, 10 − 3)
         assert_eq!(buffer.threshold(0), 10);
-        buffer.activate(1, 100);
-        assert_eq!((buffer.threshold(1), buffer.room(1)), (1, 1));
+        assert_eq!((buffer.room(0), buffer.room(1)), (7, 5));
+        // At first at least one packet, and at most what a device holds.
+        let first = |capacity, users| {
+            Buffer::new(Admission::Htd, capacity, 1024, users, false).threshold(0)
+        };
+        assert_eq!(
+            [first(50, 100), first(5000, 100), first(5000, 2)],
+            [1, 50, 1024]
+        );
     }
 
     #[test]

@@ -281,7 +281,6 @@ pub struct Radio {
     backlog: u32,
     /// The last user that was given resource blocks.
     turn: u32,
-    active: u32,
     next: Option<Phase>,
     /// Resource blocks wanted, for the virtual subframe: kept for its memory.
     heap: BinaryHeap<Ranked>,
@@ -294,7 +293,7 @@ pub struct Radio {
 struct User {
     /// Flows that are open.
     flows: u32,
-    /// The threshold that the distributed unit has reported since the user became active.
+    /// The threshold that the distributed unit has reported since a flow to the user opened.
     reported: Option<u32>,
     throughput: Average,
     /// Packets of the last subframe.
@@ -362,7 +361,6 @@ impl Radio {
             seed,
             backlog: 0,
             turn: config.users - 1,
-            active: 0,
             next: None,
             heap: BinaryHeap::new(),
             counts: PacketCounts::default(),
@@ -397,8 +395,6 @@ impl Radio {
         state.flows += 1;
         if state.flows == 1 {
             state.reported = None;
-            self.active += 1;
-            self.buffer.activate(user, self.active);
         }
     }
 
@@ -406,9 +402,6 @@ impl Radio {
     pub fn close(&mut self, user: u32, flow: FlowId) {
         self.buffer.close(user, flow);
         self.users[user as usize].flows -= 1;
-        if self.users[user as usize].flows == 0 {
-            self.active -= 1;
-        }
     }
 
     /// A packet of an open flow arrives at the central unit.
