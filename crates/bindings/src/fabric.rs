@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cellbed_simulator::fabric::{Description, Flow, FlowId, HostId, Node, Picos, Simulation};
-use cellbed_simulator::transport::{AnyTransport, Transport};
+use cellbed_simulator::transport::AnyTransport;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -34,6 +34,7 @@ use unit::{Harq, Report, Unit};
 
 use crate::fabric::{FlowId, Picos};
 use crate::random::{Purpose, stream};
+use crate::transport::Table;
 
 /// A radio access network that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -600,6 +601,49 @@ impl Radio {
             forwarded: self.unit.held() as u32,
             thresholds: thresholds.sum(),
         });
+    }
+
+    /// What it has measured: `users` with a row for each, `queues` over time, and `counts`, a single row.
+    pub fn tables(&self) -> Vec<Table> {
+        let users = 0..self.config.users;
+        let series = |value: fn(&Sample) -> f64| self.series.iter().map(value).collect();
+        let (packets, blocks) = (self.counts, self.unit.counts());
+        let counts = [
+            ("offered_packets", packets.offered),
+            ("refused_packets", packets.refused),
+            ("dropped_packets", packets.dropped),
+            ("delivered_packets", packets.delivered),
+            ("admitted_bytes", packets.admitted_bytes),
+            ("dropped_bytes", packets.dropped_bytes),
+            ("delivered_bytes", packets.delivered_bytes),
+            ("block_tries", blocks.sent),
+            ("failed_block_tries", blocks.failed),
+            ("lost_blocks", blocks.lost),
+            ("resource_blocks", blocks.resource_blocks),
+        ];
+        vec![
+            Table {
+                name: "users",
+                columns: vec![
+                    ("user", users.clone().map(f64::from).collect()),
+                    ("mean_cqi", users.map(|it| self.mean_cqi(it)).collect()),
+                ],
+            },
+            Table {
+                name: "queues",
+                columns: vec![
+                    ("time_s", series(|it| it.at.as_secs_f64())),
+                    ("unit_packets", series(|it| f64::from(it.packets))),
+                    ("unit_bytes", series(|it| it.bytes as f64)),
+                    ("forwarded_packets", series(|it| f64::from(it.forwarded))),
+                    ("threshold_packets", series(|it| it.thresholds as f64)),
+                ],
+            },
+            Table {
+                name: "counts",
+                columns: counts.map(|(name, it)| (name, vec![it as f64])).into(),
+            },
+        ]
     }
 
     /// Bytes that have been admitted, and neither dropped nor delivered.

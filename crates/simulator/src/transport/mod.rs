@@ -36,11 +36,6 @@ pub trait Transport {
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
-
-    /// What it has measured beside flows and ports.
-    fn tables(&self) -> Vec<Table> {
-        Vec::new()
-    }
 }
 
 /// A table of measurements, such as of radio cells.
@@ -109,6 +104,11 @@ impl AnyTransport {
         Ok(Self::Mobile(Box::new(mobile)))
     }
 
+    /// What it has measured beside flows and ports.
+    pub fn tables(&self) -> Vec<Table> {
+        self.radio().map_or_else(Vec::new, Radio::tables)
+    }
+
     /// The radio access network, if there is one.
     pub fn radio(&self) -> Option<&Radio> {
         match self {
@@ -159,9 +159,5 @@ impl Transport for AnyTransport {
 
     fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
         dispatch!(self, transport => transport.dropped(net, packet));
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        dispatch!(self, transport => transport.tables())
     }
 }
