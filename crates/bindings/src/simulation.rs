@@ -351,6 +351,7 @@ pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
         initial_window,
         receive_window,
         segment,
+        ..Tcp::default()
     })
 }
 

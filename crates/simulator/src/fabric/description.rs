@@ -217,7 +217,7 @@ impl Description {
                 .unwrap_or_else(|| self.transport.discipline()),
             buffer: shape.buffer_bytes,
             card_buffer: shape.card_buffer_bytes.unwrap_or(shape.buffer_bytes),
-            mark_above: shape.mark_above_bytes,
+            mark_above: shape.mark_above_bytes.or(self.transport.mark_above()),
             switching: shape.switching,
             balancing: shape.balancing,
         };

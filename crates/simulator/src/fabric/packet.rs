@@ -27,6 +27,8 @@ pub struct Packet {
     pub rank: u64,
     /// The transport's.
     pub value: u64,
+    /// Which of equal paths it takes, from 1; 0 leaves that to the switches.
+    pub path: u8,
     /// Whether the transport understands ECN.
     pub ecn_capable: bool,
     /// Whether a port has marked it: congestion experienced.
@@ -45,6 +47,7 @@ impl Packet {
             sequence: 0,
             rank: 0,
             value: 0,
+            path: 0,
             ecn_capable: false,
             ecn: false,
         }

@@ -83,7 +83,7 @@ impl Connection {
     pub fn receive(&mut self, at: End, now: Time, segment: &Segment) -> bool {
         let socket = &mut self.half_mut(at).socket;
         let before = socket.is_established();
-        socket.receive(now, segment);
+        socket.receive(now, segment, false);
         !before && socket.is_established()
     }
 

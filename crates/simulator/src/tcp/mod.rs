@@ -21,7 +21,7 @@ use cellbed_link::{Duration, Time};
 
 pub use congestion::Control;
 use receiver::Receiver;
-use round_trip::INITIAL_TIMEOUT;
+use round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION};
 pub(crate) use segment::{Purpose, Segment};
 pub(crate) use sender::Counters;
 use sender::Sender;
@@ -42,6 +42,8 @@ pub struct Tcp {
     pub receive_window: u64,
     /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
     pub segment: u64,
+    /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
+    pub least_timeout: Duration,
 }
 
 impl Default for Tcp {
@@ -53,6 +55,7 @@ impl Default for Tcp {
             initial_window: 10,
             receive_window: 6 << 20,
             segment: 1448,
+            least_timeout: LEAST_VARIATION,
         }
     }
 }
@@ -133,6 +136,11 @@ impl Socket {
         self.receiver.received()
     }
 
+    /// Acknowledges at once, as the end of a connection.
+    pub fn acknowledge(&mut self) {
+        self.receiver.acknowledge();
+    }
+
     pub fn counters(&self) -> Counters {
         self.sender.counters()
     }
@@ -142,8 +150,16 @@ impl Socket {
         self.sender.state()
     }
 
-    /// Takes in a segment from the other end.
-    pub fn receive(&mut self, now: Time, segment: &Segment) {
+    /// Bytes that the other end has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.sender.acknowledged_bytes()
+    }
+
+    /// Takes in a segment from the other end. marked: it met congestion (ECN).
+    pub fn receive(&mut self, now: Time, segment: &Segment, marked: bool) {
+        if segment.length > 0 {
+            self.receiver.note_mark(marked);
+        }
         match (self.phase, segment.purpose) {
             (Phase::Closed, Purpose::Syn) => {
                 self.receiver.stamped(0, segment.stamp);

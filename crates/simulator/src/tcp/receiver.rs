@@ -36,6 +36,9 @@ pub(super) struct Receiver {
     last: Option<Time>,
     duplicate: bool,
     echo: Time,
+    /// Segments that came with a mark of congestion, and whether the last one did.
+    marked: u64,
+    is_marked: bool,
 }
 
 impl Receiver {
@@ -55,7 +58,16 @@ impl Receiver {
             last: None,
             duplicate: false,
             echo: Time::ZERO,
+            marked: 0,
+            is_marked: false,
         }
+    }
+
+    /// A segment with data comes with a mark of congestion or without: a change is acknowledged at once (RFC 8257 §3.2).
+    pub fn note_mark(&mut self, marked: bool) {
+        self.marked += u64::from(marked);
+        self.at_once |= marked != self.is_marked;
+        self.is_marked = marked;
     }
 
     /// Bytes that have arrived in order.
@@ -168,6 +180,7 @@ impl Receiver {
             duplicate: std::mem::take(&mut self.duplicate),
             echo: self.echo,
             window: self.room.offered(),
+            marked: self.marked,
         }
     }
 

@@ -9,14 +9,25 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 
 /// The estimator of RFC 6298, with Linux's lower bound: 200 ms for the variation part, not for the timeout.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
     variation: f64,
     least: Option<Duration>,
+    floor: Duration,
 }
 
 impl RoundTrip {
+    /// floor: the least variation part.
+    pub fn new(floor: Duration) -> Self {
+        Self {
+            smoothed: None,
+            variation: 0.0,
+            least: None,
+            floor,
+        }
+    }
+
     /// Takes a round-trip sample.
     pub fn measured(&mut self, span: Duration) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
@@ -47,7 +58,7 @@ impl RoundTrip {
         let base = match self.smoothed() {
             None => INITIAL_TIMEOUT,
             Some(smoothed) => {
-                smoothed + Duration::from_nanos((4.0 * self.variation) as u64).max(LEAST_VARIATION)
+                smoothed + Duration::from_nanos((4.0 * self.variation) as u64).max(self.floor)
             }
         };
         Duration::from_nanos(base.as_nanos() << doubled.min(10)).min(LONGEST_TIMEOUT)
@@ -60,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_timeout_follows_rfc_6298_above_linux_s_floor() {
-        let mut round_trip = RoundTrip::default();
+        let mut round_trip = RoundTrip::new(LEAST_VARIATION);
         assert_eq!(round_trip.timeout(0), Duration::from_secs(1));
         round_trip.measured(Duration::from_millis(200));
         assert_eq!(round_trip.timeout(0), Duration::from_millis(600));

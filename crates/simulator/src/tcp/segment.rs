@@ -49,6 +49,9 @@ pub(crate) struct Acknowledgement {
     pub echo: Time,
     /// Bytes behind `upto` for which there is room.
     pub window: u64,
+    /// Segments that have arrived with a mark of congestion. The one bit that DCTCP's receivers echo lets the sender
+    /// count as much (RFC 8257 §3.2).
+    pub marked: u64,
 }
 
 impl Acknowledgement {

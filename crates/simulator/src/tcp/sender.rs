@@ -8,7 +8,7 @@ use super::flight::{Flight, News};
 use super::pacing::Pacer;
 use super::rate::{Deliveries, Departure};
 use super::reduction::Reduction;
-use super::round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION, RoundTrip};
+use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
 use super::segment::Acknowledgement;
 use super::usage::Usage;
 
@@ -43,8 +43,9 @@ pub(super) struct Sender {
     pacer: Pacer,
     /// When pacing allows what waits.
     paced: Option<Time>,
-    /// Segments that were found lost.
+    /// Segments that were found lost, and segments that arrived with a mark.
     lost: u64,
+    marked: u64,
     counters: Counters,
 }
 
@@ -97,7 +98,7 @@ impl Sender {
     pub fn new(tcp: Tcp) -> Self {
         Self {
             window: Window::new(&tcp),
-            round_trip: RoundTrip::default(),
+            round_trip: RoundTrip::new(tcp.least_timeout),
             flight: Flight::default(),
             written: 0,
             next: 0,
@@ -114,6 +115,7 @@ impl Sender {
             pacer: Pacer::default(),
             paced: None,
             lost: 0,
+            marked: 0,
             counters: Counters::default(),
             tcp,
         }
@@ -134,6 +136,11 @@ impl Sender {
     /// Bytes that were written and have not been sent.
     pub fn unsent(&self) -> u64 {
         self.written - self.next
+    }
+
+    /// Bytes that have arrived in order.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.missing
     }
 
     pub fn written(&self) -> u64 {
@@ -291,6 +298,10 @@ impl Sender {
         self.window.measured(&progress);
         self.on_probe_answer(ack);
         let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
+        let marked = ack.marked.saturating_sub(self.marked);
+        self.marked += marked;
+        let repairing = lost > 0 || self.state != State::Open;
+        self.window.marked(&progress, marked, repairing);
         self.judge(&progress, &news, lost, ack);
         self.delivered(&progress, &news, lost, before);
         match grace_ends {
@@ -488,6 +499,13 @@ impl Sender {
             .smoothed()
             .map_or(INITIAL_TIMEOUT, |it| it + it);
         let alone = self.flight.length() == 1;
-        Some(twice + if alone { LEAST_VARIATION } else { PROBE_SLACK })
+        Some(
+            twice
+                + if alone {
+                    self.tcp.least_timeout
+                } else {
+                    PROBE_SLACK
+                },
+        )
     }
 }

@@ -144,9 +144,14 @@ impl Mobile {
         };
         match self.access.offer(net, user, sdu) {
             Verdict::Admitted => {}
-            Verdict::Refused => self.free.push(sequence),
-            Verdict::InPlaceOf(_, dropped) => self.free.push(dropped.sequence),
+            Verdict::Refused => self.drop(net, sequence),
+            Verdict::InPlaceOf(_, dropped) => self.drop(net, dropped.sequence),
         }
+    }
+
+    fn drop(&mut self, net: &mut Fabric, place: u32) {
+        self.free.push(place);
+        self.inner.dropped(net, self.packets[place as usize]);
     }
 
     /// A data packet reaches a receiver in the central unit.

@@ -2,15 +2,20 @@
 
 mod arrivals;
 mod blind;
+mod fastpass;
 mod mobile;
 mod pdcell;
+mod tcp;
 
 pub use blind::Blind;
+pub use fastpass::{Fastpass, FastpassHosts, Objective};
 pub use mobile::Mobile;
 pub use pdcell::{Pdcell, PdcellHosts};
+pub use tcp::{TcpConstants, TcpHosts};
 
 use crate::fabric::{Discipline, FULL_PACKET, Fabric, FlowId, HostId, Packet, SEGMENT};
 use crate::radio::{Admission, Radio, RadioConfig, RadioError};
+use crate::tcp::Control;
 
 /// The actions of all hosts. A transport keeps its states in a [`FlowMap`](crate::fabric::FlowMap) or by host, and frees those
 /// of a flow when it calls [`Fabric::acknowledged`].
@@ -53,15 +58,27 @@ pub struct Table {
 pub enum Protocol {
     /// All packets at once, none of them twice: to test the network.
     Blind {},
+    /// TCP, a connection for each flow.
+    Tcp(TcpConstants),
+    /// DCTCP (RFC 8257) likewise.
+    Dctcp(TcpConstants),
+    /// An ideal Fastpass.
+    Fastpass(Fastpass),
     /// pDCell.
     Pdcell(Pdcell),
 }
+
+/// Alizadeh et al. ("pFabric", SIGCOMM 2013, §5) mark above this at 10 Gbit/s.
+const MARK_ABOVE: u64 = 22_500;
 
 impl Protocol {
     /// The transport.
     pub fn transport(&self, net: &Fabric) -> AnyTransport {
         match *self {
             Self::Blind {} => AnyTransport::Blind(Blind::default()),
+            Self::Tcp(constants) => AnyTransport::Tcp(TcpHosts::new(constants.control, constants)),
+            Self::Dctcp(constants) => AnyTransport::Tcp(TcpHosts::new(Control::Dctcp, constants)),
+            Self::Fastpass(constants) => AnyTransport::Fastpass(FastpassHosts::new(constants, net)),
             Self::Pdcell(constants) => AnyTransport::Pdcell(PdcellHosts::new(constants, net)),
         }
     }
@@ -69,9 +86,16 @@ impl Protocol {
     /// The discipline of the ports for which it was made.
     pub fn discipline(&self) -> Discipline {
         match self {
-            Self::Blind {} => Discipline::DropTail,
+            Self::Blind {} | Self::Tcp(_) | Self::Dctcp(_) | Self::Fastpass(_) => {
+                Discipline::DropTail
+            }
             Self::Pdcell(_) => Discipline::Priority,
         }
+    }
+
+    /// Bytes above which ports mark packets, for which it was made.
+    pub fn mark_above(&self) -> Option<u64> {
+        matches!(self, Self::Dctcp(_)).then_some(MARK_ABOVE)
     }
 }
 
@@ -80,6 +104,10 @@ impl Protocol {
 pub enum AnyTransport {
     /// See [`Protocol::Blind`].
     Blind(Blind),
+    /// See [`Protocol::Tcp`] and [`Protocol::Dctcp`].
+    Tcp(TcpHosts),
+    /// See [`Protocol::Fastpass`].
+    Fastpass(FastpassHosts),
     /// See [`Protocol::Pdcell`].
     Pdcell(PdcellHosts),
     /// One of the others, with mobile users.
@@ -92,7 +120,8 @@ impl AnyTransport {
         let lqd = config.admission == Some(Admission::Lqd);
         let end_to_end = match self {
             Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_radio(config, seed))),
-            Self::Blind(_) => true,
+            Self::Blind(_) | Self::Tcp(_) => true,
+            Self::Fastpass(_) => false,
             Self::Mobile(_) => return Err(RadioError::new("there is one already")),
         };
         if lqd && !end_to_end {
@@ -134,6 +163,8 @@ macro_rules! dispatch {
     ($self:expr, $transport:ident => $call:expr) => {
         match $self {
             AnyTransport::Blind($transport) => $call,
+            AnyTransport::Tcp($transport) => $call,
+            AnyTransport::Fastpass($transport) => $call,
             AnyTransport::Pdcell($transport) => $call,
             AnyTransport::Mobile($transport) => $call,
         }

@@ -2,19 +2,22 @@
 
 mod bbr;
 mod cubic;
+mod dctcp;
 mod hystart;
 
 use cellbed_link::{Duration, Time};
 
 pub(super) use bbr::{Bbr, Delivery, Repair};
 use cubic::Cubic;
+use dctcp::Dctcp;
 use hystart::HyStart;
 
 use super::Tcp;
 use super::rate::Deliveries;
 
 /// A congestion control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Control {
     /// CUBIC (RFC 9438) as in Linux.
     #[default]
@@ -23,6 +26,8 @@ pub enum Control {
     NewReno,
     /// BBR version 1 (Cardwell et al., 2016) as in Linux.
     Bbr,
+    /// DCTCP (RFC 8257): NewReno, but a mark reduces the window by the share of marked segments.
+    Dctcp,
 }
 
 /// The congestion window, in segments.
@@ -42,6 +47,7 @@ enum Law {
     Cubic(Cubic),
     NewReno,
     Bbr(Box<Bbr>),
+    Dctcp(Dctcp),
 }
 
 /// The state of a sender when an acknowledgement arrives.
@@ -68,6 +74,7 @@ impl Window {
             law: match tcp.control {
                 Control::Cubic => Law::Cubic(Cubic::default()),
                 Control::NewReno => Law::NewReno,
+                Control::Dctcp => Law::Dctcp(Dctcp::default()),
                 Control::Bbr => Law::Bbr(Box::new(Bbr::new(tcp.segment, tcp.initial_window))),
             },
             start: (tcp.hystart && tcp.control == Control::Cubic).then(HyStart::default),
@@ -116,6 +123,19 @@ impl Window {
         }
     }
 
+    /// Takes in the marks among newly acknowledged segments, on which DCTCP decides. repairing: losses have reduced the window.
+    pub fn marked(&mut self, progress: &Progress, marked: u64, repairing: bool) {
+        let Law::Dctcp(law) = &mut self.law else {
+            return;
+        };
+        let (upto, next) = (progress.missing, progress.next);
+        law.count(progress.segments, marked, upto, next);
+        if marked > 0 && !repairing && !law.is_reduced(upto) {
+            self.size = law.reduced(self.size, next).max(2.0);
+            self.threshold = self.size;
+        }
+    }
+
     /// A segment leaves, and none was in flight for want of data.
     pub fn restart(&mut self, now: Time) {
         if let Law::Bbr(bbr) = &mut self.law {
@@ -145,7 +165,8 @@ impl Window {
 
     /// Grows by the acknowledged segments.
     pub fn grow(&mut self, progress: &Progress) {
-        if !progress.limited || self.bbr().is_some() {
+        let reduced = matches!(&self.law, Law::Dctcp(law) if law.is_reduced(progress.missing));
+        if !progress.limited || reduced || self.bbr().is_some() {
             return;
         }
         let mut segments = progress.segments as f64;
@@ -163,7 +184,7 @@ impl Window {
                     let least = self.least.unwrap_or(Duration::ZERO);
                     cubic.increase(progress.now, self.size, segments, least)
                 }
-                Law::NewReno | Law::Bbr(_) => 1.0 / self.size,
+                Law::NewReno | Law::Dctcp(_) | Law::Bbr(_) => 1.0 / self.size,
             };
     }
 
@@ -171,7 +192,7 @@ impl Window {
     pub fn reduce(&mut self) -> f64 {
         self.threshold = match &mut self.law {
             Law::Cubic(cubic) => cubic.reduced(self.size),
-            Law::NewReno => self.size / 2.0,
+            Law::NewReno | Law::Dctcp(_) => self.size / 2.0, // RFC 8257 §3.4
             Law::Bbr(bbr) => {
                 bbr.save(self.size as u64);
                 return self.threshold;
@@ -186,7 +207,7 @@ impl Window {
     pub fn collapse(&mut self, flying: u64, deliveries: &Deliveries, lost: u64) {
         match &mut self.law {
             Law::Cubic(cubic) => *cubic = Cubic::default(),
-            Law::NewReno => {}
+            Law::NewReno | Law::Dctcp(_) => {}
             Law::Bbr(bbr) => {
                 bbr.timed_out(deliveries, lost);
                 self.size = (flying + 1) as f64;

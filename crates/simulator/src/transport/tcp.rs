@@ -1,0 +1,186 @@
+//! The TCP of [`Tcp`](crate::Tcp) on the fabric, a connection for each flow: the same state machine as on paths.
+
+use cellbed_link::{Duration, Time};
+
+use super::Transport;
+use crate::fabric::{Fabric, FlowId, FlowMap, HostId, Kind, Packet, Picos};
+use crate::tcp::{Control, Segment, Socket, Tcp};
+
+const SEGMENT: Kind = Kind(0);
+const NEVER: Picos = Picos(u64::MAX);
+
+/// Constants of TCP and DCTCP.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpConstants {
+    /// Congestion control of `tcp`.
+    pub control: Control,
+    /// The initial window, segments.
+    pub initial_window: u64,
+    /// The least variable part of the retransmission timeout: 10 ms, as Alizadeh et al. (SIGCOMM 2010, §4) set it in their
+    /// data centre; Linux has 200 ms.
+    pub least_timeout_ps: Picos,
+}
+
+impl Default for TcpConstants {
+    fn default() -> Self {
+        Self {
+            control: Control::NewReno,
+            initial_window: 10,
+            least_timeout_ps: Picos::from_millis(10),
+        }
+    }
+}
+
+/// All hosts.
+#[derive(Debug)]
+pub struct TcpHosts {
+    tcp: Tcp,
+    flows: FlowMap<State>,
+    /// Segments under way; packets carry their place here.
+    segments: Vec<Segment>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Of the source and of the destination.
+    sockets: Box<[Socket; 2]>,
+    hosts: [HostId; 2],
+    bytes: u64,
+    /// The next wake-up that was asked for.
+    armed: Picos,
+}
+
+impl TcpHosts {
+    pub(super) fn new(control: Control, constants: TcpConstants) -> Self {
+        let tcp = Tcp {
+            control,
+            initial_window: constants.initial_window,
+            least_timeout: Duration::from_nanos(constants.least_timeout_ps.0 / 1_000),
+            ..Tcp::default()
+        };
+        Self {
+            tcp,
+            flows: FlowMap::default(),
+            segments: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Sends the pending segments of one end, 0 the source.
+    fn transmit(&mut self, net: &mut Fabric, id: FlowId, end: usize) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let now = time(net);
+        while let Some(segment) = state.sockets[end].transmit(now) {
+            let place = match self.free.pop() {
+                Some(place) => {
+                    self.segments[place as usize] = segment;
+                    place
+                }
+                None => {
+                    self.segments.push(segment);
+                    self.segments.len() as u32 - 1
+                }
+            };
+            let size = segment.size().0 as u16;
+            let packet = Packet::new(id, state.hosts[1 - end], SEGMENT, size);
+            net.send(
+                state.hosts[end],
+                Packet {
+                    value: u64::from(place),
+                    rank: state.bytes - segment.start.min(state.bytes),
+                    ecn_capable: self.tcp.control == Control::Dctcp && segment.length > 0,
+                    ..packet
+                },
+            );
+        }
+    }
+
+    /// Asks for a wake-up at the next timer, unless there is an earlier one.
+    fn arm(&mut self, net: &mut Fabric, id: FlowId) {
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let timers = state.sockets.iter().filter_map(Socket::timer);
+        if let Some(due) = timers.min().map(|due| Picos::from_nanos(due.as_nanos()))
+            && due < state.armed
+        {
+            state.armed = due;
+            net.wake(due, u64::from(id.0));
+        }
+    }
+}
+
+impl Transport for TcpHosts {
+    fn start(&mut self, net: &mut Fabric, id: FlowId) {
+        let (flow, now) = (*net.flow(id), time(net));
+        let mut source = Socket::connecting(self.tcp, now);
+        source.write(now, flow.bytes);
+        let state = State {
+            sockets: Box::new([source, Socket::listening(self.tcp)]),
+            hosts: [flow.source, flow.destination],
+            bytes: flow.bytes,
+            armed: NEVER,
+        };
+        self.flows.insert(id, state);
+        self.transmit(net, id, 0);
+        self.arm(net, id);
+    }
+
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+        let (id, place) = (packet.flow, packet.value as u32);
+        let segment = self.segments[place as usize];
+        self.free.push(place);
+        let Some(state) = self.flows.get_mut(&id) else {
+            return; // a copy, after the end
+        };
+        let end = usize::from(at == state.hosts[1]);
+        let socket = &mut state.sockets[end];
+        let before = socket.received();
+        socket.receive(time(net), &segment, packet.ecn);
+        if end == 1 && socket.received() >= state.bytes {
+            if before < state.bytes {
+                net.finish(id);
+            }
+            socket.acknowledge(); // of the end of the connection, at once
+        }
+        if end == 0 && socket.acknowledged() >= state.bytes {
+            self.flows.remove(&id);
+            return net.acknowledged(id);
+        }
+        self.transmit(net, id, end);
+        self.arm(net, id);
+    }
+
+    fn wake(&mut self, net: &mut Fabric, token: u64) {
+        let id = FlowId(token as u32);
+        let now = time(net);
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        if state.armed > net.now() {
+            return; // an earlier wake-up has been asked for since
+        }
+        state.armed = NEVER;
+        for end in 0..2 {
+            let socket = &mut self.flows.get_mut(&id).expect("it lives").sockets[end];
+            if socket.timer().is_some_and(|due| due <= now) {
+                socket.tick(now);
+                self.transmit(net, id, end);
+            }
+        }
+        self.arm(net, id);
+    }
+
+    fn dropped(&mut self, _: &mut Fabric, packet: Packet) {
+        self.free.push(packet.value as u32);
+    }
+}
+
+/// The time on the clock of sockets, at or after this one.
+fn time(net: &Fabric) -> Time {
+    Time::from_nanos(net.now().0.div_ceil(1_000))
+}

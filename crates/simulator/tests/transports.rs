@@ -1,0 +1,125 @@
+//! Transports on the fabric against closed forms.
+
+use cellbed_simulator::fabric::{Description, HostId, Node, Picos, Record};
+
+/// A run of a description in JSON: the flows, and the most bytes that waited at each port.
+fn run(description: serde_json::Value) -> (Vec<Record>, Vec<u64>) {
+    let description: Description = serde_json::from_value(description).unwrap();
+    let mut simulation = description.simulation().unwrap();
+    let mut records = Vec::new();
+    simulation.run(|record| records.push(record));
+    let ports = simulation.fabric().port_counters();
+    (records, ports.map(|port| port.most_bytes).collect())
+}
+
+fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json::Value {
+    serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "leaf-spine", "racks": 4, "hosts_per_rack": 8, "spines": 2, "host_bps": 10e9, "core_bps": 40e9,
+            "hop_ps": 200_000
+        },
+        "transport": transport,
+        "traffic": {"flows": flows, "load": load, "sizes": [[1460, 0.3], [14600, 0.8], [292_000, 1.0]]}
+    })
+}
+
+#[test]
+fn fastpass_lets_no_packet_wait_for_more_than_another_one() {
+    let (records, most) = run(leaf_spine(
+        serde_json::json!({"kind": "fastpass"}),
+        0.8,
+        2000,
+    ));
+    assert_eq!(records.len(), 2000);
+    // Packets of a slot come to a port of the core together, and leave within the slot: fewer wait than it sends in one.
+    let at_hosts = most[..32].iter().max().unwrap();
+    assert!(*at_hosts <= 1500, "{at_hosts}");
+    assert!(most.iter().all(|&bytes| bytes <= 4 * 1540), "{most:?}");
+}
+
+#[test]
+fn fastpass_is_near_the_ideal_at_a_low_load() {
+    let (records, _) = run(leaf_spine(
+        serde_json::json!({"kind": "fastpass"}),
+        0.01,
+        1000,
+    ));
+    // On average half a slot until the first packet leaves, and slots are 40 bytes longer than packets.
+    let (slot, packet) = (1_232_000.0, 1_200_000.0);
+    let mean: f64 = records
+        .iter()
+        .map(|record| {
+            let packets = record.flow.bytes.div_ceil(1460) as f64;
+            let waits = (record.acknowledged - record.flow.start).0 as f64 - record.ideal.0 as f64;
+            waits - packets * (slot - packet)
+        })
+        .sum::<f64>()
+        / records.len() as f64;
+    assert!(mean > 0.4 * slot && mean < 1.5 * slot, "{mean}");
+}
+
+#[test]
+fn two_dctcp_flows_keep_the_queue_at_the_mark() {
+    // Two sources, a destination, 10 Gbit/s, a round trip of 100 µs and its packets' transmission; marks above 40 packets.
+    let packets = 40.0;
+    let description: Description = serde_json::from_value(serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "graph", "hosts": 3, "switches": 1,
+            "links": [[0, 3, 10e9, 25_000_000], [1, 3, 10e9, 25_000_000], [2, 3, 10e9, 25_000_000]],
+            "buffer_bytes": 1_000_000, "mark_above_bytes": 60_000
+        },
+        "transport": {"kind": "dctcp"},
+        "traffic": {"trace": [[60_000_000, 0, 2, 0], [60_000_000, 1, 2, 7_000_000]]}
+    }))
+    .unwrap();
+    let mut simulation = description.simulation().unwrap();
+    // What has passed the port to the destination: bytes, bytes · time waited, drops.
+    let mut until = |millis: u64| {
+        while simulation.fabric().now() < Picos::from_millis(millis) {
+            assert!(simulation.advance(100, &mut |_| {}));
+        }
+        let fabric = simulation.fabric();
+        let edges = fabric.topology().edges().iter();
+        let mut ports = edges.zip(fabric.port_counters());
+        let (_, port) = ports
+            .find(|(edge, _)| edge.to == Node::Host(HostId(2)))
+            .unwrap();
+        (
+            fabric.now().as_secs_f64(),
+            port.bytes as f64,
+            port.byte_picos as f64 * 1e-12,
+            port.dropped,
+        )
+    };
+    let (before, after) = (until(30), until(80));
+    let seconds = after.0 - before.0;
+    let queue = (after.2 - before.2) / seconds / 1500.0;
+    // Alizadeh et al. 2010, §3.3: the queue moves between K + N − A and K + N, where A = sqrt(2 N (C RTT + K)) / 2.
+    let (flows, product) = (2.0, 10e9 / 8.0 / 1500.0 * 103e-6);
+    let amplitude = f64::sqrt(2.0 * flows * (product + packets)) / 2.0;
+    assert!(
+        queue < packets + flows && queue > packets + flows - amplitude,
+        "{queue} of {amplitude}"
+    );
+    assert!((after.1 - before.1) * 8.0 / seconds > 0.999 * 10e9);
+    assert_eq!(after.3, 0);
+}
+
+#[test]
+fn tcp_brings_all_flows_to_their_ends_whatever_the_ports_drop() {
+    for transport in [
+        serde_json::json!({"kind": "tcp"}),
+        serde_json::json!({"kind": "tcp", "control": "cubic"}),
+        serde_json::json!({"kind": "tcp", "control": "bbr"}),
+        serde_json::json!({"kind": "dctcp"}),
+    ] {
+        let mut description = leaf_spine(transport, 0.6, 500);
+        description["traffic"]["pattern"] = serde_json::json!({"kind": "incast", "senders": 10});
+        let (records, most) = run(description);
+        assert_eq!(records.len(), 500);
+        assert!(records.iter().all(|record| record.slowdown() > 1.0));
+        assert!(*most.iter().max().unwrap() <= 36_864);
+    }
+}
