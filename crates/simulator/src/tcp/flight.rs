@@ -138,6 +138,16 @@ impl Flight {
     }
 
     fn index(&self, start: u64) -> Option<usize> {
+        let first = self.segments.front()?;
+        // Nearly all segments are full ones.
+        let guess = start.checked_sub(first.start)? / (first.end - first.start);
+        if self
+            .segments
+            .get(guess as usize)
+            .is_some_and(|it| it.start == start)
+        {
+            return Some(guess as usize);
+        }
         let index = self.segments.partition_point(|sent| sent.start < start);
         (self.segments.get(index)?.start == start).then_some(index)
     }
