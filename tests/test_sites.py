@@ -17,6 +17,7 @@ from cellbed.measure.packets import RECORD
 from cellbed.measure.sites import site_summaries
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.plan import Plan, make_plan
+from in_process import cellbed
 
 MS = 1_000_000
 AT, ENTERS = 2_000 * MS, 2_050 * MS
@@ -134,6 +135,13 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
     with pytest.raises(ScenarioError) as caught:
         planned((SCENARIO + APPS).replace(wrong, right))
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_run_in_virtual_time_has_no_sites(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(SCENARIO + APPS)
+    refused = cellbed("run", tmp_path / "x.toml", "--virtual")
+    assert refused.returncode != 0
+    assert "no model in virtual time for the edge site of cell 'north'" in refused.stderr
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,7 @@ def check(scenario: Scenario) -> None:
         # A program without a client is a server of another application.
         if application.kind not in profiles.KINDS and application.client is not None:
             found.append(f"application '{name}' of kind '{application.kind}'")
+    found += [f"the edge site of cell '{name}'" for name, cell in scenario.cells.items() if cell.core is not None]
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
