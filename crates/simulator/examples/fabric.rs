@@ -2,10 +2,13 @@
 //!
 //! `cargo run --release -p cellbed-simulator --example fabric -- DESCRIPTION.json [KEY=JSON]...`, where a key is a path
 //! such as `traffic.flows`, or without a file the paper's topology under load 0.6 of blind packets. `traffic.file=PATH`
-//! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds.
+//! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds. `flows=PATH`
+//! writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement and ideal time in
+//! picoseconds.
 
 use std::error::Error;
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
 
 use cellbed_simulator::fabric::Description;
 use serde_json::{Value, json};
@@ -36,8 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "transport": {"kind": "blind"},
         "traffic": {"flows": 10_000, "load": 0.6, "sizes": SIZES.map(|(packets, share)| (packets * 1460.0, share))}
     });
+    let mut flows: Option<BufWriter<File>> = None;
     for argument in std::env::args().skip(1) {
         match argument.split_once('=') {
+            Some(("flows", path)) => flows = Some(BufWriter::new(File::create(path)?)),
             Some(("traffic.file", path)) => description["traffic"] = json!({"trace": trace(path)?}),
             Some((key, value)) => {
                 let place = key
@@ -45,14 +50,26 @@ fn main() -> Result<(), Box<dyn Error>> {
                     .fold(&mut description, |value, key| &mut value[key]);
                 *place = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
             }
-            None => description = serde_json::from_reader(std::fs::File::open(argument)?)?,
+            None => description = serde_json::from_reader(File::open(argument)?)?,
         }
     }
     let description: Description = serde_json::from_value(description)?;
     let mut simulation = description.simulation()?;
     let before = user_seconds()?;
     let mut slowdowns = [(0u32, 0.0); 5];
+    let mut written = Ok(());
     simulation.run(|record| {
+        if let Some(file) = &mut flows {
+            let (id, flow) = (record.id.0, record.flow);
+            let times = [flow.start, record.end, record.acknowledged, record.ideal].map(|it| it.0);
+            let [start, end, acknowledged, ideal] = times;
+            let line = writeln!(
+                file,
+                "{id} {} {start} {end} {acknowledged} {ideal}",
+                flow.bytes
+            );
+            written = std::mem::replace(&mut written, Ok(())).and(line);
+        }
         let class = 1 + [10_000, 100_000, 1_000_000]
             .iter()
             .filter(|&&limit| record.flow.bytes > limit)
@@ -62,6 +79,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             slowdowns[class].1 += record.slowdown();
         }
     });
+    written?;
+    if let Some(file) = &mut flows {
+        file.flush()?;
+    }
     let seconds = user_seconds()? - before;
     let counters = simulation.fabric().counters();
     println!(
@@ -91,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Rows of a description's trace.
 fn trace(path: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     let mut text = String::new();
-    std::fs::File::open(path)?.read_to_string(&mut text)?;
+    File::open(path)?.read_to_string(&mut text)?;
     let row = |line: &str| -> Option<Value> {
         let fields: Vec<f64> = line
             .split_whitespace()

@@ -63,7 +63,6 @@ impl Arrivals {
     }
 
     /// Adds all packets before this one.
-    #[allow(dead_code)] // for transports with cumulative acknowledgements
     pub fn insert_before(&mut self, packet: u32) {
         while self.upto < packet {
             self.insert(self.upto);
@@ -77,7 +76,6 @@ impl Arrivals {
     }
 
     /// The first packet that has not arrived.
-    #[allow(dead_code)]
     #[inline]
     pub fn upto(&self) -> u32 {
         self.upto

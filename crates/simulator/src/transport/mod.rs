@@ -5,13 +5,21 @@ mod blind;
 mod fastpass;
 mod mobile;
 mod pdcell;
+mod pfabric;
+mod phost;
 mod tcp;
+#[cfg(test)]
+mod testing;
+mod window;
 
 pub use blind::Blind;
 pub use fastpass::{Fastpass, FastpassHosts, Objective};
 pub use mobile::Mobile;
 pub use pdcell::{Pdcell, PdcellHosts};
+pub use pfabric::Pfabric;
+pub use phost::{Phost, PhostHosts};
 pub use tcp::{TcpConstants, TcpHosts};
+pub use window::{SlowStart, WindowHosts};
 
 use crate::fabric::{Discipline, FULL_PACKET, Fabric, FlowId, HostId, Packet, SEGMENT};
 use crate::radio::{Admission, Radio, RadioConfig, RadioError};
@@ -54,7 +62,7 @@ pub struct Table {
 
 /// The transport of a description, with its constants.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Protocol {
     /// All packets at once, none of them twice: to test the network.
     Blind {},
@@ -66,6 +74,12 @@ pub enum Protocol {
     Fastpass(Fastpass),
     /// pDCell.
     Pdcell(Pdcell),
+    /// pHost.
+    Phost(Phost),
+    /// pFabric.
+    Pfabric(Pfabric),
+    /// A TCP reduced to slow start.
+    SlowStart(SlowStart),
 }
 
 /// Alizadeh et al. ("pFabric", SIGCOMM 2013, §5) mark above this at 10 Gbit/s.
@@ -80,16 +94,22 @@ impl Protocol {
             Self::Dctcp(constants) => AnyTransport::Tcp(TcpHosts::new(Control::Dctcp, constants)),
             Self::Fastpass(constants) => AnyTransport::Fastpass(FastpassHosts::new(constants, net)),
             Self::Pdcell(constants) => AnyTransport::Pdcell(PdcellHosts::new(constants, net)),
+            Self::Phost(constants) => AnyTransport::Phost(PhostHosts::new(constants, net)),
+            Self::Pfabric(constants) => AnyTransport::Window(WindowHosts::new(constants.rules())),
+            Self::SlowStart(constants) => AnyTransport::Window(WindowHosts::new(constants.rules())),
         }
     }
 
     /// The discipline of the ports for which it was made.
     pub fn discipline(&self) -> Discipline {
         match self {
-            Self::Blind {} | Self::Tcp(_) | Self::Dctcp(_) | Self::Fastpass(_) => {
-                Discipline::DropTail
-            }
+            Self::Blind {}
+            | Self::Tcp(_)
+            | Self::Dctcp(_)
+            | Self::SlowStart(_)
+            | Self::Fastpass(_) => Discipline::DropTail,
             Self::Pdcell(_) => Discipline::Priority,
+            Self::Phost(_) | Self::Pfabric(_) => Discipline::Smallest,
         }
     }
 
@@ -110,6 +130,10 @@ pub enum AnyTransport {
     Fastpass(FastpassHosts),
     /// See [`Protocol::Pdcell`].
     Pdcell(PdcellHosts),
+    /// See [`Protocol::Phost`].
+    Phost(PhostHosts),
+    /// See [`Protocol::Pfabric`] and [`Protocol::SlowStart`].
+    Window(WindowHosts),
     /// One of the others, with mobile users.
     Mobile(Box<Mobile>),
 }
@@ -120,8 +144,8 @@ impl AnyTransport {
         let lqd = config.admission == Some(Admission::Lqd);
         let end_to_end = match self {
             Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_radio(config, seed))),
-            Self::Blind(_) | Self::Tcp(_) => true,
-            Self::Fastpass(_) => false,
+            Self::Blind(_) | Self::Tcp(_) | Self::Window(_) => true,
+            Self::Fastpass(_) | Self::Phost(_) => false,
             Self::Mobile(_) => return Err(RadioError::new("there is one already")),
         };
         if lqd && !end_to_end {
@@ -167,6 +191,8 @@ macro_rules! dispatch {
             AnyTransport::Fastpass($transport) => $call,
             AnyTransport::Pdcell($transport) => $call,
             AnyTransport::Mobile($transport) => $call,
+            AnyTransport::Phost($transport) => $call,
+            AnyTransport::Window($transport) => $call,
         }
     };
 }

@@ -1,0 +1,36 @@
+//! A rack of four hosts for the tests of transports.
+
+use super::AnyTransport;
+use crate::fabric::{Description, Record, Simulation};
+
+/// Flows of bytes, source, destination and start (ps) on four hosts with 10 Gbit/s at one switch.
+pub fn simulation(transport: &str, flows: &[(u64, u32, u32, u64)]) -> Simulation<AnyTransport> {
+    with_buffer(transport, flows, 36_864)
+}
+
+/// The same with ports of another size.
+pub fn with_buffer(
+    transport: &str,
+    flows: &[(u64, u32, u32, u64)],
+    buffer: u64,
+) -> Simulation<AnyTransport> {
+    let transport: serde_json::Value = serde_json::from_str(transport).unwrap();
+    let description = serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "leaf-spine", "racks": 1, "hosts_per_rack": 4, "spines": 1, "host_bps": 10e9, "core_bps": 40e9,
+            "hop_ps": 200_000, "buffer_bytes": buffer, "card_buffer_bytes": 1_000_000
+        },
+        "transport": transport,
+        "traffic": {"trace": flows},
+    });
+    let description: Description = serde_json::from_value(description).unwrap();
+    description.simulation().unwrap()
+}
+
+/// The records of the run in order of the acknowledgements.
+pub fn run(transport: &str, flows: &[(u64, u32, u32, u64)]) -> Vec<Record> {
+    let mut records = Vec::new();
+    simulation(transport, flows).run(|record| records.push(record));
+    records
+}
