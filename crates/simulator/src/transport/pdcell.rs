@@ -579,3 +579,157 @@ impl Transport for PdcellHosts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cellbed_link::Probability;
+
+    use super::*;
+    use crate::fabric::{Flow, Ports, Record, SEGMENT, Simulation, Topology, Traffic};
+    use crate::radio::{Cqi, CqiSource, TTI};
+
+    /// Hosts that note each credit (when it reaches the source, packet, t_s) and lose the first ones.
+    struct Watched {
+        inner: PdcellHosts,
+        credits: Vec<(Picos, u32, Picos)>,
+        lose: u32,
+    }
+
+    impl Transport for Watched {
+        fn start(&mut self, net: &mut Fabric, flow: FlowId) {
+            self.inner.start(net, flow);
+        }
+
+        fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+            if packet.kind == CREDIT {
+                let credit = (net.now(), packet.sequence, Picos(packet.value));
+                self.credits.push(credit);
+                if self.lose > 0 {
+                    self.lose -= 1;
+                    return;
+                }
+            }
+            self.inner.receive(net, at, packet);
+        }
+
+        fn wake(&mut self, net: &mut Fabric, token: u64) {
+            self.inner.wake(net, token);
+        }
+
+        fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
+            self.inner.pull(net, host)
+        }
+    }
+
+    const T: u64 = 1_200_000;
+
+    /// Flows of so many packets from host 1 to host 0, to a user or to the host. threshold: the first one of the user.
+    fn run(
+        flows: &[(u32, Option<u32>)],
+        threshold: u32,
+        lose: u32,
+    ) -> (Vec<Record>, Vec<(Picos, u32, Picos)>, u64) {
+        let links = [(0, 2, 10e9, Picos::ZERO), (1, 2, 10e9, Picos::ZERO)];
+        let topology = Topology::graph(2, 1, &links).unwrap();
+        let flow = |&(packets, user): &(u32, Option<u32>)| Flow {
+            source: HostId(1),
+            destination: HostId(0),
+            user,
+            bytes: u64::from(packets) * u64::from(SEGMENT),
+            start: Picos::ZERO,
+        };
+        let traffic = Traffic::list(flows.iter().map(flow).collect(), &topology).unwrap();
+        let net = Fabric::new(topology, &Ports::default(), 1);
+        let config = RadioConfig {
+            users: 2,
+            user_packets: threshold,
+            block_errors: Probability::NEVER,
+            cqi: CqiSource::Trace {
+                traces: vec![vec![Cqi::HIGHEST]],
+            },
+            ..RadioConfig::default()
+        };
+        let inner = PdcellHosts::new(Pdcell::default(), &net).with_radio(config, 1);
+        let watched = Watched {
+            inner,
+            credits: Vec::new(),
+            lose,
+        };
+        let mut simulation = Simulation::new(net, watched, traffic);
+        let mut records = Vec::new();
+        simulation.run(|record| records.push(record));
+        records.sort_by_key(|record| record.id);
+        let Watched { inner, credits, .. } = simulation.transport();
+        let groups = inner.hosts.iter().flat_map(|host| &host.groups);
+        assert!(
+            groups
+                .into_iter()
+                .all(|it| it.outstanding == 0 && it.wanting.is_empty())
+        );
+        assert!(inner.flows.is_empty());
+        let refused = inner.radio().unwrap().counts().refused;
+        (records, credits.clone(), refused)
+    }
+
+    #[test]
+    fn long_flows_wait_for_credits_a_packet_time_apart_and_short_ones_do_not() {
+        let (records, credits, _) = run(&[(8, None)], 100, 0);
+        assert_eq!((records.len(), credits.len()), (1, 0));
+        let (_, credits, _) = run(&[(20, None)], 100, 0);
+        let packets: Vec<u32> = credits.iter().map(|it| it.1).collect();
+        assert_eq!(packets, (0..20).collect::<Vec<u32>>());
+        assert!(
+            credits
+                .windows(2)
+                .all(|it| it[1].0.since(it[0].0) == Picos(T))
+        );
+        assert!(credits.iter().all(|it| it.2 == Picos::ZERO));
+    }
+
+    #[test]
+    fn the_flow_with_fewer_missing_packets_gets_the_credits() {
+        let (records, ..) = run(&[(200, None), (20, None)], 100, 0);
+        assert!(records[1].end < records[0].end);
+        assert!(records[1].end.0 < 40 * T);
+    }
+
+    #[test]
+    fn a_user_gets_credits_for_the_room_of_its_queue() {
+        let (_, credits, refused) = run(&[(20, Some(1))], 4, 0);
+        let early = credits.iter().filter(|it| it.0.0 < TTI.0 / 2);
+        assert_eq!((early.count(), refused), (4, 0));
+        // The subframe of the next TTI takes them: as many again.
+        let next = credits.iter().filter(|it| it.0.0 < TTI.0);
+        assert_eq!((next.count(), credits.len()), (8, 20));
+    }
+
+    #[test]
+    fn an_unanswered_credit_is_granted_again_after_its_end_and_nine_packet_times() {
+        let (records, credits, _) = run(&[(20, None)], 100, 1);
+        assert_eq!((records.len(), credits.len()), (1, 21));
+        let lost: Vec<Picos> = credits
+            .iter()
+            .filter(|it| it.1 == 0)
+            .map(|it| it.0)
+            .collect();
+        // At a turn of the destination, at most a packet time later.
+        let after = lost[1].since(lost[0]).0;
+        assert!((21 * T / 2..=23 * T / 2).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn after_a_refusal_the_source_waits_a_tti_and_an_admission_ends_that() {
+        // Of 5 packets that come with the request, the threshold admits 4.
+        let (records, credits, refused) = run(&[(5, Some(0))], 4, 0);
+        assert_eq!((records.len(), refused), (1, 1));
+        let &[(at, 4, delay)] = &credits[..] else {
+            panic!("{credits:?}");
+        };
+        // Refused after about 5 packets; nothing had been sent to the distributed unit, so that α = 0.
+        let until = (at + delay).0 - TTI.0;
+        assert!((5 * T..6 * T).contains(&until), "{until}");
+        // A longer flow, whose first packets are admitted later, goes on without delay.
+        let (_, credits, _) = run(&[(5, Some(0)), (30, Some(0))], 4, 0);
+        assert!(credits.iter().filter(|it| it.2 == Picos::ZERO).count() >= 25);
+    }
+}
