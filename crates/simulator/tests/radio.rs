@@ -126,15 +126,30 @@ fn a_run_is_the_same_again_and_another_with_another_seed() {
     assert_ne!(ends(1), ends(2));
 }
 
+/// Ends all flows over these queues. Returns the refused packets.
+fn over_the_radio(transport: &str, admission: &str) -> u64 {
+    let config = format!(
+        r#"{{"users": 20, "admission": "{admission}", "user_packets": 60, "share": 0.7, "cqi": {{"kind": "gauss-markov"}}}}"#
+    );
+    let (records, simulation) = busy(transport, &config, 3);
+    assert_eq!(records.len(), 150, "{transport} {admission}");
+    let counts = radio(&simulation).counts();
+    let users = records.iter().filter(|it| it.flow.user.is_some());
+    let bytes: u64 = users.map(|it| it.flow.bytes).sum();
+    assert!(counts.delivered_bytes > bytes, "{transport} {admission}");
+    counts.refused
+}
+
 #[test]
-fn transports_of_wires_run_over_the_radio() {
-    let config = r#"{"users": 20, "admission": "infinite"}"#;
-    let (records, simulation) = busy(r#"{"kind": "blind"}"#, config, 3);
-    // Where ports drop nothing, everything reaches the devices.
-    let counts = simulation.fabric().counters();
-    let lost = counts.dropped > 0;
-    assert!(lost || records.len() == 150);
-    assert_eq!(radio(&simulation).counts().refused, 0);
+fn tcp_runs_end_to_end_through_the_queues_of_users() {
+    let tcp = r#"{"kind": "tcp"}"#;
+    assert_eq!(over_the_radio(tcp, "infinite"), 0);
+    assert!(over_the_radio(tcp, "tail") > 0);
+    // On an empty network: request, data and acknowledgement take the radio there and the uplink back.
+    let (records, _) = run(tcp, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
+    let [end, acknowledged] =
+        [records[0].end, records[0].acknowledged].map(|it| it.0 / 1_000_000_000);
+    assert_eq!((end, acknowledged), (8, 12)); // 2 + 4 ms of the handshake, up to 8 ms, 4 ms back
 }
 
 #[test]

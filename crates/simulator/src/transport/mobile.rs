@@ -167,7 +167,7 @@ impl Mobile {
                 bytes: packet.size,
             };
             if self.access.offer(net, user, sdu) != Verdict::Admitted {
-                return;
+                return self.inner.dropped(net, packet);
             }
             state.admitted.insert(packet.sequence);
         }
