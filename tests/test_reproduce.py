@@ -198,13 +198,15 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(
     full: tuple[list[Played], dict[str, Prepared]], data: Data
 ) -> None:
     disturbed = {**data, "E2": trials_of(full[1]["E2"], workload, "disturbed")}
-    result = Result(THESIS, disturbed, full[0], False, "cellbed reproduce thesis", "2 processors")
+    result = Result(
+        THESIS, disturbed, [each.input for each in full[0]], False, "cellbed reproduce thesis", "2 processors"
+    )
     text = page.page(result)
     for claim in THESIS.claims:
         assert f'data-claim="{claim.key}"' in text
     assert text.count("<svg") == 6
     assert "E2: 10 of 10 trials were disturbed" in text
-    assert "Not the publication&#39;s recordings: lte.up" in text
+    assert "Not the publication&#39;s inputs: lte.up" in text
     content = json.loads(json.dumps(result.json()))
     assert set(content["answers"]) == {"MF1", "MF2", "MF3", "MF4"}
     assert content["answers"]["MF3"].startswith(
@@ -214,7 +216,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(
     assert content["trials"]["E2"] == {"disturbed": 10}
     # Of some experiments only, the findings that need others are left out; without a trial nothing is claimed.
     failed = trials_of(full[1]["E4"], load, "failed")
-    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, full[0], True, "", "")
+    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, [each.input for each in full[0]], True, "", "")
     assert set(part.answers()) == {"MF1", "MF3"}
     assert part.findings["collapse"].same == "not measured"
     assert part.answers()["MF3"][1].startswith("Not measured in full.")
@@ -274,7 +276,9 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     assert account.failed == 0
     environment = json.loads(next(prepared.folder.glob("*/*/environment.json")).read_text())
     assert environment["slow_start_after_idle"] == "0"
-    result = Result(tiny, {"E1": reproduction.collect(prepared.folder)}, played, False, "", page.machine())
+    result = Result(
+        tiny, {"E1": reproduction.collect(prepared.folder)}, [each.input for each in played], False, "", page.machine()
+    )
     frame = result.data["E1"].frame
     assert frame["packets_mean"][0] > 1
     assert frame["cwnd_p50"][0] >= 10

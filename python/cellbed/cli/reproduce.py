@@ -13,7 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from cellbed.experiments.reproduce.page import Result
-    from cellbed.experiments.reproduce.publication import Publication
+    from cellbed.experiments.reproduce.publication import SweptPublication
 
 app = typer.Typer(
     add_completion=False,
@@ -65,8 +65,82 @@ def thesis(
     _reproduce(THESIS, experiment or [], short, traces, out, repeats, dry_run, not no_limits, as_json)
 
 
+@app.command()
+def pdcell(
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure", "-f", help="3, 8, 9, 10a, 10b, 11a, 11b or 11c; repeatable. Default: all.", metavar="NAME"
+        ),
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="At most five minutes on two idle processors.")] = False,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(
+            "--sizes",
+            help="File of flow sizes, in packets: SIZE 1 CUMULATIVE-SHARE. Default: ours, after published values.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Simulations of each setting.")] = None,
+    flows: Annotated[
+        int | None, typer.Option("--flows", min=10, max=1_000_000, help="Flows to users in each simulation.")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, max=1024, help="Simulations at once. Default: as many as there are processors."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the results are created.")] = Path(
+        "reproductions"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print figures and simulations, then exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """The figures of the pDCell paper, a transport for edge data centres, and its assertions beside our simulations.
+
+    Everything is simulated; nothing is measured. The same command continues after any stop. Exit status: 0 every
+    simulation has been run, 1 some failed, 2 bad input, 130 interrupted.
+
+    \b
+    Examples:
+      cellbed reproduce pdcell --short
+      cellbed reproduce pdcell --figure 9 --figure 11a --sizes CDF_aditya.txt
+    """
+    from cellbed.cli.sweep import Terminal
+    from cellbed.experiments.reproduce import page, reproduction, simulated
+    from cellbed.experiments.reproduce.pdcell import PDCELL_PAPER, flow_sizes
+
+    publication = simulated.scaled(PDCELL_PAPER, short=short, seeds=seeds, flows=flows)
+    chosen = reproduction.check_names(publication, figure or [], "--figure")
+    points, used = flow_sizes(sizes)
+    runs = simulated.runs(publication, chosen, short=short, inputs=points)
+    folder = out / (publication.name + "-short" * short)
+    wanted = simulated.missing(runs, folder)
+    if dry_run:
+        for name, group in runs.items():
+            print(f"{name}: {len(group)} simulations")
+        print(f"in all, with shared ones run once: {len(wanted)} to run")
+        print(f"{used.name}: {used.note}")
+        return
+    with Terminal() as terminal:
+        terminal.note(f"{len(wanted)} simulations to run")
+        try:
+            failed = len(simulated.perform(publication, wanted, folder, terminal, jobs))
+        except KeyboardInterrupt:
+            print("interrupted: run the same command to continue", file=sys.stderr)
+            raise typer.Exit(130) from None
+    data = {name: simulated.collect(group, folder) for name, group in runs.items()}
+    result = page.Result(
+        publication, data, [used], short, _command(), page.machine(), simulated.notes(publication, data)
+    )
+    _finish(result, folder, failed, "simulations", as_json)
+
+
+def _command() -> str:
+    return shlex.join(["cellbed", *sys.argv[1:]])
+
+
 def _reproduce(
-    publication: Publication,
+    publication: SweptPublication,
     experiments: list[str],
     short: bool,
     given: Path | None,
@@ -93,7 +167,7 @@ def _reproduce(
             print(f"{each.experiment.name}: {len(each.plan.points)} points, {len(missing)} trials to run")
         print(f"in all, with shared trials run once: {runner.words(reproduction.seconds(prepared, repeats))}")
         for trace in played:
-            print(f"{trace.role}.{trace.way}: {trace.note}")
+            print(f"{trace.input.name}: {trace.note}")
         return
     failed = 0
     with Terminal() as terminal:
@@ -107,9 +181,17 @@ def _reproduce(
                 raise typer.Exit(130) from None
             failed += account.failed
     data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
-    command = shlex.join(["cellbed", *sys.argv[1:]])
     control = prepared[0].plan.trials[0].tables["transport"]["congestion_control"]
-    result = page.Result(publication, data, played, short, command, page.machine(), control)
+    notes = reproduction.control_note(publication, control)
+    inputs = [each.input for each in played]
+    result = page.Result(publication, data, inputs, short, _command(), page.machine(), notes)
+    _finish(result, folder, failed, "trials", as_json)
+
+
+def _finish(result: Result, folder: Path, failed: int, what: str, as_json: bool) -> None:
+    """Write the page and print the findings. failed: how many of `what`."""
+    from cellbed.experiments.reproduce import page
+
     path = page.write(result, folder)
     if as_json:
         print(json.dumps(result.json(), indent=1, ensure_ascii=False))
@@ -117,7 +199,7 @@ def _reproduce(
         _show(result)
         print(f"page: {path}")
     if failed:
-        print(f"error: {failed} trials failed: run the same command to try them again", file=sys.stderr)
+        print(f"error: {failed} {what} failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -128,9 +210,9 @@ def _show(result: Result) -> None:
     from cellbed.experiments.reproduce.page import rows
 
     table = Table(title=result.publication.title)
-    for heading in ("", "where", "claim", "published", "ours (95 % interval)", "direction"):
+    for heading in ("", "where", "claim", "published", "ours (95 % interval)", ""):
         table.add_column(heading)
-    for row in rows(result.findings):
+    for row in rows(result):
         table.add_row(*row)
     console = Console()
     console.print(table)

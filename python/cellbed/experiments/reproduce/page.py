@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed.experiments.reproduce.publication import Data, Finding, Lines, Publication, Trials, evaluate
+from cellbed.experiments.reproduce.publication import (
+    Data,
+    Experiment,
+    Finding,
+    Input,
+    Lines,
+    Publication,
+    Simulated,
+    Swept,
+    Trials,
+    evaluate,
+)
 from cellbed.report import html, plot
 from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
@@ -21,27 +32,24 @@ from cellbed.workloads.kind import PLACES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from cellbed.experiments.reproduce.reproduction import Played
-
 _MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
 """Of the reports of sweeps."""
 _NOTABLE = 0.01
 """Share of requests without a reply that a reader must know of."""
-VERDICTS = {"yes": "same", "no": "not the same", "open": "undecided", "–": "", "not measured": "not measured"}
 
 
 @dataclass(frozen=True)
 class Result:
-    """A reproduction. data: trials by experiment; traces: what was played; command: that made it; machine: in words.
-    control: congestion control of its nodes."""
+    """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: what else a reader
+    must know of the values."""
 
     publication: Publication
     data: Data
-    traces: Sequence[Played]
+    inputs: Sequence[Input]
     short: bool
     command: str
     machine: str
-    control: str = "cubic"
+    notes: Sequence[str] = ()
 
     @property
     def findings(self) -> dict[str, Finding]:
@@ -79,13 +87,10 @@ class Result:
                     f"{name}: in {len(lost)} of {total} trials requests had no reply by the end, up to "
                     f"{max(lost):.0%}: times at places, such as the uplink's, are those of the others and too short."
                 )
-        stand_ins = [f"{each.role}.{each.way} ({each.note})" for each in self.traces if each.stand_in]
+        stand_ins = [f"{each.name} ({each.note})" for each in self.inputs if each.stand_in]
         if stand_ins:
-            found.append(f"Not the publication's recordings: {'; '.join(stand_ins)}.")
-        if self.control != (wanted := self.publication.scenario["transport"]["congestion_control"]):
-            found.append(
-                f"TCP {self.control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`."
-            )
+            found.append(f"Not the publication's inputs: {'; '.join(stand_ins)}.")
+        found += self.notes
         if self.short:
             found.append(self.publication.short_note)
         return found
@@ -97,10 +102,7 @@ class Result:
             "command": self.command,
             "machine": self.machine,
             "short": self.short,
-            "traces": [
-                {"role": each.role, "direction": each.way, "note": each.note, "stand_in": each.stand_in}
-                for each in self.traces
-            ],
+            "inputs": [asdict(each) for each in self.inputs],
             "trials": self.states(),
             "cautions": self.cautions(),
             "claims": [
@@ -126,7 +128,9 @@ class Result:
 
 def trials_lost(trials: Trials) -> list[float]:
     """The share of requests without a reply, of each trial."""
-    found: list[float] = trials.at()["lost_share"].drop_nulls().to_list()
+    found: list[float] = (
+        trials.at()["lost_share"].drop_nulls().to_list() if "lost_share" in trials.frame.columns else []
+    )
     return found
 
 
@@ -148,16 +152,30 @@ def page(result: Result) -> str:
     for experiment in result.publication.experiments:
         if experiment.name in result.data:
             trials = result.data[experiment.name]
-            drawings = [plot.element(experiment.title, partial(_bars, trials))]
-            if experiment.lines is not None:
-                drawings.append(plot.element(experiment.lines.label, partial(_lines, trials, experiment.lines)))
+            drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
     return (
         html.environment()
         .get_template("reproduction.html")
-        .render(result=result, answers=result.answers(), sections=sections, verdicts=VERDICTS, style=style())
+        .render(result=result, answers=result.answers(), sections=sections, swept=_is_swept, style=style())
     )
+
+
+def _is_swept(experiment: Experiment) -> bool:
+    return isinstance(experiment, Swept)
+
+
+def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callable[[], Figure]]]:
+    match experiment:
+        case Simulated():
+            return [(title, partial(draw, trials)) for title, draw in experiment.drawings]
+        case Swept():
+            lines = experiment.lines
+            over = [] if lines is None else [(lines.label, partial(_lines, trials, lines))]
+            return [(experiment.title, partial(_bars, trials)), *over]
+        case _:
+            return []
 
 
 def _points(trials: Trials) -> list[tuple[str, dict[str, str]]]:
@@ -220,7 +238,7 @@ def _lines(trials: Trials, lines: Lines) -> Figure:
     return figure
 
 
-def rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str, str, str, str]]:
+def rows(result: Result) -> list[tuple[str, str, str, str, str, str]]:
     """The table: experiment, section, statement, published, ours, direction."""
     return [
         (
@@ -229,20 +247,25 @@ def rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str, str, str,
             each.claim.statement,
             each.claim.published,
             each.ours,
-            VERDICTS[each.same],
+            result.publication.verdicts[each.same],
         )
-        for each in findings.values()
+        for each in result.findings.values()
     ]
 
 
 def write(result: Result, folder: Path) -> Path:
-    """Write the page, ``findings.json`` and the report of each sweep into a folder; returns the page's path."""
+    """Write the page, ``findings.json``, and the report of each sweep or the dataset of the simulations into a folder;
+    returns the page's path."""
     from cellbed.experiments.sweep.library import Sweep
     from cellbed.testbed.folder import write_json
     from cellbed.whole_files import write_whole
 
-    for name, trials in result.data.items():
-        if len(trials.at()):
+    for experiment in result.publication.experiments:
+        name = experiment.name
+        trials = result.data.get(name)
+        if trials is not None and isinstance(experiment, Simulated):
+            write_whole(folder / f"{name}.parquet", trials.frame.write_parquet)
+        elif trials is not None and len(trials.at()):
             Sweep.load(folder / name).report(_MEASURES, disturbed=True).write(folder / name / "report.html")
     path = folder / "report.html"
     content = page(result)

@@ -14,6 +14,7 @@ from cellbed.report.formats import duration
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
     from cellbed.archive.generation.model import Model
 
@@ -63,13 +64,27 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
-    short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
-    factor. worst: the role in whose poorest time a short trial lies. lines: a figure in addition."""
+    """A part of the publication, with a title of ours."""
 
     name: str
     title: str
     section: str
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated(Experiment):
+    """Simulations. settings: levels by factor. drawings: titles, and what draws the trials as the publication does."""
+
+    settings: tuple[Mapping[str, str], ...]
+    drawings: tuple[tuple[str, Callable[[Trials], Figure]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept(Experiment):
+    """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
+    short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
+    factor. worst: the role in whose poorest time a short trial lies. lines: a figure in addition."""
+
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
     design: str = "factorial"
@@ -78,7 +93,7 @@ class Experiment:
     worst: str | None = None
     lines: Lines | None = None
 
-    def shortened(self) -> Experiment:
+    def shortened(self) -> Swept:
         """The experiment of a short reproduction."""
         own = {"factors": self.factors, "repetitions": self.repetitions, "changes": {}, "levels": {}, **self.short}
         factors = {
@@ -91,7 +106,8 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests."""
+    """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
+    simulations."""
 
     frame: pl.DataFrame
 
@@ -176,21 +192,50 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is reproduced. scenario: the base of all experiments; ``{trace:ROLE.up}`` stands for a trace. short: values
-    by dotted key for short trials; short_note: what a reader must know of them. differences: what of our setting
-    differs, for the page."""
+    """What is reproduced. short_note: what a reader must know of short trials. differences: what of our setting
+    differs, for the page. verdicts: words for `Finding.same`."""
 
     name: str
     title: str
     citation: str
-    scenario: Mapping[str, Any]
-    short: Mapping[str, Any]
-    short_note: str
-    roles: tuple[Role, ...]
     experiments: tuple[Experiment, ...]
     claims: tuple[Claim, ...]
     answers: tuple[Answer, ...]
     differences: tuple[str, ...]
+    short_note: str
+    verdicts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SweptPublication(Publication):
+    """Whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a trace. short:
+    values by dotted key for short trials."""
+
+    scenario: Mapping[str, Any]
+    short: Mapping[str, Any]
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPublication(Publication):
+    """Whose experiments are simulations. usual: levels by factor where a setting names none. full, short: what
+    `describe` needs, and ``seeds``. describe: the simulation of a setting; its last argument is the publication's
+    input. measure: runs that with a seed, and returns what the trials have of it, without infinity."""
+
+    usual: Mapping[str, str]
+    full: Mapping[str, int]
+    short: Mapping[str, int]
+    describe: Callable[[Mapping[str, str], Mapping[str, int], Any], dict[str, Any]]
+    measure: Callable[[Mapping[str, Any], int], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What stands for an input of the publication. note: what it is, for people; stand_in: whether it is ours."""
+
+    name: str
+    note: str
+    stand_in: bool
 
 
 # ---- values

@@ -21,7 +21,16 @@ from cellbed.archive.generation.series import write
 from cellbed.archive.series import ENDINGS
 from cellbed.archive.store import open_archive
 from cellbed.errors import CellbedError
-from cellbed.experiments.reproduce.publication import MEAN, SEGMENT, Experiment, Publication, Role, Trials
+from cellbed.experiments.reproduce.publication import (
+    MEAN,
+    SEGMENT,
+    Input,
+    Publication,
+    Role,
+    Swept,
+    SweptPublication,
+    Trials,
+)
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.store import DATASET, Store, results_in
 from cellbed.scenario.reader import with_values
@@ -46,12 +55,17 @@ class Played:
     note: str
     stand_in: bool
 
+    @property
+    def input(self) -> Input:
+        """For the page."""
+        return Input(f"{self.role}.{self.way}", self.note, self.stand_in)
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An experiment whose sweep can be run. folder: of the sweep."""
 
-    experiment: Experiment
+    experiment: Swept
     plan: trials.Plan
     folder: Path
 
@@ -67,7 +81,15 @@ def congestion_control(wanted: str) -> str:
     return wanted if wanted in allowed else "reno"
 
 
-def traces(publication: Publication, chosen: Sequence[str], folder: Path, given: Path | None) -> list[Played]:
+def control_note(publication: SweptPublication, control: str) -> list[str]:
+    """What a reader must know of the congestion control that nodes have."""
+    wanted = publication.scenario["transport"]["congestion_control"]
+    if control == wanted:
+        return []
+    return [f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`."]
+
+
+def traces(publication: SweptPublication, chosen: Sequence[str], folder: Path, given: Path | None) -> list[Played]:
     """The trace of each direction of each role in the chosen experiments: a file in the folder `given`, else of the
     user's archive, else a stand-in, which is written to `folder`. Errors: :class:`CellbedError`, OSError."""
     files = {}
@@ -114,7 +136,7 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
 
 
 def prepare(
-    publication: Publication,
+    publication: SweptPublication,
     chosen: Sequence[str],
     place: Path,
     folder: Path,
@@ -128,7 +150,7 @@ def prepare(
     places = {f"{_TRACE}{each.role}.{each.way}}}": each.text for each in played}
     found = []
     for experiment in publication.experiments:
-        if experiment.name not in chosen:
+        if experiment.name not in chosen or not isinstance(experiment, Swept):
             continue
         if short:
             experiment = experiment.shortened()
@@ -267,10 +289,10 @@ def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def check_names(publication: Publication, chosen: Sequence[str]) -> list[str]:
+def check_names(publication: Publication, chosen: Sequence[str], option: str = "--experiment") -> list[str]:
     """The experiments that a user chose, in their order; all by default. Errors: :class:`CellbedError`."""
-    known = [each.name for each in publication.experiments]
+    known = {each.name.casefold(): each.name for each in publication.experiments}
     for name in chosen:
-        if name.upper() not in known:
-            raise CellbedError(f"--experiment {name}: not one of {', '.join(known)}")
-    return [name for name in known if not chosen or name in {each.upper() for each in chosen}]
+        if name.casefold() not in known:
+            raise CellbedError(f"{option} {name}: not one of {', '.join(known.values())}")
+    return [name for key, name in known.items() if not chosen or key in {each.casefold() for each in chosen}]

@@ -17,11 +17,11 @@ from cellbed.experiments.reproduce.publication import (
     Answer,
     Claim,
     Data,
-    Experiment,
     Finding,
     Lines,
-    Publication,
     Role,
+    Swept,
+    SweptPublication,
     Values,
     determination,
     paired,
@@ -121,7 +121,7 @@ _NEVER = {"kind": "halve", "above": "1 h"}
 _HIGH = {"rate": "10 /s", "queue": "infinite", "policy": "none"}
 
 EXPERIMENTS = (
-    Experiment(
+    Swept(
         "E1",
         "Network technology",
         "§6.3",
@@ -132,7 +132,7 @@ EXPERIMENTS = (
             }
         },
     ),
-    Experiment(
+    Swept(
         "E2",
         "Images and text",
         "§6.4",
@@ -146,7 +146,7 @@ EXPERIMENTS = (
             }
         },
     ),
-    Experiment(
+    Swept(
         "E3",
         "Place of the server",
         "§6.5",
@@ -157,7 +157,7 @@ EXPERIMENTS = (
         short={"levels": {"place": ["edge", "transcontinental"]}},
         lines=Lines("uplink", "place", ONE_WAY_MS, "core delay one way, ms", "restart", "slow start after idle"),
     ),
-    Experiment(
+    Swept(
         "E4",
         "Load",
         "§6.6",
@@ -190,7 +190,7 @@ EXPERIMENTS = (
         },
         worst="lte-2016",
     ),
-    Experiment(
+    Swept(
         "6G",
         "Projection of 6G",
         "§6.7",
@@ -569,7 +569,7 @@ ANSWERS = tuple(
     for (key, text), paragraph in zip(_PUBLISHED.items(), (_mf1, _mf2, _mf3, _mf4), strict=True)
 )
 
-THESIS = Publication(
+THESIS = SweptPublication(
     name="thesis",
     title="Network Simulation for AI in the Digital Continuum",
     citation=CITATION,
@@ -589,4 +589,5 @@ THESIS = Publication(
         "are not.",
         "The mobile link has no delay except its queue and its schedule, as in the thesis (Mahimahi's link shell).",
     ),
+    verdicts={"yes": "same", "no": "not the same", "open": "undecided", "–": "", "not measured": "not measured"},
 )

@@ -1,0 +1,161 @@
+"""The reproduction of pDCell: its settings, claims, figures and page, and a very small one that is simulated."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cellbed.experiments.reproduce import page, pdcell, simulated
+from cellbed.experiments.reproduce.pdcell import PDCELL_PAPER, STABLE, USUAL
+from cellbed.experiments.reproduce.publication import Data, Trials, evaluate
+from in_process import cellbed
+
+NAMES = [each.name for each in PDCELL_PAPER.experiments]
+FLOWS = 200
+
+
+def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
+    """Measures as the paper has them: each transport and scheduler has its own scale of times."""
+    scale = {"pDCell": 0.1, "pHost": 1.0, "TCP": 2.0, "pHost, infinite queue": 4.0}[labels["transport"]]
+    mrfs = labels["scheduler"] == "MRFS"
+    scale *= (0.5 if labels["cqi"] == "varying" else 0.8) if mrfs else 1.0
+    times = np.sort(np.random.default_rng(seed).exponential(scale, FLOWS))
+    phost = labels["transport"] != "pDCell"
+    return {
+        "flows": FLOWS, "unfinished": 0, "fct_s": times.tolist(), "fct_mean_s": float(times.mean()),
+        "mean_packets": 100.0,
+        **{f"fct_p{each}_s": pdcell.rank(times, each / 100) for each in pdcell.PERCENTILES},
+        **{f"short_{name}_s": 0.01 if mrfs else 1.2 for name in pdcell.QUALITIES},
+        "refused_share": 0.9 if phost else 0.1 + seed / 1000, "offered_per_delivered": 10.0, "duration_s": 50.0,
+        "times_s": [0.0, 1.0, 50.0], "occupancy": [0, 2000, 0], "full_after_s": 1.0 if phost else math.inf,
+        "full_share": 0.99 if phost else 0.0,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    runs = simulated.runs(PDCELL_PAPER, NAMES, short=True, inputs=pdcell.sizes())
+    return {
+        name: Trials(
+            pl.DataFrame(
+                [
+                    {
+                        "point": at,
+                        "repetition": run.seed,
+                        "status": "complete",
+                        **run.labels,
+                        **outcome(run.labels, run.seed),
+                    }
+                    for at, run in enumerate(group)
+                ],
+                infer_schema_length=None,
+            )
+        )
+        for name, group in runs.items()
+    }
+
+
+def test_settings_are_simulations_that_are_run_once() -> None:
+    full = simulated.runs(PDCELL_PAPER, NAMES, short=False, inputs=pdcell.sizes())
+    assert {run.seed for run in full["9"]} == set(range(1, 21))
+    assert len(full["9"]) == 4 * 2 * 20
+    keys = {name: {run.key for run in group} for name, group in full.items()}
+    assert keys["10b"] < keys["9"], "the same settings"
+    assert keys["11b"] < keys["11a"]
+    short = simulated.runs(PDCELL_PAPER, ["9"], short=True, inputs=pdcell.sizes())["9"]
+    assert not {run.key for run in short} & keys["9"], "fewer flows are another simulation"
+    one = pdcell.describe({**USUAL, "load": STABLE, "buffer": "15 MB"}, {"flows": 100}, [(1460.0, 1.0)])
+    assert (one["radio"]["load_of"], one["radio"]["buffer_bytes"]) == ("cell", 15_000_000)
+    share = pdcell.describe({**USUAL, "traffic": pdcell.SHARE}, {"flows": 100}, [(1460.0, 1.0)])
+    assert (share["traffic"]["flows"], share["radio"]["share"]) == (500, 0.2)
+
+
+def test_our_flow_sizes_have_what_is_published() -> None:
+    points = pdcell.sizes()
+    assert (points[0], points[-1]) == ((1460.0, 0.0), (3_000_000.0, 1.0))
+    assert any(size == pytest.approx(10_240) and share == pytest.approx(0.8) for size, share in points)
+    assert points == sorted(points)
+    assert len({share for _, share in points}) == len(points)
+
+
+def test_measures() -> None:
+    one = [1.0, 2.0, 3.0, 4.0]
+    assert pdcell.distance(one, one) == 0
+    assert pdcell.distance(one, [3.0, 4.0, 5.0, 6.0]) == 0.5
+    assert pdcell.distance(one, [math.inf]) == 1
+    assert [pdcell.rank(np.array(one), at) for at in (0.1, 0.25, 0.26, 0.5, 0.99)] == [1, 1, 2, 2, 4]
+    found = pdcell.filled(np.array([1.0, 2.0, 3.0, 4.0]), np.array([10, 95, 99, 20]), 100)
+    assert (found["full_after_s"], found["full_share"], found["mean_packets"]) == (1.0, 0.5, 56.0)
+    assert pdcell.filled(np.array([1.0]), np.array([10]), 100)["full_after_s"] == math.inf
+
+
+def test_claims_hold_where_they_do_and_have_reasons(data: Data) -> None:
+    found = evaluate(PDCELL_PAPER, data)
+    assert set(found) == {claim.key for claim in PDCELL_PAPER.claims}
+    assert {each.same for each in found.values()} == {"yes"}
+    assert found["9-phost-p50-stable"].interval.value == pytest.approx(10)
+    assert found["10b-bad-paper"].interval.value == pytest.approx(120)
+    assert found["11a-30 MB-paper"].interval.low is not None
+    assert "refuses 90 % of the packets (10 arrive for each needed one)" in found["9-phost-p50-paper"].why
+    worse = {**data, "9": Trials(data["9"].frame.with_columns(pl.lit(1.0).alias("fct_p99_s")))}
+    assert evaluate(PDCELL_PAPER, worse)["9-tcp-p99-stable"].same == "no"
+
+
+def test_the_page_has_every_claim_and_figure(data: Data) -> None:
+    _, used = pdcell.flow_sizes(None)
+    result = page.Result(PDCELL_PAPER, data, [used], True, "cellbed reproduce pdcell", "2 processors", ["a note"])
+    text = page.page(result)
+    for claim in PDCELL_PAPER.claims:
+        assert f'data-claim="{claim.key}"' in text
+    assert text.count("<svg") == len(NAMES)
+    assert "24 of 24 assertions hold" in text
+    assert "Fig. 9: pDCell, pHost and TCP" in text or "Fig. 9: pdcell, phost and tcp" in text
+    assert "log-uniform from 1460 B" in text
+    assert set(result.json()["answers"]) == {"Transports", "Queues"}
+    assert page.page(replace(result, data={"8": data["8"]})).count("<svg") == 1
+
+
+def test_a_very_small_reproduction_is_simulated_and_continued(tmp_path: Path) -> None:
+    words = ("reproduce", "pdcell", "--short", "--figure", "8", "--figure", "10B", "--seeds", 1, "--flows", 10)
+    done = cellbed(*words, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "8: 4 simulations\n10b: 4 simulations\nin all, with shared ones run once: 6 to run" in done.stdout
+    assert not list(tmp_path.iterdir())
+    done = cellbed(*words, "--jobs", 1, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    folder = tmp_path / "reproductions" / "pdcell-short"
+    frame = pl.read_parquet(folder / "10b.parquet")
+    assert frame["status"].to_list() == ["complete"] * 4
+    assert frame["flows"].to_list() == [10] * 4
+    assert {each["repetitions"] for each in content["claims"] if each["experiment"] == "8"} == {1}
+    assert (folder / "report.html").read_text().count("<svg") == 2
+    # Only what is missing is simulated again, with the same result.
+    files = sorted((folder / "simulations").iterdir())
+    assert len(files) == 6
+    before, others = json.loads(files[0].read_bytes()), {each: each.stat().st_mtime_ns for each in files[1:]}
+    files[0].unlink()
+    assert "1 simulations to run" in cellbed(*words, "--jobs", 1, cwd=tmp_path).stderr
+    assert json.loads(files[0].read_bytes()) | {"elapsed_s": 0} == before | {"elapsed_s": 0}
+    assert others == {each: each.stat().st_mtime_ns for each in files[1:]}
+
+
+def test_wrong_input_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "sizes.txt").write_text("1 1 0.5\n")
+    for words, message in (
+        (("--figure", "7"), "error: --figure 7: not one of 3, 8, 9, 10a, 10b, 11a, 11b, 11c\n"),
+        (("--sizes", "sizes.txt"), "error: sizes.txt: the last cumulative share is 0.5: write 1\n"),
+        (("--sizes", "none.txt"), "error: "),
+    ):
+        done = cellbed("reproduce", "pdcell", *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(message)
+        assert [each.name for each in tmp_path.iterdir()] == ["sizes.txt"]
