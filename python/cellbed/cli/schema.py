@@ -1,4 +1,4 @@
-"""``cellbed schema``: the JSON Schemas of scenario files, of sweep files and of recordings."""
+"""``cellbed schema``: the JSON Schemas of scenarios, sweeps, simulations and recordings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ class What(StrEnum):
 
     scenario = "scenario"
     sweep = "sweep"
+    simulation = "simulation"
     recording = "recording"
 
 
 def schema(
     what: Annotated[
-        What, typer.Argument(help="Schema of scenario files, of sweep files, or of recording.json.")
+        What, typer.Argument(help="Schema of scenario, sweep or simulation files, or of recording.json.")
     ] = What.scenario,
 ) -> None:
-    """Print the JSON Schema of scenario files, sweep files or recordings, for editors and other programs.
+    """Print the JSON Schema of a kind of file, for editors and other programs.
 
     \b
     Examples:
       cellbed schema > scenario.schema.json
       cellbed schema sweep > sweep.schema.json
+      cellbed schema simulation
       cellbed schema recording
     """
     import json
@@ -35,6 +37,8 @@ def schema(
         from cellbed.recordings.description import json_schema
     elif what is What.sweep:
         from cellbed.experiments.sweep.file import json_schema
+    elif what is What.simulation:
+        from cellbed.simulation.file import json_schema
     else:
         from cellbed.scenario.json_schema import json_schema
 

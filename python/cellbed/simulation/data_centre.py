@@ -39,14 +39,19 @@ class Simulation:
     flows: a row for each flow in order of its number: ``flow``, ``source``, ``destination``, ``user`` (null in the data
     centre), ``bytes``, ``start_s``, ``fct_s`` (until the last byte has arrived; null if it has not), ``ideal_s``
     (from the start until the sender has the last acknowledgement, on an empty path), ``slowdown`` (the same of this
-    flow, over ``ideal_s``).
+    flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
 
     ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
     ``packets``, ``bytes`` and ``utilisation`` (of what it has sent), ``dropped``, ``dropped_bytes``, ``marked``,
     ``mean_queue_bytes``, ``most_queue_bytes``.
 
-    radio: tables of the radio cells by name; empty without. seed: of its random choices. duration_s: virtual time until
-    the last event. packet_hops: packets that ports have sent. elapsed_s: time that the simulation took.
+    radio: tables of the radio cell by name; empty without. ``users``: ``user`` and ``mean_cqi``. ``queues``, while
+    something waits: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in the
+    distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the central
+    unit and of transport blocks.
+
+    seed: of its random choices. duration_s: virtual time until the last event. packet_hops: packets that ports have
+    sent. elapsed_s: time that the simulation took.
     """
 
     flows: pl.DataFrame
@@ -98,13 +103,13 @@ def run(described: Described, seed: int, progress: Progress | None = None) -> Si
     try:
         found = _core.simulate(json.dumps({**described.content, "seed": seed}), progress)
     except ValueError as error:
-        raise SimulationError(str(error)) from None
+        raise SimulationError(f"{described.source}: {error}" if described.source else str(error)) from None
     elapsed = time.perf_counter() - began
     duration = found["end_ps"] * 1e-12
     return Simulation(
         _flows(found["flows"]),
         _ports(found["ports"], described.file.topology, duration),
-        {name: _frame(columns) for name, columns in found["tables"].items()},
+        {name: _radio(columns) for name, columns in found["tables"].items()},
         seed,
         duration,
         found["packet_hops"],
@@ -118,7 +123,7 @@ def _flows(columns: Mapping[str, Any]) -> pl.DataFrame:
     table = pl.DataFrame(columns).sort("flow")
     start, end = pl.col("start_ps"), pl.col("end_ps")
     finished = pl.when(end >= 0)
-    acknowledged = pl.when((pl.col("acknowledged_ps") >= 0) & (pl.col("ideal_ps") > 0))
+    fixed = pl.col("user") < 0
     return table.select(
         "flow",
         "source",
@@ -127,8 +132,10 @@ def _flows(columns: Mapping[str, Any]) -> pl.DataFrame:
         "bytes",
         (start * 1e-12).alias("start_s"),
         finished.then((end - start) * 1e-12).alias("fct_s"),
-        pl.when(pl.col("ideal_ps") > 0).then(pl.col("ideal_ps") * 1e-12).alias("ideal_s"),
-        acknowledged.then((pl.col("acknowledged_ps") - start) / pl.col("ideal_ps")).alias("slowdown"),
+        pl.when(fixed).then(pl.col("ideal_ps") * 1e-12).alias("ideal_s"),
+        pl.when(fixed & (pl.col("acknowledged_ps") >= 0))
+        .then((pl.col("acknowledged_ps") - start) / pl.col("ideal_ps"))
+        .alias("slowdown"),
     )
 
 
@@ -152,6 +159,14 @@ def _ports(columns: Mapping[str, Any], topology: AnyTopology, duration_s: float)
     )
 
 
+def _radio(columns: Mapping[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    # Numbers and bytes come as floats.
+    whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
+    return _frame(columns).with_columns(pl.col(whole).cast(pl.Int64))
+
+
 def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
     import polars as pl
 
@@ -167,8 +182,10 @@ def by_size(flows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    edges = [edge for edge, _ in CLASSES[:-1]]
     names = [name for _, name in CLASSES]
+    size = pl.lit(names[-1])
+    for edge, name in reversed(CLASSES[:-1]):
+        size = pl.when(pl.col("bytes") <= edge).then(pl.lit(name)).otherwise(size)
     order = pl.Enum([ALL, *names])
     statistics = [
         statistic
@@ -179,7 +196,7 @@ def by_size(flows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
         )
     ]
     finished = flows.lazy().filter(pl.col("fct_s").is_not_null())
-    classed = finished.with_columns(pl.col("bytes").cut(edges, labels=names).cast(pl.String).cast(order).alias("size"))
+    classed = finished.with_columns(size.cast(order).alias("size"))
     whole = finished.select(pl.lit(ALL).cast(order).alias("size"), pl.len().alias("count"), *statistics)
     each = classed.group_by("size").agg(pl.len().alias("count"), *statistics)
     found = pl.concat([whole, each.select(whole.collect_schema().names())]).collect()

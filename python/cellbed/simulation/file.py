@@ -19,7 +19,9 @@ from cellbed.scenario.problems import Problem, ScenarioError
 from cellbed.scenario.reader import TablesError, read, report, tables, validated
 from cellbed.scenario.table import Table, written
 from cellbed.simulation import flow_files
+from cellbed.simulation.cells import Radio
 from cellbed.simulation.flow_files import PACKET, FlowFileError, Sizes
+from cellbed.simulation.transports import PS, AnyTransport, simulated
 from cellbed.units import BIT_RATE, DURATION, SIZE, UnitError
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
@@ -29,8 +31,6 @@ Buffer = Annotated[int, quantity(SIZE, "1500 B", "1 TB")]
 HostName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 _MOST_HOSTS = 100_000
 _MOST_ROUTES = 20_000_000
-PS = 1000
-"""Picoseconds of a nanosecond."""
 
 
 # ---- topology
@@ -47,6 +47,11 @@ class LeafSpine(Table):
     core_rate: Rate = Field(written("40 Gbit/s"), description="Rate between leaf and spine.")
     hop_delay: Delay = Field(written("200 ns"), description="Propagation delay of every link.")
     buffer: Buffer = Field(written("36864 B"), description="Queue of every port.")
+    mark_above: Size | None = Field(
+        None,
+        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
+        examples=["22.5 kB"],
+    )
     switching: Literal["cut-through", "store-and-forward"] = Field(
         "cut-through", description="When a switch begins to forward: after the header, or after the last byte."
     )
@@ -113,6 +118,11 @@ class Graph(Table):
     switches: list[HostName] = Field([], max_length=_MOST_HOSTS, description="Names of the switches.")
     links: list[GraphLink] = Field(min_length=1, description="Links. A host has one.")
     buffer: Buffer = Field(written("36864 B"), description="Queue of every port.")
+    mark_above: Size | None = Field(
+        None,
+        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
+        examples=["22.5 kB"],
+    )
     switching: Literal["cut-through", "store-and-forward"] = Field(
         "store-and-forward", description="When a switch begins to forward: after the header, or after the last byte."
     )
@@ -183,10 +193,12 @@ class Graph(Table):
 
 
 def _of_ports(topology: LeafSpine | Graph) -> dict[str, Any]:
+    marks = {} if topology.mark_above is None else {"mark_above_bytes": topology.mark_above}
     return {
         "buffer_bytes": topology.buffer,
         "switching": topology.switching,
         "balancing": topology.balancing,
+        **marks,
     }
 
 
@@ -326,7 +338,7 @@ class Traffic(Table):
         try:
             if self.trace is not None:
                 trace = flow_files.read_trace(_found(self.trace, folder, "file of flows"))
-                highest = max(max(source, destination) for _, source, destination, _ in trace)
+                highest = max(max(source, destination) for _, source, destination, *_ in trace)
                 if highest >= len(hosts):
                     raise UnitError(f"host {highest} sends or receives, but the hosts are 0 to {len(hosts) - 1}")
                 return {"trace": trace}
@@ -339,11 +351,11 @@ class Traffic(Table):
             "load": self.load,
             "sizes": points,
             "size_multiple_bytes": grain,
-            "pattern": self._pattern(hosts),
+            **({} if self.pattern is None else {"pattern": self._pattern(hosts)}),
         }
 
     def _pattern(self, hosts: Sequence[str]) -> dict[str, Any]:
-        pattern: Any = self.pattern or "all-to-all"
+        pattern: Any = self.pattern
         if isinstance(pattern, str):
             return {"kind": pattern}
         if isinstance(pattern, Incast):
@@ -374,16 +386,6 @@ _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "
 # ---- the file
 
 
-class Transport(Table):
-    """The transport protocol of every host."""
-
-    kind: Literal["phost", "pfabric", "tcp", "dctcp", "fastpass", "pdcell"] = Field(description="Kind of transport.")
-
-    def description(self) -> dict[str, Any]:
-        """The transport as the simulator reads it."""
-        return self.model_dump(mode="json")
-
-
 AnyTopology = LeafSpine | Graph
 
 
@@ -397,18 +399,22 @@ class SimulationFile(Table):
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     topology: Annotated[AnyTopology, Field(discriminator="kind")] = Field(description="Hosts, switches and links.")
-    transport: Transport = Field(description="Transport protocol of the hosts.", examples=[{"kind": "phost"}])
+    transport: Annotated[AnyTransport, Field(discriminator="kind")] = Field(
+        description="Transport protocol of the hosts.", examples=[{"kind": "phost"}]
+    )
     traffic: Traffic = Field(description="Flows.")
+    radio: Radio | None = Field(None, description="A radio cell behind one of the hosts. Default: none.")
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
     """A simulation ready to run.
 
-    file: as it was written. text: of the file, None of a mapping. content: as the simulator reads it, with what the
-    files that the simulation names contain.
+    source: name of the file in errors, empty for a mapping. file: as it was written. text: of the file. content: as the
+    simulator reads it, with what the named files contain.
     """
 
+    source: str
     file: SimulationFile
     text: str | None
     content: Mapping[str, Any]
@@ -419,28 +425,43 @@ class Described:
         traffic = self.content["traffic"]
         return len(traffic["trace"]) if "trace" in traffic else int(traffic["flows"])
 
+    @property
+    def bytes(self) -> float:
+        """Bytes of all flows; of random ones the expected number."""
+        traffic = self.content["traffic"]
+        if "trace" in traffic:
+            return float(sum(flow[0] for flow in traffic["trace"]))
+        return flow_files.mean_bytes(traffic["sizes"]) * self.flows
+
 
 def read_simulation(path: Path) -> Described:
     """The simulation in a file. Raises ScenarioError with every problem and its line."""
     text = read(path, "simulation")
     try:
-        return described(tables(text, str(path), "simulation"), path.parent, text)
+        return described(tables(text, str(path), "simulation"), path.parent, text, str(path))
     except TablesError as error:
         raise ScenarioError(report(str(path), text, error)) from None
 
 
-def described(data: Mapping[str, Any], folder: Path, text: str | None = None) -> Described:
+def described(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """The simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
     file = validated(SimulationFile, dict(data), {"folder": folder})
-    if found := [*file.topology.problems(), *file.traffic.problems()]:
+    found = [*file.topology.problems(), *file.traffic.problems()]
+    if file.radio is not None and file.traffic.pattern is not None:
+        text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
+        found.append(Problem(("traffic", "pattern"), text))
+    if found:
         raise TablesError(found)
+    hosts = file.topology.node_names()[: file.topology.host_count]
     content = {
         "seed": file.seed,
         "topology": file.topology.description(),
-        "transport": file.transport.description(),
-        "traffic": file.traffic.description(folder, file.topology.node_names()[: file.topology.host_count]),
+        "transport": simulated(file.transport),
+        "traffic": file.traffic.description(folder, hosts),
     }
-    return Described(file, text, content)
+    if file.radio is not None:
+        content["radio"] = file.radio.description(folder, hosts)
+    return Described(source, file, text, content)
 
 
 def json_schema() -> dict[str, Any]:

@@ -20,8 +20,8 @@ _MOST_HOSTS = 2**32
 
 Sizes = list[tuple[float, float]]
 """Points of a cumulative distribution: bytes, and the share of flows of at most so many. Linear in between."""
-Trace = list[tuple[int, int, int, int]]
-"""Flows in order of time: bytes, source, destination, start in ps."""
+Trace = list[tuple[int, ...]]
+"""Flows in order of time: bytes, source, destination, start in ps, and the user if there is one."""
 
 
 class FlowFileError(CellbedError):
@@ -59,16 +59,17 @@ def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
 
 
 def read_trace(path: Path) -> Trace:
-    """The flows in a file with five columns: number, bytes, source, destination, start in µs.
+    """The flows in a file with five columns: number, bytes, source, destination, start in µs; and a sixth, the number
+    of the user, for flows to a radio cell.
 
-    Hosts are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
+    Hosts and users are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
 
     Raises FlowFileError.
     """
     flows: Trace = []
     for line, words in _rows(path):
         where = f"{path}:{line}"
-        if len(words) != 5:
+        if len(words) not in (5, 6):
             raise FlowFileError(
                 f"{where}: {len(words)} columns: write five, 'NUMBER BYTES SOURCE DESTINATION START-US'"
             )
@@ -79,12 +80,13 @@ def read_trace(path: Path) -> Trace:
         start = _number(words[4], where)
         if not 0 <= start <= _MOST_SECONDS * 1e6:
             raise FlowFileError(f"{where}: start {words[4]} is out of range: write 0 to 10^12 µs")
-        flows.append((size, source, destination, round(start * 1e6)))
+        user = (_whole(words[5], "user", 0, _MOST_HOSTS - 1, where),) if len(words) == 6 else ()
+        flows.append((size, source, destination, round(start * 1e6), *user))
     if not flows:
         raise FlowFileError(f"{path}: empty: write lines 'NUMBER BYTES SOURCE DESTINATION START-US'")
     flows.sort(key=lambda flow: flow[3])
     earliest = flows[0][3]
-    return [(size, source, destination, start - earliest) for size, source, destination, start in flows]
+    return [(*flow[:3], flow[3] - earliest, *flow[4:]) for flow in flows]
 
 
 def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes:

@@ -1,0 +1,126 @@
+"""``cellbed simulate``: flows of a data centre and of radio cells in virtual time."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cellbed.cli.report import Open
+
+if TYPE_CHECKING:
+    from cellbed.simulation.file import Described
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="The simulation file (TOML).", metavar="FILE")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder in which the folder of the results is created.")
+    ] = Path("simulations"),
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, max=2**63 - 1, help="First seed. Default: the file's.", show_default=False),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=10_000, help="Number of seeds: this one and the following ones.")
+    ] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=1024,
+            help="Seeds at once at most. Default: one for each processor.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file and print what it describes, then exit.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    open_: Annotated[
+        Open, typer.Option("--open", help="Open the report in a browser. auto: only on a desktop terminal.")
+    ] = Open.auto,
+) -> None:
+    """Simulate flows of a data centre, and to the users of radio cells, in virtual time.
+
+    The results do not depend on the machine and on --jobs. Exit status: 0 done, 2 bad input or a folder that cannot be
+    written to, 130 interrupted: nothing is left.
+
+    \b
+    Examples:
+      cellbed simulate examples/leaf-spine.toml
+      cellbed simulate examples/leaf-spine.toml --seeds 20 --jobs 2
+      cellbed simulate examples/pdcell.toml --seed 7 --json | jq '.by_size[0]'
+      cellbed simulate examples/leaf-spine.toml --dry-run
+    """
+    from cellbed.experiments import simulation
+    from cellbed.simulation.file import read_simulation
+
+    described = read_simulation(file)
+    first = described.file.seed if seed is None else seed
+    chosen = range(first, first + seeds)
+    if dry_run:
+        _show(described, chosen, as_json)
+        return
+    with _Terminal(described.flows * seeds, seeds) as terminal:
+        folder = simulation.simulate(described, chosen, out, jobs or simulation.processors(), terminal.progress)
+    summary = json.loads((folder / "summary.json").read_bytes())
+    if as_json:
+        print(json.dumps({"folder": str(folder), **summary}, indent=1, ensure_ascii=False))
+    else:
+        from cellbed.report.simulation import show
+
+        show(summary)
+        print(folder / "report.html")
+    if open_ is not Open.no:
+        from cellbed.report import html
+
+        html.open_page(folder / "report.html", open_.value, quiet=as_json)
+
+
+def _show(described: Described, seeds: range, as_json: bool) -> None:
+    """Print what a file describes."""
+    file = described.file.model_dump(mode="json")
+    hosts = described.file.topology.host_count
+    if as_json:
+        print(json.dumps({"file": file, "hosts": hosts, "flows": described.flows, "seeds": list(seeds)}, indent=1))
+        return
+    print(f"{file['name']}: {file['transport']['kind']}, {file['topology']['kind']} of {hosts} hosts")
+    print(f"{described.flows:,} flows, {described.bytes:,.0f} bytes, with each of {len(seeds)} seeds from {seeds[0]}")
+
+
+class _Terminal:
+    """Progress on standard error, after two seconds: in place on a terminal, else a line every ten seconds."""
+
+    def __init__(self, flows: int, seeds: int) -> None:
+        self._flows, self._seeds = flows, seeds
+        self._live = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._next = self._began + 2
+        self._drawn = False
+
+    def __enter__(self) -> _Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def progress(self, flows: int, seeds: int) -> None:
+        """Show the numbers of finished flows and seeds."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        of_seeds = f", {seeds} of {self._seeds} seeds" if self._seeds > 1 else ""
+        text = f"{flows:,} of {self._flows:,} flows{of_seeds}, {now - self._began:.0f} s"
+        if self._live:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            self._drawn = True
+        else:
+            print(text, file=sys.stderr, flush=True)
+        self._next = now + (0.1 if self._live else 10)

@@ -1,0 +1,345 @@
+"""Simulations of data centres: files, results, folders, reports, interruption."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from any_text import many, value_or_line, value_or_sentence, words
+from cellbed.scenario import ScenarioError
+from cellbed.simulation import Simulation, simulate
+from cellbed.simulation.data_centre import by_size
+from cellbed.simulation.file import json_schema, read_simulation
+from cellbed.simulation.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
+from in_process import cellbed, completions
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+SHARED = ROOT.parent / "shared" / "flow-sizes"
+GOOD: dict[str, Any] = {
+    "name": "small",
+    "seed": 3,
+    "topology": {"kind": "leaf-spine", "racks": 2, "hosts_per_rack": 3, "spines": 2},
+    "transport": {"kind": "pdcell"},
+    "traffic": {"flows": 300, "load": 0.5, "sizes": "sizes.txt"},
+}
+SIZES = "# packets\n1 1 0\n1 1 0.5\n3 1 0.8\n100 1 1\n"
+GRAPH = {
+    "kind": "graph",
+    "hosts": ["client", "near", "far"],
+    "switches": ["left", "right"],
+    "links": [
+        {"between": ["client", "left"], "rate": "10 Gbit/s"},
+        {"between": ["near", "left"], "rate": "10 Gbit/s"},
+        {"between": ["left", "right"], "rate": "1 Gbit/s", "delay": "50 us"},
+        {"between": ["right", "far"], "rate": "10 Gbit/s"},
+    ],
+}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """A simulation file, with other tables than usual."""
+    (folder / "sizes.txt").write_text(SIZES)
+    path = folder / "small.toml"
+    path.write_text(tomli_w.dumps(GOOD | changes))
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a simulation with three seeds, and what the command printed."""
+    folder = tmp_path_factory.mktemp("simulate")
+    done = cellbed("simulate", write(folder), "--seeds", 3, "--jobs", 3, "--json", "--out", folder / "out", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    return Path(printed["folder"]), printed
+
+
+def test_a_folder_has_tables_summary_and_report(results: tuple[Path, dict[str, Any]]) -> None:
+    folder, printed = results
+    assert {path.name for path in folder.iterdir()} == {
+        "flows.parquet", "ports.parquet", "report.html", "simulation.toml", "summary.json"
+    }  # fmt: skip
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    flows = pl.read_parquet(folder / "flows.parquet")
+    assert flows["seed"].unique(maintain_order=True).to_list() == [3, 4, 5]
+    assert flows.group_by("seed").len()["len"].to_list() == [300] * 3
+    assert flows["fct_s"].null_count() == 0
+    assert flows["slowdown"].min() > 0.999  # type: ignore[operator]
+    assert (flows["bytes"] % 1460).sum() == 0
+    ports = pl.read_parquet(folder / "ports.parquet")
+    assert set(ports["tier"]) == {"host to leaf", "leaf to host", "leaf to spine", "spine to leaf"}
+    sent = ports.filter(tier="host to leaf")
+    assert sent["bytes"].sum() > flows["bytes"].sum()
+    assert sent["utilisation"].is_between(0, 1).all()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {key: value for key, value in printed.items() if key != "folder"} == summary
+    assert summary["seeds"] == [3, 4, 5]
+    row = summary["by_size"][0]
+    means = flows.group_by("seed").agg(pl.col("slowdown").mean())["slowdown"]
+    assert row["count"] == 900
+    assert row["slowdown_mean"]["value"] == pytest.approx(means.mean())
+    assert row["slowdown_mean"]["low"] < row["slowdown_mean"]["value"] < row["slowdown_mean"]["high"]
+
+
+def test_results_depend_on_the_seed_alone(results: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    done = cellbed("simulate", path, "--seeds", 3, "--jobs", 1, "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = Path(done.stdout.splitlines()[-1]).parent
+    for name in ("flows", "ports"):
+        table = pl.read_parquet(results[0] / f"{name}.parquet")
+        assert pl.read_parquet(again / f"{name}.parquet").equals(table)
+    alone = simulate(path, seed=4)
+    assert pl.read_parquet(again / "flows.parquet").filter(seed=4).drop("seed").equals(alone.flows)
+    assert simulate(GOOD | {"seed": 4}, folder=tmp_path).flows.equals(alone.flows)
+    assert not simulate(path).flows.equals(alone.flows)
+
+
+def test_a_report_shows_flows_and_ports(results: tuple[Path, dict[str, Any]]) -> None:
+    page = (results[0] / "report.html").read_text()
+    for text in ("900 flows", "3 seeds, 3 to 5", "Flow completion time by size", "10–100 KiB", "Leaf to spine"):
+        assert text in page
+    assert page.count("<svg") == 2
+    assert "did not finish" not in page
+
+
+def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
+    trace = tmp_path / "flows.txt"
+    trace.write_text("7 2920 0 2 1000000.5\n8 14600 0 1 1000000.25\n")
+    found = simulate(write(tmp_path, topology=GRAPH, traffic={"trace": "flows.txt"}))
+    assert found.flows.select("source", "destination", "bytes").rows() == [(0, 1, 14600), (0, 2, 2920)]
+    assert found.flows["start_s"].to_list() == pytest.approx([0, 0.25e-6], abs=1e-15)
+    # Two packets of 1500 bytes behind each other over the slow link.
+    assert found.flows["fct_s"][1] > 50e-6 + 2 * 12e-6
+    middle = found.ports.row(by_predicate=(pl.col("from") == "left") & (pl.col("to") == "right"), named=True)
+    assert (middle["tier"], middle["rate_bit_s"]) == ("switch to switch", 1e9)
+    assert middle["bytes"] > 2920
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"topology": {"kind": "leaf-spin"}}, "topology.kind: 'leaf-spin' is not known: did you mean 'leaf-spine'?"),
+        (
+            {"topology": {"kind": "leaf-spine", "host_rate": "10 Gbits"}},
+            "topology.host_rate: '10 Gbits' has an unknown",
+        ),
+        ({"topology": {"kind": "leaf-spine", "racks": 1, "hosts_per_rack": 1}}, "topology.racks: 1 hosts: write 2 to"),
+        ({"topology": {"kind": "leaf-spine", "buffr": "1 MB"}}, "topology.buffr: unknown key; did you mean 'buffer'?"),
+        ({"topology": GRAPH | {"hosts": ["a", "a"]}}, "topology.hosts[1]: the name 'a' occurs twice"),
+        ({"topology": GRAPH | {"switches": ["left"]}}, "topology.links[2].between: there is no host or switch 'right'"),
+        ({"topology": GRAPH | {"links": GRAPH["links"][:2]}}, "topology.links: no path leads from 'client' to "),
+        ({"transport": {"kind": "phst"}}, "transport.kind: 'phst' is not known: did you mean 'phost'?"),
+        ({"traffic": {"flows": 1, "load": 0.5}}, 'traffic.sizes: missing: write sizes = "100 kB"'),
+        ({"traffic": {"flows": 1, "load": 0.5, "sizes": "0 B"}}, "traffic.sizes: a flow has at least one byte"),
+        ({"traffic": {"flows": 1, "load": 0.5, "sizes": "none.txt"}}, "traffic.sizes: there is no file 'none.txt'"),
+        ({"traffic": {"flows": 1, "load": 0, "sizes": "1 kB"}}, "traffic.load: 0 is too small"),
+        ({"traffic": {"trace": "sizes.txt"}}, "sizes.txt:2: 3 columns: write five"),
+        ({"traffic": {"trace": "sizes.txt", "flows": 3}}, "traffic.flows: the trace contains the flows"),
+        (
+            {"traffic": GOOD["traffic"] | {"pattern": {"kind": "incast", "senders": 6}}},
+            "traffic.pattern.senders: 6 senders and a receiver, but there are 6 hosts",
+        ),
+        (
+            {"traffic": GOOD["traffic"] | {"pattern": {"kind": "to-one", "host": "host-6", "share": 0.2}}},
+            "traffic.pattern.host: there is no host 'host-6'",
+        ),
+        (
+            {"traffic": GOOD["traffic"] | {"sizes": {"kind": "discrete", "sizes": ["1 kB"], "shares": [0.5]}}},
+            "traffic.sizes: the shares add up to 0.5",
+        ),
+    ],
+)
+def test_mistakes_are_reported_at_their_lines(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    path = write(tmp_path, **changes)
+    done = cellbed("simulate", path, "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert line in done.stderr
+    place, _, _ = done.stderr.removeprefix("error: ").partition(": ")
+    assert int(place.rpartition(":")[2]) > 1 or "topology.kind" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text("[links.mobile]\nup = 3 Mbit/s\n")
+    done = cellbed("simulate", tmp_path / "odd.toml")
+    assert (done.returncode, "not a simulation" in done.stderr) == (2, True)
+    (tmp_path / "file").touch()
+    done = cellbed("simulate", write(tmp_path), "--out", tmp_path / "file")
+    assert (done.returncode, "cannot write to" in done.stderr) == (2, True)
+
+
+def test_dry_run_and_schema_describe_a_file(tmp_path: Path) -> None:
+    done = cellbed("simulate", write(tmp_path), "--dry-run", "--seeds", 2, "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (found["hosts"], found["flows"], found["seeds"]) == (6, 300, [3, 4])
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    assert "300 flows" in cellbed("simulate", write(tmp_path), "--dry-run", cwd=tmp_path).stdout
+    assert json.loads(cellbed("schema", "simulation").stdout) == json_schema()
+    assert "--seeds" in completions("cellbed simulate --", tmp_path)
+    page = (ROOT / "docs" / "reference" / "simulation-file.md").read_text()
+    for table in [json_schema(), *json_schema()["$defs"].values()]:
+        for key, field in table["properties"].items():
+            assert f"`{key}`" in page, key
+            assert field.get("description"), key
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
+    assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(tomllib.loads(path.read_text()))) == []
+    data = tomllib.loads(path.read_text())
+    data["traffic"] |= {"flows": 200} if "flows" in data["traffic"] else {}
+    found = simulate(data, folder=path.parent)
+    assert found.flows["fct_s"].null_count() == 0
+
+
+def test_an_interrupted_simulation_leaves_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, traffic={"flows": 50_000_000, "load": 0.5, "sizes": "1 MB"})
+    command = [sys.executable, "-m", "cellbed", "simulate", str(path), "--seeds", "4", "--jobs", "2", "--out", "out"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        while not list((tmp_path / "out").glob(".small.*/parts")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert not (tmp_path / "out").exists()
+
+
+def test_progress_can_end_a_simulation(tmp_path: Path) -> None:
+    def stop(finished: int) -> None:
+        raise InterruptedError(finished)
+
+    path = write(tmp_path, traffic={"flows": 50_000_000, "load": 0.5, "sizes": "1 MB"})
+    with pytest.raises(InterruptedError):
+        simulate(path, progress=stop)
+
+
+# ---- flow sizes and traces
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 1000)), min_size=1, max_size=20))
+def test_a_distribution_is_read_as_it_is_written(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+    sizes = np.cumsum([size for size, _ in rows])
+    shares = np.cumsum([share for _, share in rows]) / sum(share for _, share in rows)
+    path = tmp_path_factory.mktemp("sizes") / "sizes.txt"
+    path.write_text("".join(f"{size}\t1  {share!r}\n" for size, share in zip(sizes, shares.tolist(), strict=True)))
+    points = read_sizes(path, 1)
+    assert points == list(zip(sizes.astype(float), shares.tolist(), strict=True))
+    assert points[0][0] <= mean_bytes(points) <= points[-1][0]
+
+
+@many
+@given(
+    text=words("1", "1460", "0.5", "1.0", "nan", "1e400", "-3", "\n", "\t", " 1 1 1\n", "0 1460 2 3 4.5\n", "#", "_")
+)
+def test_any_text_is_flows_or_a_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "any.txt"
+    path.write_text(text)
+    points = value_or_line(lambda: read_sizes(path))
+    assert points is None or points[-1][1] == 1
+    trace = value_or_line(lambda: read_trace(path))
+    assert trace is None or trace[0][3] == 0
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | words("1 kB", "all-to-all", "phost", "graph")
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words("kind", "file", "cqi"), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@many
+@given(value=VALUES, key=st.sampled_from(["topology", "transport", "traffic", "seed", "radio", "name"]))
+def test_any_value_is_a_simulation_or_an_error(tmp_path: Path, value: Any, key: str) -> None:
+    (tmp_path / "sizes.txt").write_text(SIZES)
+    value_or_sentence(lambda: simulate(GOOD | {key: value}, folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty"),
+        ("1 1\n", ":1: 2 columns"),
+        ("1 1 0\n2 1 x\n", ":2: 'x' is not a number"),
+        ("2 1 0.5\n1 1 1\n", ":2: size 1 is below that of the line before"),
+        ("1 1 0.5\n2 1 0.4\n", ":2: cumulative share 0.4 is below"),
+        ("1 1 0.5\n", "the last cumulative share is 0.5"),
+        ("0 1 1\n", ":1: size 0 is out of range"),
+        ("é 1 1\n", ":1: not numbers"),
+    ],
+)
+def test_malformed_sizes_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "sizes.txt"
+    path.write_text(text)
+    with pytest.raises(FlowFileError) as refused:
+        read_sizes(path)
+    assert problem in str(refused.value)
+
+
+def test_sizes_of_the_public_simulator_are_in_packets() -> None:
+    if not SHARED.exists():
+        pytest.skip(f"{SHARED} is missing")
+    for name, largest in (("CDF_aditya.txt", 2107), ("CDF_datamining.txt", 666_667)):
+        assert read_sizes(SHARED / name)[-1] == (1460 * largest, 1)
+    trace = read_trace(SHARED / "aditya_10G_load0.6_seed0_10k.txt")
+    assert len(trace) == 10_000
+    assert trace[1] == (1460, 126, 62, pytest.approx(2_659_136, abs=1))
+    # The trace was drawn from the distribution, linear between its points and rounded to whole packets.
+    drawn = simulate(
+        {"topology": {"kind": "leaf-spine"}, "transport": {"kind": "pdcell"},
+         "traffic": {"flows": 5000, "load": 0.6, "sizes": "CDF_aditya.txt"}}, folder=SHARED,
+    )  # fmt: skip
+    for packets in (1, 2, 7, 100):
+        share = np.mean([flow[0] <= packets * 1460 for flow in trace])
+        assert (drawn.flows["bytes"] <= packets * 1460).mean() == pytest.approx(share, abs=0.03)
+
+
+def test_lognormal_sizes_have_their_mean() -> None:
+    points = lognormal(10_710, 25_032, 100, 2_000_000)
+    assert points[0][1] == 0
+    assert points[-1] == (pytest.approx(2_000_000), 1)
+    assert mean_bytes(points) == pytest.approx(10_710, rel=0.01)
+    with pytest.raises(ValueError, match="nearly no flow"):
+        lognormal(1e3, 1, 1e6, 2e6)
+
+
+def test_statistics_are_order_statistics_of_finished_flows() -> None:
+    generator = np.random.default_rng(1)
+    bytes_ = generator.integers(1, 30_000, 1000)
+    slowdown = generator.pareto(2, 1000) + 1
+    flows = pl.DataFrame({"bytes": bytes_, "fct_s": slowdown * 1e-6, "slowdown": slowdown})
+    flows = flows.with_columns(pl.when(pl.col("bytes") != bytes_[0]).then("fct_s").alias("fct_s"))
+    rows = {row["size"]: row for row in by_size(flows).to_dicts()}
+    small = np.sort(slowdown[(bytes_ <= 10_240) & (bytes_ != bytes_[0])])
+    assert rows["≤ 10 KiB"]["count"] == len(small)
+    assert rows["≤ 10 KiB"]["slowdown_mean"] == pytest.approx(small.mean())
+    assert rows["≤ 10 KiB"]["slowdown_p99"] == small[int(np.ceil(0.99 * len(small))) - 1]
+    assert rows["> 1 MiB"] == {key: None for key in rows["> 1 MiB"]} | {"size": "> 1 MiB", "count": 0}
+    assert by_size(flows.head(50)).row(0, named=True)["slowdown_p99"] is None
+
+
+def test_a_simulation_describes_itself(tmp_path: Path) -> None:
+    found = simulate(write(tmp_path))
+    assert isinstance(found, Simulation)
+    assert repr(found).startswith("Simulation(300 flows, ")
+    with pytest.raises(ScenarioError, match=r"traffic\.load"):
+        simulate(GOOD | {"traffic": {"flows": 3, "load": -1, "sizes": "1 kB"}}, folder=tmp_path)
+    assert read_simulation(write(tmp_path)).bytes == pytest.approx(300 * 1460 * (0.5 + 0.6 + 10.3))
