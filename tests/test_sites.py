@@ -140,11 +140,11 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-def test_a_run_in_virtual_time_has_no_sites(tmp_path: Path) -> None:
+def test_the_nearest_instance_has_no_model_in_virtual_time(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO + APPS)
     refused = cellbed("run", tmp_path / "x.toml", "--virtual")
     assert refused.returncode != 0
-    assert "no model in virtual time for the edge site of cell 'north'" in refused.stderr
+    assert "no model in virtual time for the edge policy 'nearest' of application 'nearest'" in refused.stderr
 
 
 @pytest.fixture(scope="module")

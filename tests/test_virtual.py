@@ -67,6 +67,7 @@ OFFLOADED = {
     "dispatch": 100_000,
     "decode": 1_000_000,
     "inference": 20_000_000,
+    "reply": 100_000,
     "remote_reply": 500_000,
     "receive": 200_000,
 }
@@ -77,10 +78,10 @@ SERVED = {"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the programs take: always the same."""
     offloaded = [OFFLOADED | {"input": f"{number:03d}", "output": "una frase"} for number in range(20)]
-    served = [SERVED | {"wire_down": 76_200, "kept": True}] * 20
+    served = [SERVED | {"wire_down": 76_200, "head": 76_200, "kept": True}] * 20
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     applications = {"workload": offloaded, "web": served}
-    path.write_text(json.dumps({"format": 1, "source": "the test", "applications": applications}))
+    path.write_text(json.dumps({"format": 1, "source": "the test", "limited": False, "applications": applications}))
     return path
 
 

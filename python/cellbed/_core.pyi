@@ -309,6 +309,9 @@ class VirtualNetwork:
     def write(self, connection: int, at_client: bool, bytes: int, label: int) -> None:
         """Write a message at the client's end or at the other."""
 
+    def use_nagle(self, connection: int, at_client: bool) -> None:
+        """Let an end hold back short segments (RFC 896)."""
+
     def wake(self, at_ns: int, label: int) -> None:
         """Ask for an event "due" at a time."""
 

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cellbed_emulator::{Config, build};
+use cellbed_emulator::{Config, Move, build};
 use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
 use cellbed_link::{Duration, Time};
 use cellbed_simulator::{ConnectionId, End, Ends, Event, Lane, Network, Tcp};
@@ -104,13 +104,18 @@ impl VirtualNetwork {
         py.detach(|| {
             let config = Config::parse(config).map_err(|error| wrong(&error))?;
             let courses = build(&config, |path| File::open(path)).map_err(|error| wrong(&error))?;
-            let vertex = |name| config.vertex(name).unwrap_or_default() as u16;
+            let vertex = |name: &String| config.vertex(name).unwrap_or_default() as u16;
+            let joined = |it: &Move| {
+                let at = Duration::from_nanos(it.at_ns);
+                (at, vertex(&it.from), vertex(&it.to))
+            };
             let lanes = config.directions.iter().zip(courses);
             let lanes = lanes.map(|(way, course)| Lane {
                 from: vertex(&way.from),
                 to: vertex(&way.to),
                 stages: course.stages,
                 changes: course.changes,
+                moves: way.moves.iter().map(joined).collect(),
             });
             let cells = config.cells.iter().map(|cell| {
                 let users = cell.users.iter();
@@ -158,6 +163,12 @@ impl VirtualNetwork {
                 .network
                 .write(connection, end(at_client), bytes, label);
         });
+    }
+
+    /// Lets an end of a connection hold back short segments.
+    fn use_nagle(&self, py: Python<'_>, connection: u64, at_client: bool) {
+        let connection = ConnectionId::of(connection);
+        py.detach(|| self.inner().network.use_nagle(connection, end(at_client)));
     }
 
     /// Asks for an event at a time.

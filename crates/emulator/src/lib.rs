@@ -38,7 +38,7 @@ mod tun;
 mod wake;
 mod writer;
 
-pub use config::Config;
+pub use config::{Config, Move};
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, Result};

@@ -24,6 +24,7 @@ fn network(rate: u64, cells: &[(CellConfig, Vec<usize>)]) -> Network {
             to,
             stages: stages(rate, delay),
             changes: Vec::new(),
+            moves: Vec::new(),
         })
     });
     Network::graph(4, ways.collect(), cells).unwrap().with_log()
@@ -100,4 +101,79 @@ fn users_of_a_cell_share_its_time() {
         (0.95..1.05).contains(&((shared - alone) / more)),
         "{shared} s, {alone} s"
     );
+}
+
+#[test]
+fn a_link_that_moves_carries_what_was_sent_to_its_new_end() {
+    // The edge joins another tower, 100 ms further away, 50 ms after the start.
+    let (far, delay) = (4, 100);
+    let mut lanes: Vec<Lane> = [(0, TOWER, 20), (TOWER, 0, 20), (2, TOWER, 5), (TOWER, 2, 5)]
+        .map(|(from, to, delay)| (from, to, delay))
+        .into_iter()
+        .chain([(TOWER, far, delay), (far, TOWER, delay)])
+        .map(|(from, to, delay)| Lane {
+            from,
+            to,
+            stages: stages(1_000_000_000, delay),
+            changes: Vec::new(),
+            moves: Vec::new(),
+        })
+        .collect();
+    let at = Duration::from_millis(50);
+    lanes[2].moves = vec![(at, 2, far)];
+    lanes[3].moves = vec![(at, far, 2)];
+    let mut network = Network::graph(5, lanes, &[]).unwrap();
+    let ends = Ends {
+        client: (0, 40_000),
+        server: (2, 80),
+    };
+    network.connect_ends(ends, Tcp::default());
+    let mut arrived = None;
+    while let Some(event) = network.next_event(Time::from_millis(10_000)) {
+        match event {
+            Event::Open {
+                connection,
+                at: End::Client,
+            } => network.write(connection, End::Client, 1000, 0),
+            Event::Message { .. } => arrived = Some(network.now()),
+            _ => {}
+        }
+    }
+    // The handshake takes 50 ms, the request 20 + 100 + 5 ms.
+    let arrived = arrived.unwrap().since(Time::ZERO).as_secs_f64();
+    assert!((0.175..0.1755).contains(&arrived), "{arrived}");
+}
+
+#[test]
+fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
+    let taken = |nagle: bool| {
+        let mut network = network(1_000_000_000, &[]);
+        let ends = Ends {
+            client: (0, 40_000),
+            server: (2, 80),
+        };
+        let id = network.connect_ends(ends, Tcp::default());
+        if nagle {
+            network.use_nagle(id, End::Client);
+        }
+        let mut arrived = Time::ZERO;
+        while let Some(event) = network.next_event(Time::from_millis(10_000)) {
+            match event {
+                Event::Open {
+                    at: End::Client, ..
+                } => {
+                    network.write(id, End::Client, 200, 0);
+                    network.wake(network.now() + Duration::from_micros(10), 1);
+                }
+                // A full segment and a short one.
+                Event::Due { label: 1 } => network.write(id, End::Client, 2000, 2),
+                Event::Message { label: 2, .. } => arrived = network.now(),
+                _ => {}
+            }
+        }
+        arrived.since(Time::ZERO).as_secs_f64()
+    };
+    // A round trip of 50 ms.
+    let more = taken(true) - taken(false);
+    assert!((0.049..0.051).contains(&more), "{more}");
 }

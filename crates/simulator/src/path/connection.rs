@@ -62,6 +62,10 @@ impl Connection {
         &self.half(end).socket
     }
 
+    pub fn use_nagle(&mut self, at: End) {
+        self.half_mut(at).socket.use_nagle();
+    }
+
     pub fn write(&mut self, from: End, now: Time, bytes: u64, label: u64) {
         let half = self.half_mut(from);
         half.socket.write(now, bytes);

@@ -1,7 +1,7 @@
 //! Hosts on a graph of directions in virtual time, and the loop that moves packets.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use cellbed_link::agenda::Agenda;
 use cellbed_link::records::{PacketRecord, RECORD_BYTES};
@@ -38,6 +38,9 @@ pub struct Lane {
     pub stages: Vec<StageConfig>,
     /// What changes after every start.
     pub changes: Vec<Change>,
+    /// When after every start it joins other vertices, in order of time: leaves the first, reaches the second. A packet
+    /// arrives at the end of the time at which it left the bottleneck.
+    pub moves: Vec<(Duration, u16, u16)>,
 }
 
 /// Why a network cannot be made.
@@ -105,9 +108,10 @@ const PAIR: Ends = Ends {
 pub struct Network {
     /// The directions; packets are slots of the pool.
     links: Links<u32>,
-    /// Of each direction, the vertex that it reaches.
-    reached: Vec<u16>,
-    routes: Routes,
+    directions: usize,
+    /// What directions join, from when on after the last start. The first is from the beginning on.
+    graphs: Vec<(Duration, Graph)>,
+    zero: Time,
     pool: Pool,
     /// Packets so far.
     sent: u64,
@@ -132,6 +136,23 @@ pub struct Network {
     log: Option<Log>,
 }
 
+/// What directions join.
+#[derive(Clone, Debug)]
+struct Graph {
+    /// The vertex that each direction reaches.
+    ends: Vec<u16>,
+    routes: Routes,
+}
+
+impl Graph {
+    fn new(vertices: usize, ends: &[(usize, usize)]) -> Self {
+        Self {
+            ends: ends.iter().map(|&(_, to)| to as u16).collect(),
+            routes: Routes::new(vertices, ends),
+        }
+    }
+}
+
 /// What has passed the directions.
 #[derive(Clone, Debug)]
 struct Log {
@@ -144,7 +165,8 @@ impl Network {
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
         let direction = |stages| Direction::new(stages, Time::ZERO);
         let links = Links::separate(vec![direction(uplink), direction(downlink)]);
-        Self::of_links(links, 2, &[(0, 1), (1, 0)])
+        let graph = Graph::new(2, &[(0, 1), (1, 0)]);
+        Self::of_links(links, vec![(Duration::ZERO, graph)])
     }
 
     /// A graph at rest with so many vertices, whose time begins at zero. cells: the directions of the users of each.
@@ -152,27 +174,40 @@ impl Network {
     /// Errors: a change or a cell that does not fit.
     pub fn graph(
         vertices: usize,
-        ways: Vec<Lane>,
+        lanes: Vec<Lane>,
         cells: &[(CellConfig, Vec<usize>)],
     ) -> Result<Self, NetworkError> {
-        let ends: Vec<_> = ways
-            .iter()
-            .map(|it| (it.from.into(), it.to.into()))
-            .collect();
-        let directions = ways.into_iter().enumerate().map(|(direction, way)| {
-            let made = Direction::new(way.stages, Time::ZERO).with_changes(way.changes);
+        let ends = lanes.iter().map(|it| (it.from.into(), it.to.into()));
+        let mut ends: Vec<(usize, usize)> = ends.collect();
+        let mut moves: BTreeMap<Duration, Vec<(usize, usize, usize)>> = BTreeMap::new();
+        for (direction, lane) in lanes.iter().enumerate() {
+            for &(at, from, to) in &lane.moves {
+                let moved = moves.entry(at).or_default();
+                moved.push((direction, from.into(), to.into()));
+            }
+        }
+        let directions = lanes.into_iter().enumerate().map(|(direction, lane)| {
+            let made = Direction::new(lane.stages, Time::ZERO).with_changes(lane.changes);
             made.map_err(|problem| NetworkError::Change { direction, problem })
         });
         let directions = directions.collect::<Result<_, _>>()?;
         let links = Links::of_cells(cells, directions, Time::ZERO)?;
-        Ok(Self::of_links(links, vertices, &ends))
+        let mut graphs = vec![(Duration::ZERO, Graph::new(vertices, &ends))];
+        for (at, moved) in moves {
+            for (direction, from, to) in moved {
+                ends[direction] = (from, to);
+            }
+            graphs.push((at, Graph::new(vertices, &ends)));
+        }
+        Ok(Self::of_links(links, graphs))
     }
 
-    fn of_links(links: Links<u32>, vertices: usize, ends: &[(usize, usize)]) -> Self {
+    fn of_links(links: Links<u32>, graphs: Vec<(Duration, Graph)>) -> Self {
         Self {
             links,
-            reached: ends.iter().map(|&(_, to)| to as u16).collect(),
-            routes: Routes::new(vertices, ends),
+            directions: graphs[0].1.ends.len(),
+            graphs,
+            zero: Time::ZERO,
             pool: Pool::default(),
             sent: 0,
             now: Time::ZERO,
@@ -218,7 +253,7 @@ impl Network {
     /// The same network with a meter and a tally for each direction, and a packet log.
     pub fn with_log(mut self) -> Self {
         self.log = Some(Log {
-            tallies: vec![Tally::default(); self.reached.len()],
+            tallies: vec![Tally::default(); self.directions],
             packets: Vec::new(),
         });
         let metered = |direction: Direction<u32>| direction.with_meter();
@@ -240,7 +275,7 @@ impl Network {
 
     /// Takes the bins of the meters that have ended by now, with the number of their direction.
     pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
-        for direction in 0..self.reached.len() {
+        for direction in 0..self.directions {
             let take = |bin: Bin| take(direction, &bin);
             self.links.finished_bins(direction, self.now, take);
         }
@@ -251,8 +286,9 @@ impl Network {
         self.links.served(cell).collect()
     }
 
-    /// Starts all schedules anew at `zero`; see [`Direction::restart`].
+    /// Starts all schedules and moves anew at `zero`; see [`Direction::restart`].
     pub fn restart(&mut self, zero: Time) {
+        self.zero = zero;
         self.links.restart(zero, Duration::ZERO);
     }
 
@@ -263,7 +299,7 @@ impl Network {
 
     /// Packets that are on the path or on their way to it.
     pub fn held(&self) -> u64 {
-        let directions = (0..self.reached.len()).map(|it| self.links.direction(it));
+        let directions = (0..self.directions).map(|it| self.links.direction(it));
         let held = directions.map(|direction| direction.held().packets.0);
         self.leaving.len() as u64 + held.sum::<u64>()
     }
@@ -364,7 +400,8 @@ impl Network {
             Content::Segment { connection, .. } => 1 + connection,
             Content::Datagram { .. } => 0,
         };
-        let Some(next) = self.routes.next(at_vertex.into(), packet.to.into()) else {
+        let routes = &self.joined(at).routes;
+        let Some(next) = routes.next(at_vertex.into(), packet.to.into()) else {
             return self.pool.release(slot);
         };
         let tag = Tag {
@@ -372,6 +409,13 @@ impl Network {
             ..Tag::default()
         };
         self.links.accept_tagged(at, next, slot, size, tag, None);
+    }
+
+    /// What directions join at a time.
+    fn joined(&self, at: Time) -> &Graph {
+        let since = at.since(self.zero);
+        let begun = self.graphs.partition_point(|&(from, _)| from <= since);
+        &self.graphs[begun - 1].1
     }
 
     /// Opens a connection between the first two hosts, from the client to the server.
@@ -394,6 +438,13 @@ impl Network {
         if let Some(open) = self.connection_mut(connection) {
             open.write(from, now, bytes, label);
             self.written.push((connection, from));
+        }
+    }
+
+    /// Lets this end hold back short segments, as a program that leaves Nagle's algorithm on (RFC 896).
+    pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.use_nagle(at);
         }
     }
 
@@ -479,7 +530,7 @@ impl Network {
             Fate::Dropped(_) => return self.pool.release(slot),
             Fate::Delivered => {}
         }
-        let vertex = self.reached[direction];
+        let vertex = self.joined(outcome.released).ends[direction];
         let packet = self.pool.get_mut(slot);
         packet.corrupt |= outcome.corrupt_bit.is_some();
         if vertex != packet.to {

@@ -145,6 +145,11 @@ impl Socket {
         self.sender.counters()
     }
 
+    /// Holds back short segments, as a program does that leaves Nagle's algorithm on (RFC 896).
+    pub fn use_nagle(&mut self) {
+        self.sender.use_nagle();
+    }
+
     /// The state of its sender.
     pub fn sending(&self) -> Sending {
         self.sender.state()

@@ -38,6 +38,9 @@ pub(super) struct Sender {
     probe: Option<(u64, bool)>,
     probe_due: bool,
     last_sent: Option<Time>,
+    /// Whether a short segment waits for the one before (RFC 896), and the end of the last one.
+    nagle: bool,
+    short: u64,
     usage: Usage,
     deliveries: Deliveries,
     pacer: Pacer,
@@ -110,6 +113,8 @@ impl Sender {
             probe: None,
             probe_due: false,
             last_sent: None,
+            nagle: false,
+            short: 0,
             usage: Usage::default(),
             deliveries: Deliveries::default(),
             pacer: Pacer::default(),
@@ -131,6 +136,11 @@ impl Sender {
             self.deliveries.idle(flying);
         }
         self.written += bytes;
+    }
+
+    /// Holds back short segments while one is on its way, in Minshall's variant, which is Linux's.
+    pub fn use_nagle(&mut self) {
+        self.nagle = true;
     }
 
     /// Bytes that were written and have not been sent.
@@ -241,6 +251,12 @@ impl Sender {
         let end = self.written.min(self.next + self.tcp.segment);
         if end == self.next || end > self.room {
             return None;
+        }
+        if end - self.next < self.tcp.segment {
+            if self.nagle && self.short > self.missing {
+                return None;
+            }
+            self.short = end;
         }
         let start = std::mem::replace(&mut self.next, end);
         if self.flight.flying() == 0 && self.deliveries.is_idle() {

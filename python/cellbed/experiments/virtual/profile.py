@@ -22,6 +22,8 @@ from cellbed.user_folders import cache_folder
 from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cellbed.experiments.run import Listener
     from cellbed.scenario import Scenario
 
@@ -59,14 +61,21 @@ class ProfileError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The samples of each application, by its name. source: where they were measured, in words."""
+    """The samples of each application, by its name. source: where they were measured, in words. limited: whether they
+    contain the effect of CPU limits."""
 
     source: str
     applications: dict[str, list[dict[str, Any]]]
+    limited: bool = False
 
     def write(self, path: Path) -> None:
         """Write the profile as JSON."""
-        content = {"format": FORMAT, "source": self.source, "applications": self.applications}
+        content = {
+            "format": FORMAT,
+            "source": self.source,
+            "limited": self.limited,
+            "applications": self.applications,
+        }
         text = json.dumps(content, ensure_ascii=False)
         write_whole(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
@@ -99,7 +108,7 @@ def read(path: Path) -> Profile:
         content = json.loads(file.read_bytes())
         if content["format"] != FORMAT:
             raise ProfileError(f"{file}: format {content['format']!r} where this version reads {FORMAT}")
-        return Profile(str(content["source"]), dict(content["applications"]))
+        return Profile(str(content["source"]), dict(content["applications"]), bool(content["limited"]))
     except OSError as error:
         raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
@@ -115,6 +124,7 @@ def of_run(run: Path) -> Profile:
 
     description = read_run(run)
     requests = read_requests(run, description)
+    heads = _heads(run, requests)
     applications: dict[str, list[dict[str, Any]]] = {}
     for each in description.get("applications") or []:
         if each["kind"] not in KINDS:
@@ -122,12 +132,36 @@ def of_run(run: Path) -> Profile:
         table = requests.filter(pl.col("app") == each["name"], pl.col("error").is_null())
         table = table.filter(pl.col("status").is_in(["ok", "late"]))
         kept = "order" in table.columns and bool(table["order"].max())
-        samples = [_sample(row, kept) for row in table.iter_rows(named=True)]
-        applications[each["name"]] = [sample for sample in samples if sample is not None]
-    return Profile(f"the run {run.name}", applications)
+        samples = [_sample(row, kept, heads) for row in table.iter_rows(named=True)]
+        applications[each["name"]] = _without_queues([sample for sample in samples if sample is not None])
+    return Profile(f"the run {run.name}", applications, bool(description.get("limits_enforced")))
 
 
-def _sample(row: Mapping[str, Any], kept: bool) -> dict[str, Any] | None:
+def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Samples without the time that requests waited for each other, which a prediction simulates: what remains is that
+    of a program which has nothing else to do."""
+    if not samples:
+        return samples
+    usual = sorted(sample["generator"] for sample in samples)[len(samples) // 2]
+    least = min(sample.get("dispatch", 0) for sample in samples)
+    return [
+        sample | {"generator": min(sample["generator"], usual)} | ({"dispatch": least} if "dispatch" in sample else {})
+        for sample in samples
+    ]
+
+
+def _heads(run: Path, requests: pl.DataFrame) -> dict[tuple[int, int], int]:
+    """Payload of packets by their destination port and when they entered the network: those that begin replies."""
+    from cellbed.measure.packets import read_service_packets
+
+    ports = requests["remote_port"].drop_nulls().unique().to_list()
+    packets = read_service_packets(run / "raw" / "packets.bin", ports)
+    packets = packets[packets["payload"] > 0]
+    keys = zip(packets["destination_port"].tolist(), packets["arrived"].tolist(), strict=True)
+    return dict(zip(keys, packets["payload"].tolist(), strict=True))
+
+
+def _sample(row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], int]) -> dict[str, Any] | None:
     """The sample of a request; None where one of its parts is unknown."""
     spans = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
     parts: dict[str, Any] = {name: _ns(span) for name, span in spans.items() if span is not None}
@@ -138,11 +172,15 @@ def _sample(row: Mapping[str, Any], kept: bool) -> dict[str, Any] | None:
         parts.setdefault("remote_stack", _ns(row.get("part_handover")))
         parts.setdefault("remote_reply", _ns(row.get("part_return")) // 2)
         parts.setdefault("receive", _ns(row.get("part_return")) // 2)
+        sent_ns = row.get("reply_sent_ns")
+        parts["reply"] = max(0, sent_ns - row["compute_end_ns"]) if sent_ns is not None else parts["remote_reply"]
         return parts | {"input": row["input"], "output": row["output"] or ""}
     if "server" not in parts or row.get("downlink_end") is None:
         return None
     wire = row["downlink_end"] - row["downlink_start"]
-    return parts | {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "kept": kept}
+    head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
+    answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
+    return parts | answer | {"kept": kept}
 
 
 def _ns(span: float | None) -> int:

@@ -71,7 +71,8 @@ def check(scenario: Scenario) -> None:
         # A program without a client is a server of another application.
         if application.kind not in profiles.KINDS and application.client is not None:
             found.append(f"application '{name}' of kind '{application.kind}'")
-    found += [f"the edge site of cell '{name}'" for name, cell in scenario.cells.items() if cell.core is not None]
+        elif application.edge_policy == "nearest":
+            found.append(f"the edge policy 'nearest' of application '{name}'")
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
@@ -143,7 +144,7 @@ def _drive(
     idle = scenario.transport.slow_start_after_idle is not False
     tcp = (_CONTROLS.get(control, "cubic"), True, idle, 10, _RECEIVE_WINDOW, 1448)
     try:
-        world = World(plan, tcp, raw, limits=options.limits)
+        world = World(plan, tcp, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:
         raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
     with contextlib.ExitStack() as stack:

@@ -20,6 +20,10 @@ from cellbed.experiments.virtual.profile import Draw, Sample
 from cellbed.experiments.virtual.world import TURNAROUND_NS, Host, Socket, World
 from cellbed.workloads.http_connection import REQUEST_HEADER
 
+_SEGMENT = 1448
+"""Bytes of a full packet."""
+_WRITING_NS = 20_000
+"""Between two writes of a server."""
 _CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
 _RESPONSE_TOPIC, _CORRELATION_DATA = 0x08, 0x09
 _CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
@@ -142,7 +146,7 @@ class Offloaded:
     def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
         """See :class:`Service`."""
         sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)))
-        received_ns = self._host.processors.run(self._world.now_ns, sample["remote_stack"])
+        received_ns = self._world.now_ns + sample["remote_stack"]
 
         def receive() -> None:
             self._queue.append((received_ns, correlation, sample, reply))
@@ -155,10 +159,12 @@ class Offloaded:
             worker = self._free.pop(0)
             received_ns, correlation, sample, reply = self._queue.popleft()
             run = self._host.processors.run
-            dequeued_ns = run(self._world.now_ns, sample["dispatch"])
+            dequeued_ns = self._world.now_ns + sample["dispatch"]
             start_ns = run(dequeued_ns, sample["decode"])
             end_ns = run(start_ns, sample["inference"])
-            sent_ns = run(end_ns, max(0, sample["remote_reply"] - TURNAROUND_NS))
+            sent_ns = run(end_ns, sample["reply"])
+            # The broker passes it on.
+            enters_ns = max(sent_ns, end_ns + sample["remote_reply"] - TURNAROUND_NS)
             endpoint, _, number = correlation.decode().rpartition("/")
             line = {
                 "request": int(number),
@@ -172,7 +178,7 @@ class Offloaded:
                 "worker": worker,
                 "error": None,
             }
-            self._world.at(sent_ns, lambda text=sample["output"], reply=reply: reply(text.encode()))  # type: ignore[misc]
+            self._world.at(enters_ns, lambda text=sample["output"], reply=reply: reply(text.encode()))  # type: ignore[misc]
             self._world.at(sent_ns, lambda worker=worker, line=line: self._done(worker, line))  # type: ignore[misc]
 
     def _done(self, worker: int, line: dict[str, Any]) -> None:
@@ -221,6 +227,16 @@ class Http:
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
             content += protocol.send(h11.Data(data=bytes(sample["bytes_down"]))) or b""
             content += protocol.send(h11.EndOfMessage()) or b""
+            head = sample["head"]
+            if head >= min(_SEGMENT, len(content)):
+                send(content)
+                return
+            # The server writes its header first, and leaves the algorithm of Nagle on.
+            connection.use_nagle()
+            connection.send(content[:head])
+            self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:]))
+
+        def send(content: bytes) -> None:
             connection.send(content)
             if protocol.our_state is h11.MUST_CLOSE:
                 connection.end()

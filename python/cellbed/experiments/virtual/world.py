@@ -154,6 +154,11 @@ class Socket:
         else:
             self.world.ends.add(self.last)
 
+    def use_nagle(self) -> None:
+        """Hold back short packets behind others that are on their way."""
+        if self.number is not None:
+            self.world.network.use_nagle(self.number, self.at_client)
+
     def close(self) -> None:
         self.closed = True
 
