@@ -156,6 +156,8 @@ def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     assert "It skips 50 % of the requests." in found["halve-p50"].why
     # 8 · 50 kB · 1.03 / 100 Gbit/s + 0.2 ms
     assert found["6g-formula"].interval.value == pytest.approx(0.0002 / 0.95 * 1.03 / 0.00020412, rel=1e-3)
+    # three flights of slow start after a second without a request: two round trips more
+    assert found["6g-virtual"].interval.value == pytest.approx(0.0006 / 0.00020412, rel=0.02)
 
 
 def test_an_interval_with_both_directions_is_undecided(full: tuple[list[Played], dict[str, Prepared]]) -> None:

@@ -3,7 +3,7 @@
 //!
 //! Time is divided into slots of one packet. In each slot a source sends to one destination at most and a destination
 //! receives from one source at most: a maximal matching of what is requested, taken greedily in the order of the objective
-//! (§3.2). The paths of a slot are an edge colouring of it, so that no link carries more than its share (§4). Ideal means that
+//! (§3). The paths of a slot are an edge colouring of it, so that no link carries more than its share (§4). Ideal means that
 //! requests and allotments take a fixed delay, 0 unless configured, and no bandwidth.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const SLOT: u64 = 1 << 33;
 /// The bit of a token by which packets that have not arrived are requested again.
 const AGAIN: u64 = 1 << 32;
 
-/// What the arbiter favours (§3.2).
+/// What the arbiter favours (§3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {

@@ -82,7 +82,7 @@ pub enum Protocol {
     SlowStart(SlowStart),
 }
 
-/// Alizadeh et al. ("pFabric", SIGCOMM 2013, §5) mark above this at 10 Gbit/s.
+/// Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark above this at 10 Gbit/s.
 const MARK_ABOVE: u64 = 22_500;
 
 impl Protocol {
