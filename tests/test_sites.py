@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,27 @@ def test_the_nearest_instance_has_no_model_in_virtual_time(tmp_path: Path) -> No
     refused = cellbed("run", tmp_path / "x.toml", "--virtual")
     assert refused.returncode != 0
     assert "no model in virtual time for the edge policy 'nearest' of application 'nearest'" in refused.stderr
+
+
+def test_a_server_that_follows_is_predicted_at_its_new_site(tmp_path: Path) -> None:
+    taken = {"generator": 0, "server": 1_000_000, "receive": 0}
+    answer = {"code": 200, "bytes_down": 2, "wire_down": 40, "head": 40, "kept": True}
+    samples = dict.fromkeys(("fixed", "following"), [taken | answer] * 10)
+    profile = {"format": 1, "source": "the test", "limited": False, "applications": samples}
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    (tmp_path / "x.toml").write_text(SCENARIO + re.sub(r"\[apps\.nearest\].*?(?=\[apps)", "", APPS, flags=re.DOTALL))
+    asked = ("--virtual", "--profile", tmp_path / "profile.json", "--out", tmp_path)
+    done = cellbed("run", tmp_path / "x.toml", *asked)
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.glob("sites-*")
+    requests = pl.read_parquet(folder / "requests.parquet").drop_nulls("latency_s")
+    after = requests.filter(pl.col("intended_s") > 3)
+    before = requests.filter(pl.col("intended_s") < 1.9)
+    usual = {app: table["latency_s"].median() for (app,), table in before.group_by("app")}
+    later = {app: table["latency_s"].median() for (app,), table in after.group_by("app")}
+    # From the other site through both core links: 8 and 12 ms, there and back.
+    assert later["fixed"] - usual["fixed"] == pytest.approx(0.04, abs=0.002)
+    assert later["following"] == pytest.approx(usual["following"], abs=0.002)
 
 
 @pytest.fixture(scope="module")

@@ -223,12 +223,13 @@ class Http:
                 headers.append(("Connection", "close"))
             fill = sample["wire_down"] - sample["bytes_down"] - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
             fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
-            headers.append(("x", "x" * max(0, fill)))
+            if fill > 0:
+                headers.append(("x", "x" * fill))
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
             content += protocol.send(h11.Data(data=bytes(sample["bytes_down"]))) or b""
             content += protocol.send(h11.EndOfMessage()) or b""
             head = sample["head"]
-            if head >= min(_SEGMENT, len(content)):
+            if head >= min(_SEGMENT, sample["wire_down"]):
                 send(content)
                 return
             # The server writes its header first, and leaves the algorithm of Nagle on.
