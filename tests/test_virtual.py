@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+import cellbed as cellbed_package
 from cellbed.experiments.virtual.servers import publish
 from cellbed.experiments.virtual.world import Processors
 from cellbed.measure.summary import Summary
@@ -77,7 +78,9 @@ SERVED = {"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the programs take: always the same."""
-    offloaded = [OFFLOADED | {"input": f"{number:03d}", "output": "una frase"} for number in range(20)]
+    offloaded = [
+        OFFLOADED | {"input": f"{number:03d}", "bytes_up": 100 + number, "output": "una frase"} for number in range(20)
+    ]
     served = [SERVED | {"wire_down": 76_200, "head": 76_200, "kept": True}] * 20
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     applications = {"workload": offloaded, "web": served}
@@ -143,6 +146,12 @@ def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path:
     if version == "1.1":
         assert (found["downlink_end"] - found["downlink_start"]).unique().to_list() == [76_200]
         assert found["order"].max() > 0  # type: ignore[operator]
+
+
+def test_a_prediction_from_python(profile: Path, tmp_path: Path) -> None:
+    scenario = cellbed_package.Scenario.parse(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    run = cellbed_package.run(scenario, out=tmp_path, virtual=True, profile=profile)
+    assert run.summary.predicted
 
 
 def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:

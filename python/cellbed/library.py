@@ -269,6 +269,8 @@ def run(
     out: Path | str = "runs",
     limits: bool = True,
     strict: bool = False,
+    virtual: bool = False,
+    profile: Path | str | None = None,
     progress: bool | Callable[[str], object] = False,
 ) -> Run:
     """Run a scenario, or the file at a path, and return what it measured; as ``cellbed run``.
@@ -278,13 +280,16 @@ def run(
     ``KeyboardInterrupt``; what was measured stays in its folder, which a note of the exception names.
 
     out: parent of the run's folder. limits: enforce CPU and memory limits. strict: raise :class:`RunError` if the
-    machine disturbed the run. progress: print each phase, or call a function with it.
+    machine disturbed the run. virtual: predict it in virtual time, with the profile of an earlier run or with the
+    measured one. progress: print each phase, or call a function with it.
 
     Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     report = progress if callable(progress) else print if progress else None
     asked = {"text": chosen.text, "folder": str(chosen.folder.absolute()), "out": str(Path(out).absolute())}
+    if virtual:
+        asked["virtual"] = str(Path(profile).absolute()) if profile is not None else ""
     outcome, interrupted = _in_child(asked, limits, report)
     found = load(outcome["folder"]) if outcome["folder"] and (Path(outcome["folder"]) / "run.json").exists() else None
     if interrupted or outcome["status"] == "interrupted":
@@ -327,7 +332,8 @@ def _in_child(
 class ChildRun:
     """A run in a process of its own (:mod:`cellbed.experiments.child`), which starts at once.
 
-    asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder. held: an
+    asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder; ``virtual``
+    for a prediction: the path of its profile, or empty. held: an
     open file that the process keeps open. It ends in order if this process, or the thread that started it, ends.
     """
 

@@ -73,8 +73,15 @@ def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
 
     path = Path(asked["folder"], "scenario.toml")
     scenario = load_text(asked["text"], path)
-    check(scenario, asked["text"], str(path), running=True)
-    outcome = run(asked["text"], scenario, make_plan(scenario), Options(Path(asked["out"]), limits), _Printer())
+    plan = make_plan(scenario)
+    if (profile := asked.get("virtual")) is not None:
+        from cellbed.experiments.virtual import run as virtual
+
+        options = virtual.Options(Path(asked["out"]), path.parent, limits, Path(profile) if profile else None)
+        outcome = virtual.run(asked["text"], scenario, plan, options, _Printer())
+    else:
+        check(scenario, asked["text"], str(path), running=True)
+        outcome = run(asked["text"], scenario, plan, Options(Path(asked["out"]), limits), _Printer())
     finish(outcome, _Printer())
     found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}
     if outcome.folder is not None:

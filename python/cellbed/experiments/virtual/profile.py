@@ -37,6 +37,9 @@ SECONDS = 10
 _FEWEST = 10
 """Requests that a profile needs."""
 
+_NEAREST = 8
+"""Samples of about the same size from which one is drawn."""
+
 Sample = Mapping[str, Any]
 """What a request took, ns by part, and its answer."""
 
@@ -83,7 +86,7 @@ class Profile:
 class Draw:
     """Draws a sample for each request, the same for the same seed and request.
 
-    Where the profile has samples of the same input, it draws from these.
+    It is one of the same input where there is one, else one of those of about the same size.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
@@ -93,9 +96,13 @@ class Draw:
             if "input" in sample:
                 self._of_input[sample["input"]].append(sample)
 
-    def sample(self, request: str, of_input: str | None) -> Sample:
-        """The sample of a request. request: its endpoint and number."""
-        found = (self._of_input.get(of_input) if of_input is not None else None) or self._samples
+    def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
+        """The sample of a request. request: its endpoint and number. size: of the payload of its input, bytes."""
+        found = self._samples
+        if of_input is not None:
+            found = (
+                self._of_input.get(of_input) or sorted(found, key=lambda each: abs(each["bytes_up"] - size))[:_NEAREST]
+            )
         return random.Random(f"{self._seed}/{request}/profile").choice(found)
 
 
@@ -174,7 +181,7 @@ def _sample(row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], 
         parts.setdefault("receive", _ns(row.get("part_return")) // 2)
         sent_ns = row.get("reply_sent_ns")
         parts["reply"] = max(0, sent_ns - row["compute_end_ns"]) if sent_ns is not None else parts["remote_reply"]
-        return parts | {"input": row["input"], "output": row["output"] or ""}
+        return parts | {"input": row["input"], "bytes_up": row["bytes_up"], "output": row["output"] or ""}
     if "server" not in parts or row.get("downlink_end") is None:
         return None
     wire = row["downlink_end"] - row["downlink_start"]
@@ -209,7 +216,7 @@ def cached(text: str, folder: Path) -> Path:
 
 
 def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) -> Profile:
-    """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, one request
+    """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, few requests
     at a time. text: of the scenario's file; folder: of its paths.
 
     Errors: :class:`CellbedError` where it cannot run here.
@@ -240,7 +247,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) ->
 
 
 def _of_programs(text: str) -> str:
-    """The scenario with one endpoint of each group, fast links, and one request at a time."""
+    """The scenario with one endpoint of each group, fast links, and few requests."""
     import tomli_w
 
     from cellbed.scenario.reader import tables
@@ -261,8 +268,11 @@ def _of_programs(text: str) -> str:
     for load in _loads(data):
         for key in ("start", "stop", "rate", "policy", "timeout", "drain"):
             load.pop(key, None)
-        if load.get("kind") in KINDS:
+        # A program that is always busy is faster than one that has to wake up.
+        if load.get("kind") == "translation":
             load["arrivals"] = "closed"
+        elif load.get("kind") in KINDS:
+            load |= {"arrivals": "poisson", "rate": "10 /s"}
     return tomli_w.dumps(data)
 
 

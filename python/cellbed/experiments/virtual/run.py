@@ -309,7 +309,7 @@ class Client:
     def _take(self, part: str) -> None:
         """Spend what the program takes until it has noticed something."""
         request = f"{self._deployment.name}/{self.program.host.name}/{part}/{next(self._events)}"
-        self.program.now_ns += self._draw.sample(request, None).get(part, 0)
+        self.program.now_ns += self._draw.sample(request).get(part, 0)
 
 
 class _Timed:
@@ -337,7 +337,7 @@ class _Timed:
         self._known[hash(content)] = name
         if self.program is not None:
             request = f"{self._endpoint}/{next(self._numbers)}/preprocessing"
-            self.program.spend(self._draw.sample(request, name)["preprocessing"])
+            self.program.spend(self._draw.sample(request, name, len(content))["preprocessing"])
         return content
 
 

@@ -145,7 +145,7 @@ class Offloaded:
 
     def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
         """See :class:`Service`."""
-        sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)))
+        sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)), len(payload))
         received_ns = self._world.now_ns + sample["remote_stack"]
 
         def receive() -> None:
@@ -200,7 +200,7 @@ class Http:
         return self._http1(connection) if self._version == "1.1" else self._http2(connection)
 
     def _later(self, request: str, answer: Callable[[Sample], None]) -> None:
-        sample = self._draw.sample(request, None)
+        sample = self._draw.sample(request)
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
         self._world.at(self._host.processors.run(self._world.now_ns, work_ns), lambda: answer(sample))
 
