@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -88,6 +89,7 @@ def test_a_folder_has_tables_summary_and_report(results: tuple[Path, dict[str, A
     summary = json.loads((folder / "summary.json").read_text())
     assert {key: value for key, value in printed.items() if key != "folder"} == summary
     assert summary["seeds"] == [3, 4, 5]
+    assert summary["inputs"] == {"sizes.txt": hashlib.sha256(SIZES.encode()).hexdigest()}
     row = summary["by_size"][0]
     means = flows.group_by("seed").agg(pl.col("slowdown").mean())["slowdown"]
     assert row["count"] == 900
@@ -115,6 +117,29 @@ def test_a_report_shows_flows_and_ports(results: tuple[Path, dict[str, Any]]) ->
         assert text in page
     assert page.count("<svg") == 2
     assert "did not finish" not in page
+
+
+def test_a_radio_cell_is_reported(tmp_path: Path) -> None:
+    traffic = GOOD["traffic"] | {"flows": 40}
+    radio = {"users": 5, "load_of": "cell", "cqi": {"kind": "trace", "files": ["cqi.txt"]}, "host": "host-1"}
+    (tmp_path / "cqi.txt").write_text("5 7\n15 9 2\n")
+    done = cellbed("simulate", write(tmp_path, radio=radio, traffic=traffic), "--out", tmp_path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.splitlines()[-1]).parent
+    flows = pl.read_parquet(folder / "flows.parquet")
+    assert set(flows["destination"]) == {1}
+    assert set(flows["user"]) <= set(range(5))
+    assert flows["slowdown"].null_count() == len(flows)
+    counts = pl.read_parquet(folder / "radio-counts.parquet").row(0, named=True)
+    assert counts["delivered_bytes"] >= flows["bytes"].sum()
+    assert pl.read_parquet(folder / "radio-users.parquet")["mean_cqi"].is_between(2, 15).all()
+    page = (folder / "report.html").read_text()
+    assert "Radio cell" in page
+    assert "Slowdown by size" not in page
+    assert page.count("<svg") == 2
+    (tmp_path / "cqi.txt").write_text("5 16\n")
+    done = cellbed("simulate", write(tmp_path, radio=radio, traffic=traffic), "--out", tmp_path, cwd=tmp_path)
+    assert "radio.cqi.files" in done.stderr
 
 
 def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:

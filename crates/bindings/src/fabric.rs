@@ -10,8 +10,8 @@ use pyo3::types::PyDict;
 
 use crate::arrivals::refuse;
 
-/// Events between two looks at the clock: some milliseconds.
-const EVENTS: u64 = 1 << 16;
+/// Events between two looks at the clock. Those of a radio cell can take ten microseconds each.
+const EVENTS: u64 = 1 << 12;
 /// Time between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);
 

@@ -55,7 +55,7 @@ def simulate(
     Examples:
       cellbed simulate examples/leaf-spine.toml
       cellbed simulate examples/leaf-spine.toml --seeds 20 --jobs 2
-      cellbed simulate examples/pdcell.toml --seed 7 --json | jq '.by_size[0]'
+      cellbed simulate examples/radio-cell.toml --seed 7 --json | jq '.by_size[0]'
       cellbed simulate examples/leaf-spine.toml --dry-run
     """
     from cellbed.experiments import simulation
@@ -63,6 +63,8 @@ def simulate(
 
     described = read_simulation(file)
     first = described.file.seed if seed is None else seed
+    if first + seeds > 2**63:
+        raise typer.BadParameter(f"the last of {seeds} seeds from {first} is above 2^63 - 1", param_hint="--seeds")
     chosen = range(first, first + seeds)
     if dry_run:
         _show(described, chosen, as_json)

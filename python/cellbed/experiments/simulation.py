@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import shutil
@@ -172,6 +173,7 @@ def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, A
         "name": described.file.name,
         "cellbed": version("cellbed"),
         "file": described.file.model_dump(mode="json"),
+        "inputs": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in described.inputs.items()},
         "seeds": [each["seed"] for each in runs],
         **{key: sum(each[key] for each in runs) for key in ("flows", "unfinished", "packet_hops", "elapsed_s")},
         "by_size": [_mean_row(rows, "size", "count") for rows in zip(*(each["by_size"] for each in runs), strict=True)],

@@ -73,7 +73,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
         shape = f"{hosts} hosts in {topology['racks']} racks, {topology['spines']} spines"
     else:
         shape = f"{len(topology['hosts'])} hosts, {len(topology['switches'])} switches"
-    pattern = traffic["pattern"] or "all-to-all"
+    pattern = traffic["pattern"] or ("to users" if file["radio"] else "all-to-all")
     flows = [f"{formats.number(summary['flows'])} flows"]
     flows += [f"of {traffic['trace']}"] if traffic["trace"] else [f"at load {traffic['load']:g}"]
     flows += [] if traffic["trace"] else [pattern if isinstance(pattern, str) else pattern["kind"]]
@@ -81,6 +81,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
         file["transport"]["kind"],
         shape,
         " ".join(flows),
+        f"{formats.duration(max(run['duration_s'] for run in summary['runs']))} of virtual time",
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, {seeds[0]} to {seeds[-1]}",
         f"{formats.number(summary['packet_hops'])} packet-hops in {formats.duration(summary['elapsed_s'])}",
     ]
@@ -145,8 +146,7 @@ def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
     found = []
-    longest = flows.select(pl.col("fct_s").max()).collect().item()
-    unit = duration_unit(longest or 1.0)
+    unit = duration_unit(flows.select(pl.col("fct_s").median()).collect().item() or 1.0)
     for column, label, factor in (
         ("fct_s", f"flow completion time, {unit.name}", unit.factor),
         ("slowdown", "slowdown", 1.0),
@@ -239,7 +239,7 @@ def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     found = []
     for name, above, most in _QUALITIES:
         inside = (pl.col("mean_cqi") > above) & (pl.col("mean_cqi") <= most)
-        times = joined.filter(inside, pl.col("fct_s").is_not_null()).select("bytes", "fct_s").collect()
+        times = joined.filter(inside, pl.col("fct_s").is_not_null()).select("bytes", "fct_s", "slowdown").collect()
         row: dict[str, Any] = {"quality": name, "users": len(users.filter(inside)), "flows": len(times)}
         row |= dict.fromkeys(("mean", "p50", "p99"))
         if len(times):

@@ -132,6 +132,10 @@ class Radio(Table):
         None, description="Interval of the samples of the queues; '0 s' for none. Default: '1 ms'.", examples=["1 ms"]
     )
 
+    def files(self) -> list[str]:
+        """Names of files."""
+        return self.cqi.files if isinstance(self.cqi, TraceCqi) else []
+
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
         """The cell as the simulator reads it; files are relative to `folder`. Raises TablesError."""
         found: dict[str, Any] = {

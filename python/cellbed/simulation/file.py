@@ -331,6 +331,15 @@ class Traffic(Table):
             elif self.trace is None and value is None and key != "pattern":
                 yield Problem(("traffic", key), f"missing: write {_EXAMPLES[key]}, or a file of flows as 'trace'")
 
+    def files(self) -> Iterator[str]:
+        """Names that may be files."""
+        if self.trace is not None:
+            yield self.trace
+        elif isinstance(self.sizes, str):
+            yield self.sizes
+        elif isinstance(self.sizes, SizesFile):
+            yield self.sizes.file
+
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
         """The flows as the simulator reads them, between hosts of these names. Raises TablesError for files that cannot
         be read."""
@@ -411,13 +420,14 @@ class Described:
     """A simulation ready to run.
 
     source: name of the file in errors, empty for a mapping. file: as it was written. text: of the file. content: as the
-    simulator reads it, with what the named files contain.
+    simulator reads it, with what the named files contain. inputs: these files by their names.
     """
 
     source: str
     file: SimulationFile
     text: str | None
     content: Mapping[str, Any]
+    inputs: Mapping[str, Path]
 
     @property
     def flows(self) -> int:
@@ -461,7 +471,10 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
     }
     if file.radio is not None:
         content["radio"] = file.radio.description(folder, hosts)
-    return Described(source, file, text, content)
+    named = {
+        name: find_file(name, folder) for name in (*file.traffic.files(), *(file.radio.files() if file.radio else ()))
+    }
+    return Described(source, file, text, content, {name: path for name, path in named.items() if path is not None})
 
 
 def json_schema() -> dict[str, Any]:
