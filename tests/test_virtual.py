@@ -267,3 +267,5 @@ def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile
     assert (rows["latency_p50_s"] > 0.04).all()
     assert rows.group_by("repetition").agg(pl.col("seed").n_unique())["seed"].to_list() == [1, 1]
     assert json.loads(cellbed(*asked, "--json").stdout)["ran"] == 0
+    page = cellbed("sweep", "report", tmp_path / "rates-virtual")
+    assert "rates, predicted" in page.stdout, page.stderr

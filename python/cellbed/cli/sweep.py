@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -134,6 +135,8 @@ def run_sweep(
     if virtual:
         from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
 
+        # A trial takes as long as its report.
+        plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
         if profile is None and not dry_run:
             measure_profiles(plan, terminal.note)
         chosen = lambda held: VirtualPool(jobs, limits=not no_limits, profile=profile)  # noqa: E731

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -54,6 +55,12 @@ class Sweep:
     def name(self) -> str:
         """Its name."""
         return self.file.name
+
+    @property
+    def predicted(self) -> bool:
+        """Whether its trials were simulated in virtual time."""
+        first = next(self.path.glob("trials/[!.]*/run.json"), None)
+        return first is not None and json.loads(first.read_bytes()).get("clock") == "virtual"
 
     @cached_property
     def points(self) -> pl.DataFrame:
@@ -153,7 +160,8 @@ class Sweep:
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
         planned = len(self.points), self.file.repetitions
-        return SweepReport(self.name, self.path, study, planned, tuple(measures) or MEASURES)
+        name = f"{self.name}, predicted" if self.predicted else self.name
+        return SweepReport(name, self.path, study, planned, tuple(measures) or MEASURES)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """The application; checks the measure, too."""

@@ -176,16 +176,18 @@ def _drive(
         end_ns = t0_ns + scenario.duration
         listener.phase(f"simulating {scenario.duration / SECOND:g} s")
         step = max(1, round(scenario.duration * _PROGRESS))
-        for until in itertools.count(t0_ns + step, step):
-            world.run(until, lambda: all(client.over for client in clients))
-            total = _total([client.generator.counts() for client in clients])
-            listener.progress((until - t0_ns) / SECOND, scenario.duration / SECOND, total)
-            if until >= end_ns and all(client.over for client in clients):
-                break
-        journal.note("drain", "no more requests are sent", end_ns)
-        for client in clients:
-            client.finish()
-        state.emulator = _account(plan, world, before)
+        try:
+            for until in itertools.count(t0_ns + step, step):
+                world.run(until, lambda: all(client.over for client in clients))
+                total = _total([client.generator.counts() for client in clients])
+                listener.progress((until - t0_ns) / SECOND, scenario.duration / SECOND, total)
+                if until >= end_ns and all(client.over for client in clients):
+                    break
+            journal.note("drain", "no more requests are sent", end_ns)
+        finally:
+            for client in clients:
+                client.finish()
+            state.emulator = _account(plan, world, before)
 
 
 def _total(counts: list[dict[str, int]]) -> dict[str, int]:
