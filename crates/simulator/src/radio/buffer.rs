@@ -257,6 +257,14 @@ impl Buffer {
         self.bytes -= u64::from(sdu.bytes);
     }
 
+    /// Bytes that an open flow has left to send.
+    pub fn left(&self, user: u32, flow: Option<FlowId>) -> u64 {
+        match (&self.queues[user as usize].order, flow) {
+            (Order::Flows(flows), Some(flow)) => flows.get(&flow).map_or(0, |(left, _)| *left),
+            _ => 0,
+        }
+    }
+
     /// What can be served of a user: each flow with packets and the bytes it has left to send, if flows are served in an
     /// order that the scheduler chooses; else the whole queue.
     ///

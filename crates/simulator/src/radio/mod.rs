@@ -6,7 +6,7 @@
 //! Time is divided into transmission time intervals (TTI). Around each of them three things happen:
 //!
 //! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
-//! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and its backlog.
+//! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and what is due again.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
 //!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
 
@@ -278,13 +278,15 @@ pub struct Radio {
     buffer: Buffer,
     unit: Unit,
     users: Vec<User>,
-    /// Resource blocks that the distributed unit has reported as taken in the next TTI.
-    backlog: u32,
+    /// Resource blocks that retransmissions take in the next TTI, as the distributed unit has reported.
+    due: u32,
     /// The last user that was given resource blocks.
     turn: u32,
     next: Option<Phase>,
     /// Resource blocks wanted, for the virtual subframe: kept for its memory.
     heap: BinaryHeap<Ranked>,
+    /// Users in the order of the virtual subframe, likewise.
+    schedule: Vec<u32>,
     counts: PacketCounts,
     series: Vec<Sample>,
     sampled: Option<Picos>,
@@ -299,6 +301,10 @@ struct User {
     throughput: Average,
     /// Packets of the last subframe.
     accepted: u32,
+    /// The flow of its last packet, if flows are served in the scheduler's order.
+    last: Option<FlowId>,
+    /// Its bytes in the virtual subframe.
+    filled: u64,
 }
 
 /// Who could have resource blocks, the best first.
@@ -342,6 +348,8 @@ impl Radio {
             reported: None,
             throughput: Average::default(),
             accepted: 0,
+            last: None,
+            filled: 0,
         };
         let harq = Harq {
             error: config.block_errors.get(),
@@ -360,10 +368,11 @@ impl Radio {
             channels: Channels::new(&config.cqi, config.users, seed),
             users: vec![user; config.users as usize],
             seed,
-            backlog: 0,
+            due: 0,
             turn: config.users - 1,
             next: None,
             heap: BinaryHeap::new(),
+            schedule: Vec::new(),
             counts: PacketCounts::default(),
             series: Vec::new(),
             sampled: None,
@@ -484,16 +493,16 @@ impl Radio {
         };
     }
 
-    /// Fills the virtual subframe of a TTI: the packets of each in the order of the scheduler, as many as fit. The last one may be cut
-    /// (RLC segmentation): its rest comes first in the next TTI.
+    /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed unit, which follows
+    /// this order. The last packet may be cut (RLC segmentation): its rest takes part in the next subframe with its flow.
     fn fill(&mut self, tti: u64) {
         let now = to_time(Picos(tti * TTI.0));
         self.heap.clear();
+        self.schedule.clear();
         for (number, user) in (0..).zip(&mut self.users) {
-            user.accepted = 0;
-            if self.buffer.queue(number) == 0
-                || self.unit.window(number) >= self.config.user_packets
-            {
+            (user.accepted, user.filled) = (0, 0);
+            let unsent = self.unit.unsent(number);
+            if self.buffer.queue(number) == 0 && unsent == 0 {
                 continue;
             }
             // What the latest report of the distributed unit contains.
@@ -503,7 +512,7 @@ impl Radio {
             }
             let count = self.config.users;
             let steps = (number + count - self.turn - 1) % count;
-            for (flow, remaining) in self.buffer.waiting(number) {
+            let mut push = |flow, remaining| {
                 let candidate = Candidate {
                     priority: 0,
                     potential: f64::from(cqi.bits_per_tti()) / 8.0,
@@ -516,17 +525,30 @@ impl Radio {
                     user: number,
                     cqi,
                 });
+            };
+            let mut rest = unsent;
+            for (flow, remaining) in self.buffer.waiting(number) {
+                let own = if flow == user.last {
+                    std::mem::take(&mut rest)
+                } else {
+                    0
+                };
+                push(flow, remaining + own);
+            }
+            if rest > 0 {
+                push(user.last, rest + self.buffer.left(number, user.last));
             }
         }
-        let mut left = u64::from(RESOURCE_BLOCKS - self.backlog);
+        let mut left = RESOURCE_BLOCKS - self.due;
         while let Some(best) = self.heap.pop().filter(|_| left > 0) {
             left -= self.forward(best, left, now);
             self.turn = best.user;
         }
+        self.unit.prefer(&self.schedule);
     }
 
-    /// Sends packets of a user to the distributed unit, which take `left` resource blocks at most, and returns how many they take.
-    fn forward(&mut self, best: Ranked, left: u64, now: Time) -> u64 {
+    /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns how many.
+    fn forward(&mut self, best: Ranked, left: u32, now: Time) -> u32 {
         let Ranked {
             turn: Reverse((_, flow)),
             user: number,
@@ -534,8 +556,14 @@ impl Radio {
             ..
         } = best;
         let user = &mut self.users[number as usize];
-        let mut bytes = 0;
-        while cqi.whole_blocks(bytes).is_some_and(|it| it < left)
+        let before = user.filled;
+        let blocks = |bytes| cqi.blocks(bytes).unwrap_or(0);
+        let most = blocks(before) + u64::from(left);
+        if before == 0 {
+            user.filled = self.unit.unsent(number);
+            self.schedule.push(number);
+        }
+        while cqi.whole_blocks(user.filled).is_some_and(|it| it < most)
             && self.unit.window(number) < self.config.user_packets
         {
             let Some(sdu) = self.buffer.pop(number, flow) else {
@@ -543,13 +571,16 @@ impl Radio {
             };
             self.unit.accept(number, sdu);
             user.accepted += 1;
-            bytes += u64::from(sdu.bytes);
+            user.last = flow;
+            user.filled += u64::from(sdu.bytes);
         }
+        user.filled = user.filled.min(u64::from(cqi.bytes(most as u32)));
         if let Some(window) = self.config.scheduler.window() {
             let end = now + Duration::from_nanos(TTI.0 / 1000);
-            user.throughput.add(bytes as f64, now, end, window);
+            let bytes = (user.filled - before) as f64;
+            user.throughput.add(bytes, now, end, window);
         }
-        cqi.blocks(bytes).map_or(left, |taken| taken.min(left))
+        (blocks(user.filled) - blocks(before)) as u32
     }
 
     fn start(&mut self, tti: u64, delivered: &mut Vec<Delivery>) {
@@ -567,7 +598,7 @@ impl Radio {
         let now = Picos(tti * TTI.0);
         let channels = &mut self.channels;
         self.unit.send(tti, |user| channels.cqi(user, now));
-        self.backlog = self.unit.backlog(tti + 1, |user| channels.cqi(user, now));
+        self.due = self.unit.due(tti + 1);
         for (number, user) in (0..).zip(&mut self.users) {
             if user.flows == 0 {
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI; what it carries
 //! is known at the end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource blocks, before
-//! anything new. After its last try the link layer (RLC in acknowledged mode) sends its bytes in a new block, so none is lost.
+//! anything new. The central unit sets the order of the users. After its last try the link layer (RLC in acknowledged mode) sends its bytes in a new block, so none is lost.
 //! A device hands packets up in order.
 
 use std::collections::VecDeque;
@@ -241,16 +241,26 @@ impl Unit {
         self.in_air.push(block);
     }
 
-    /// Whole resource blocks that what it holds takes in TTI `tti` before anything new, at most all. What is left of a block is
-    /// for more of the user's bytes.
-    pub fn backlog(&self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) -> u32 {
+    /// Resource blocks of blocks that are due again in TTI `tti`, at most all.
+    pub fn due(&self, tti: u64) -> u32 {
         let due = self.due.iter().take_while(|(due, _)| *due <= tti);
-        let due: u64 = due.map(|(_, it)| u64::from(it.resource_blocks)).sum();
-        let waiting = self.order.iter().filter_map(|&user| {
-            let unsent = self.users[user as usize].unsent();
-            cqi(user).whole_blocks(unsent)
-        });
-        (due + waiting.sum::<u64>()).min(u64::from(RESOURCE_BLOCKS)) as u32
+        let sum = due.map(|(_, it)| it.resource_blocks).sum::<u32>();
+        sum.min(RESOURCE_BLOCKS)
+    }
+
+    /// Bytes of a user that wait for a new block.
+    pub fn unsent(&self, user: u32) -> u64 {
+        self.users[user as usize].unsent()
+    }
+
+    /// Serves these users first, in this order.
+    pub fn prefer(&mut self, users: &[u32]) {
+        self.order.retain(|user| !users.contains(user));
+        for &user in users.iter().rev() {
+            if self.users[user as usize].unsent() > 0 {
+                self.order.push_front(user);
+            }
+        }
     }
 
     /// The state of a user at the end of a TTI, after [`decode`](Self::decode).
@@ -429,7 +439,7 @@ mod tests {
                 again: 0
             }
         );
-        assert_eq!(unit.backlog(2, |_| Cqi::HIGHEST), 41); // 5,244 bytes
+        assert_eq!(unit.unsent(0), 5_244);
         unit.send(2, |_| Cqi::HIGHEST);
         unit.decode(3, |_, _| 0.0, |_, _| {});
         assert_eq!(
@@ -440,13 +450,16 @@ mod tests {
                 again: 4
             }
         );
-        assert_eq!(
-            (
-                unit.backlog(9, |_| Cqi::HIGHEST),
-                unit.backlog(10, |_| Cqi::HIGHEST)
-            ),
-            (0, 42)
-        );
+        assert_eq!((unit.due(9), unit.due(10)), (0, 42));
+    }
+
+    #[test]
+    fn users_are_served_in_the_order_asked_for() {
+        let mut unit = unit(0.0);
+        (0..3).for_each(|user| unit.accept(user, sdu(0, 12_000)));
+        unit.prefer(&[2, 1]);
+        let all = run(&mut unit, [15; 3], |_, _| 1.0);
+        assert_eq!(all.iter().map(|it| it.1).collect::<Vec<u32>>(), [2, 1, 0]);
     }
 
     #[test]
