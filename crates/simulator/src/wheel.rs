@@ -37,7 +37,6 @@ pub enum Turn {
 /// wheel.push(3_000, 'b');
 /// wheel.push(40, 'a');
 /// wheel.push(3_000, 'c');
-/// assert_eq!(wheel.peek(), Some(40));
 /// assert_eq!(std::iter::from_fn(|| wheel.pop()).collect::<Vec<_>>(), [(40, 'a'), (3_000, 'b'), (3_000, 'c')]);
 /// ```
 #[derive(Clone, Debug)]
@@ -45,10 +44,9 @@ pub struct Wheel<E> {
     /// Binary logarithm of the ticks of a slot.
     shift: u32,
     pushed: u64,
-    /// The slot whose events are in `current`, counted from time 0. All events of the wheel lie in later slots, fewer than
-    /// `SLOTS` away.
+    /// The slot that has been reached, counted from time 0. The wheel's entries lie in later ones, fewer than `SLOTS` away.
     slot: u64,
-    /// In order; those before `popped` have been popped.
+    /// Events of that slot, in order; those before `popped` have been popped.
     current: Vec<Entry<E>>,
     popped: usize,
     /// The first entry of each slot; a slot's list is in no order.
@@ -56,10 +54,12 @@ pub struct Wheel<E> {
     /// A bit for each slot: whether it has entries. `words` has a bit for each word of `occupied`.
     occupied: [u64; WORDS],
     words: [u64; WORDS / 64],
+    /// Entries and the next of each in its list; those that are free have a list as well.
     entries: Vec<(Entry<E>, u32)>,
     free: u32,
+    /// Events that were farther away when they were pushed, and the slot of the first.
     far: BinaryHeap<Entry<E>>,
-    length: usize,
+    far_slot: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,11 +111,11 @@ impl<E: Copy> Wheel<E> {
             entries: Vec::new(),
             free: NONE,
             far: BinaryHeap::new(),
-            length: 0,
+            far_slot: NEVER,
         }
     }
 
-    /// Adds an event. A time before the event popped last counts as that event's time.
+    /// Adds an event. A time before that of the event popped last comes next.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
         self.push_turn(at, Turn::Ordinary, event);
@@ -126,74 +126,53 @@ impl<E: Copy> Wheel<E> {
     pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
         let order = self.pushed | turn as u64;
         self.pushed += 1;
-        self.length += 1;
         let entry = Entry { at, order, event };
         let slot = at >> self.shift;
-        if slot <= self.slot {
-            self.join(entry);
-        } else if slot - self.slot < SLOTS as u64 {
+        if slot.wrapping_sub(self.slot + 1) < SLOTS as u64 - 1 {
             self.insert(slot as usize % SLOTS, entry);
+        } else if slot <= self.slot {
+            self.join(entry);
         } else {
             self.far.push(entry);
+            self.far_slot = self.far_slot.min(slot);
         }
-    }
-
-    /// The time of the next event.
-    #[inline]
-    pub fn peek(&mut self) -> Option<u64> {
-        if self.popped == self.current.len() {
-            self.turn();
-        }
-        self.current.get(self.popped).map(|entry| entry.at)
     }
 
     /// Takes out the next event, with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
-        if self.popped == self.current.len() {
-            self.turn();
+        if let Some(&Entry { at, event, .. }) = self.current.get(self.popped) {
+            self.popped += 1;
+            return Some((at, event));
         }
-        let &Entry { at, event, .. } = self.current.get(self.popped)?;
-        self.popped += 1;
-        self.length -= 1;
+        let near = self.next_occupied();
+        let index = near as usize % SLOTS;
+        let head = self.heads[index];
+        if near < self.far_slot
+            && let (Entry { at, event, .. }, NONE) = self.entries[head as usize]
+        {
+            // In most cases a slot has one event.
+            self.slot = near;
+            self.clear(index);
+            self.entries[head as usize].1 = std::mem::replace(&mut self.free, head);
+            return Some((at, event));
+        }
+        self.turn(near);
+        let &Entry { at, event, .. } = self.current.first()?;
+        self.popped = 1;
         Some((at, event))
     }
 
-    /// Number of events.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Whether there are no events.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// All events, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &E> {
-        let mut slots = self.heads.iter().copied();
-        let mut at = NONE;
-        let listed = std::iter::from_fn(move || {
-            while at == NONE {
-                at = slots.next()?;
-            }
-            let (entry, next) = &self.entries[at as usize];
-            at = *next;
-            Some(entry)
-        });
-        let others = self.current[self.popped..].iter().chain(self.far.iter());
-        listed.chain(others).map(|entry| &entry.event)
-    }
-
+    #[inline]
     fn insert(&mut self, index: usize, entry: Entry<E>) {
-        let next = std::mem::replace(&mut self.heads[index], self.free);
-        if self.free == NONE {
+        let place = self.free;
+        let next = std::mem::replace(&mut self.heads[index], place);
+        if let Some(free) = self.entries.get_mut(place as usize) {
+            self.free = free.1;
+            *free = (entry, next);
+        } else {
             self.heads[index] = self.entries.len() as u32;
             self.entries.push((entry, next));
-        } else {
-            let place = &mut self.entries[self.free as usize];
-            self.free = place.1;
-            *place = (entry, next);
         }
         self.occupied[index / 64] |= 1 << (index % 64);
         self.words[index / 4096] |= 1 << (index / 64 % 64);
@@ -201,6 +180,10 @@ impl<E: Copy> Wheel<E> {
 
     /// Adds an event to the slot that has been reached: mostly behind all others.
     fn join(&mut self, entry: Entry<E>) {
+        if self.popped == self.current.len() {
+            self.current.clear();
+            self.popped = 0;
+        }
         if self
             .current
             .last()
@@ -213,23 +196,19 @@ impl<E: Copy> Wheel<E> {
         self.current.insert(place, entry);
     }
 
-    /// Moves on to the next slot that has events and takes them out.
-    fn turn(&mut self) {
+    /// Moves on to the next slot that has events, given that of the wheel, and takes them out.
+    fn turn(&mut self, near: u64) {
         self.current.clear();
         self.popped = 0;
-        let near = self.next_occupied();
-        let far = self
-            .far
-            .peek()
-            .map_or(NEVER, |entry| entry.at >> self.shift);
-        let slot = near.min(far);
+        let slot = near.min(self.far_slot);
         if slot == NEVER {
             return;
         }
         self.slot = slot;
         if near == slot {
             let index = slot as usize % SLOTS;
-            let mut at = std::mem::replace(&mut self.heads[index], NONE);
+            let mut at = self.heads[index];
+            self.clear(index);
             while at != NONE {
                 let (entry, next) = &mut self.entries[at as usize];
                 self.current.push(*entry);
@@ -237,20 +216,24 @@ impl<E: Copy> Wheel<E> {
                 self.free = at;
                 at = next;
             }
-            self.occupied[index / 64] &= !(1 << (index % 64));
-            if self.occupied[index / 64] == 0 {
-                self.words[index / 4096] &= !(1 << (index / 64 % 64));
-            }
         }
-        while self
-            .far
-            .peek()
-            .is_some_and(|entry| entry.at >> self.shift == slot)
-        {
+        while self.far_slot == slot {
             self.current.extend(self.far.pop());
+            self.far_slot = self
+                .far
+                .peek()
+                .map_or(NEVER, |entry| entry.at >> self.shift);
         }
-        if self.current.len() > 1 {
-            self.current.sort_unstable_by_key(Entry::key);
+        self.current.sort_unstable_by_key(Entry::key);
+    }
+
+    /// Marks a slot as empty.
+    #[inline]
+    fn clear(&mut self, index: usize) {
+        self.heads[index] = NONE;
+        self.occupied[index / 64] &= !(1 << (index % 64));
+        if self.occupied[index / 64] == 0 {
+            self.words[index / 4096] &= !(1 << (index / 64 % 64));
         }
     }
 
@@ -308,15 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn a_look_ahead_does_not_hide_what_is_pushed_before_it() {
+    fn a_time_that_has_passed_counts_as_now() {
         let mut wheel = Wheel::new(10);
-        wheel.push(1_000_000, 'z');
-        assert_eq!(wheel.peek(), Some(1_000_000)); // the wheel has turned to that slot
-        wheel.push(7, 'a');
-        wheel.push(1_000_000 + (8191 << 10), 'y');
-        assert_eq!(wheel.pop(), Some((7, 'a')));
-        assert_eq!(wheel.pop(), Some((1_000_000, 'z')));
-        assert_eq!(wheel.len(), 1);
+        wheel.push(1_000_000, 'a');
+        assert_eq!(wheel.pop(), Some((1_000_000, 'a')));
+        wheel.push(1_000_001 + (8191 << 10), 'c');
+        wheel.push(7, 'b');
+        assert_eq!(wheel.pop(), Some((7, 'b')));
+        assert_eq!(wheel.pop(), Some((1_000_001 + (8191 << 10), 'c')));
+        assert_eq!(wheel.pop(), None);
     }
 
     proptest! {
@@ -339,13 +322,10 @@ mod tests {
                 } else {
                     list.sort_unstable();
                     let expected = (!list.is_empty()).then(|| list.remove(0));
-                    prop_assert_eq!(wheel.peek(), expected.map(|it| it.0));
                     prop_assert_eq!(wheel.pop(), expected.map(|it| (it.0, it.2)));
                     now = expected.map_or(now, |it| it.0);
                 }
-                prop_assert_eq!(wheel.len(), list.len());
             }
-            prop_assert_eq!(wheel.iter().count(), list.len());
             list.sort_unstable();
             let rest: Vec<_> = std::iter::from_fn(|| wheel.pop()).collect();
             prop_assert_eq!(rest, list.into_iter().map(|it| (it.0, it.2)).collect::<Vec<_>>());
