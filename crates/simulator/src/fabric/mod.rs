@@ -210,9 +210,10 @@ impl Fabric {
             .map(|(&id, live)| (id, &live.flow, live.end))
     }
 
-    /// Puts a packet into the queue of a host's card.
+    /// Puts a packet of at least [`HEADER`] bytes into the queue of a host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, packet: Packet) {
+        assert!(packet.size >= HEADER, "a packet without a header");
         debug_assert!(
             from != packet.to && packet.to.0 < self.topology.hosts(),
             "{packet:?} from {from:?}"

@@ -67,7 +67,7 @@ pub(super) struct Slot {
     /// When it reaches the next node, once that is known.
     pub(super) reaches: u64,
     /// Its neighbours in the [`List`] in which it is; the next free place.
-    next: Option<Place>,
+    pub(super) next: Option<Place>,
     previous: Option<Place>,
 }
 
@@ -171,10 +171,4 @@ impl List {
         }
         Some(place)
     }
-}
-
-/// The packet behind another in its list.
-#[inline]
-pub(super) fn after(place: Place, arena: &Arena) -> Option<Place> {
-    arena[place].next
 }

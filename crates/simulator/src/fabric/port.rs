@@ -2,7 +2,7 @@
 
 use cellbed_link as link;
 
-use super::packet::{Arena, List, Place, after};
+use super::packet::{Arena, List, Place};
 use super::topology::{HEADER, Node};
 use super::units::{FlowId, Picos, Rate};
 
@@ -64,8 +64,8 @@ pub(super) struct Port {
     pub(super) rate: Rate,
     /// Propagation and switching up to the next node.
     delay: u64,
-    /// Bytes of a packet with which the next node can begin: all, or the header.
-    needed: u16,
+    /// From the start of a packet until the next node can begin with it, if it needs only the header.
+    header: Option<u64>,
     buffer: u64,
     mark_above: u64,
     /// When the last packet of `line` has been sent.
@@ -73,6 +73,8 @@ pub(super) struct Port {
     /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
     line: List,
     queue: Queue,
+    /// Bytes that wait, those of a discipline of `cellbed_link` apart.
+    bytes: u64,
     /// Next of the equal paths at the node to which the port leads.
     pub(super) spray: u32,
     /// Whether its host's transport is asked for a packet whenever it is idle.
@@ -85,9 +87,8 @@ pub(super) struct Port {
 /// The packets that wait.
 #[derive(Debug)]
 enum Queue {
-    /// They are in the port's line already: their times are known. Here is how many bytes they have, and the first of them.
+    /// They are in the port's line already, as their times are known. Here is the first of them.
     DropTail {
-        bytes: u64,
         first: Option<Place>,
     },
     Priority(Levels),
@@ -110,10 +111,7 @@ pub(super) struct PortConfig<'a> {
 impl Port {
     pub(super) fn new(config: &PortConfig<'_>) -> Self {
         let queue = match config.discipline {
-            Discipline::DropTail => Queue::DropTail {
-                bytes: 0,
-                first: None,
-            },
+            Discipline::DropTail => Queue::DropTail { first: None },
             Discipline::Priority => Queue::Priority(Levels::default()),
             Discipline::Smallest => Queue::Smallest(Ranked::default()),
             Discipline::Link { queue } => {
@@ -132,12 +130,13 @@ impl Port {
             to: config.to,
             rate: config.rate,
             delay: config.delay.0,
-            needed: if whole { u16::MAX } else { HEADER },
+            header: (!whole).then(|| config.rate.time(HEADER).0 + config.delay.0),
             buffer: config.buffer,
             mark_above: config.mark_above,
             busy_until: 0,
             line: List::default(),
             queue,
+            bytes: 0,
             spray: config.spray,
             pulls: false,
             event_at: NEVER,
@@ -155,30 +154,17 @@ impl Port {
         arena: &mut Arena,
         dropped: &mut Vec<Place>,
     ) -> bool {
-        let waiting = self.waiting(now, arena);
+        self.catch_up(now, arena);
         let alone = self.line.first.is_none();
         let slot = &mut arena[place];
         slot.since = now;
         let size = u64::from(slot.packet.size);
-        if waiting > self.mark_above && slot.packet.ecn_capable && !slot.packet.ecn {
+        if self.bytes > self.mark_above && slot.packet.ecn_capable && !slot.packet.ecn {
             slot.packet.ecn = true;
             self.counters.marked += 1;
         }
+        let idle = self.busy_until <= now && self.bytes == 0;
         match &mut self.queue {
-            Queue::DropTail { bytes, first } => {
-                if waiting + size > self.buffer {
-                    self.drop(place, arena, dropped);
-                    return false;
-                }
-                let start = self.busy_until.max(now);
-                if start > now {
-                    *bytes += size;
-                    first.get_or_insert(place);
-                    self.counters.most_bytes = self.counters.most_bytes.max(*bytes);
-                }
-                self.send(place, start, arena);
-                return alone;
-            }
             Queue::Link(direction) => {
                 let packet = &slot.packet;
                 let ecn = match (packet.ecn_capable, packet.ecn) {
@@ -196,19 +182,29 @@ impl Port {
                 self.poll(now, arena, dropped);
                 return true;
             }
-            Queue::Priority(_) | Queue::Smallest(_) if self.busy_until <= now && waiting == 0 => {
+            _ if idle => {
                 self.send(place, now, arena);
                 return alone;
+            }
+            Queue::DropTail { .. } if self.bytes + size > self.buffer => {
+                self.drop(place, arena, dropped);
+                return false;
+            }
+            Queue::DropTail { first } => {
+                first.get_or_insert(place);
+                self.send(place, self.busy_until, arena);
             }
             Queue::Priority(levels) => levels.push(place, arena),
             Queue::Smallest(ranked) => ranked.push(place, arena),
         }
-        while self.bytes() > self.buffer
+        self.bytes += size;
+        while self.bytes > self.buffer
             && let Some(shed) = self.shed(arena)
         {
+            self.bytes -= u64::from(arena[shed].packet.size);
             self.drop(shed, arena, dropped);
         }
-        self.counters.most_bytes = self.counters.most_bytes.max(self.bytes());
+        self.counters.most_bytes = self.counters.most_bytes.max(self.bytes);
         alone
     }
 
@@ -230,11 +226,11 @@ impl Port {
             return None; // a longer packet has come before the one expected
         }
         self.line.pop_front(arena);
-        if let Queue::DropTail { bytes, first } = &mut self.queue
+        if let Queue::DropTail { first } = &mut self.queue
             && *first == Some(place)
         {
-            *bytes -= u64::from(arena[place].packet.size);
             *first = self.line.first;
+            self.bytes -= u64::from(arena[place].packet.size);
         }
         Some(place)
     }
@@ -243,67 +239,83 @@ impl Port {
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
         let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
-        // Where nothing is decided: the one that would be sent if no better one came.
-        let undecided = match &self.queue {
-            Queue::Link(direction) => return reaches.min(next_of(direction)),
-            Queue::Priority(levels) if reaches == NEVER => levels.best(),
-            Queue::Smallest(ranked) if reaches == NEVER => ranked.best(),
-            _ => return reaches,
+        if let Queue::Link(direction) = &self.queue {
+            return reaches.min(next_of(direction));
+        }
+        if reaches != NEVER || self.bytes == 0 {
+            return reaches;
+        }
+        if let Some(header) = self.header {
+            return self.busy_until + header; // whichever it will be
+        }
+        // As if no better one came.
+        let next = match &self.queue {
+            Queue::Priority(levels) => levels.best(),
+            Queue::Smallest(ranked) => ranked.best(),
+            Queue::DropTail { .. } | Queue::Link(_) => None,
         };
-        undecided.map_or(NEVER, |place| {
-            self.reaches(self.busy_until, arena[place].packet.size)
+        next.map_or(NEVER, |place| {
+            self.busy_until + self.rate.time(arena[place].packet.size).0 + self.delay
         })
     }
 
-    /// Bytes that wait, without the packet in transmission. Makes the decisions that were due before `now`.
-    #[inline]
+    /// Bytes that wait, without the packet in transmission.
     pub(super) fn waiting(&mut self, now: u64, arena: &mut Arena) -> u64 {
-        if let Queue::DropTail { bytes, first } = &mut self.queue {
-            while let Some(place) = *first
-                && arena[place].since < now
-            {
-                *bytes -= u64::from(arena[place].packet.size);
-                *first = after(place, arena);
-            }
-            return *bytes;
+        self.catch_up(now, arena);
+        match &self.queue {
+            Queue::Link(direction) => direction.held().bytes.0,
+            _ => self.bytes,
         }
-        while self.busy_until < now && self.begin(arena) {}
-        self.bytes()
     }
 
     /// Whether the port can begin with another packet now. Makes the decisions that are due by `now`.
-    pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
-        self.waiting(now, arena);
-        while self.busy_until <= now && self.begin(arena) {}
-        self.busy_until <= now && self.bytes() == 0
-    }
-
-    /// Decides which packet follows the one in transmission, if any waits.
     #[inline]
-    fn begin(&mut self, arena: &mut Arena) -> bool {
-        let next = match &mut self.queue {
-            Queue::Priority(levels) => levels.pop(arena),
-            Queue::Smallest(ranked) => ranked.pop(arena),
-            Queue::DropTail { .. } | Queue::Link(_) => None,
-        };
-        if let Some(place) = next {
-            self.send(place, self.busy_until, arena);
-        }
-        next.is_some()
+    pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
+        self.catch_up(now + 1, arena);
+        self.busy_until <= now && self.waiting(now, arena) == 0
     }
 
     /// When a port that is not idle must be looked at again to find it idle.
     pub(super) fn idle_at(&self) -> u64 {
         match &self.queue {
-            Queue::Link(direction) if self.bytes() > 0 => next_of(direction),
+            Queue::Link(direction) if direction.held().bytes.0 > 0 => next_of(direction),
             _ => self.busy_until,
         }
     }
 
-    /// When a packet has reached the other end, if its transmission begins at `start`.
+    /// Makes the decisions that were due before `now`.
     #[inline]
-    fn reaches(&self, start: u64, size: u16) -> u64 {
-        start + self.rate.time(size.min(self.needed)).0 + self.delay
+    fn catch_up(&mut self, now: u64, arena: &mut Arena) {
+        while self.bytes > 0 {
+            if let Queue::DropTail { first } = &mut self.queue {
+                let Some(slot) = first
+                    .map(|place| &arena[place])
+                    .filter(|slot| slot.since < now)
+                else {
+                    return;
+                };
+                self.bytes -= u64::from(slot.packet.size);
+                *first = slot.next;
+            } else if self.busy_until < now {
+                self.begin(arena);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Decides which packet follows the one in transmission, if any waits.
+    #[inline]
+    fn begin(&mut self, arena: &mut Arena) {
+        let next = match &mut self.queue {
+            Queue::Priority(levels) => levels.pop(arena),
+            Queue::Smallest(ranked) => ranked.pop(),
+            Queue::DropTail { .. } | Queue::Link(_) => None,
+        };
+        if let Some(place) = next {
+            self.bytes -= u64::from(arena[place].packet.size);
+            self.send(place, self.busy_until, arena);
+        }
     }
 
     /// Begins to send a packet at `start`.
@@ -314,9 +326,14 @@ impl Port {
         self.busy_until = start + self.rate.time(size).0;
         self.counters.packets += 1;
         self.counters.bytes += u64::from(size);
-        self.counters.byte_picos += u128::from(start - slot.since) * u128::from(size);
+        if start > slot.since {
+            self.counters.byte_picos += u128::from(start - slot.since) * u128::from(size);
+        }
         slot.since = start;
-        slot.reaches = start + self.rate.time(size.min(self.needed)).0 + self.delay;
+        slot.reaches = match self.header {
+            Some(header) => start + header,
+            None => self.busy_until + self.delay,
+        };
         self.line.push_back(place, arena);
     }
 
@@ -341,18 +358,7 @@ impl Port {
             self.counters.marked += u64::from(outcome.marked);
             let time = self.rate.time(slot.packet.size).0;
             let start = (outcome.departed.as_nanos() * 1_000).saturating_sub(time);
-            slot.since = slot.since.min(start); // the clocks' granularity
             self.send(place, start, arena);
-        }
-    }
-
-    /// Bytes that wait for a decision.
-    pub(super) fn bytes(&self) -> u64 {
-        match &self.queue {
-            Queue::DropTail { bytes, .. } => *bytes,
-            Queue::Priority(levels) => levels.bytes,
-            Queue::Smallest(ranked) => ranked.bytes,
-            Queue::Link(direction) => direction.held().bytes.0,
         }
     }
 
@@ -360,21 +366,22 @@ impl Port {
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         match &mut self.queue {
             Queue::Priority(levels) => levels.shed(arena),
-            Queue::Smallest(ranked) => ranked.shed(arena),
+            Queue::Smallest(ranked) => ranked.shed(),
             Queue::DropTail { .. } | Queue::Link(_) => None,
         }
     }
 
-    /// Bytes of all packets in the port, by looking at each.
+    /// Bytes of all packets in the port, by looking at each of the line.
     pub(super) fn audit(&self, arena: &Arena) -> u64 {
         let mut bytes = match &self.queue {
             Queue::DropTail { .. } => 0, // they are in the line
-            _ => self.bytes(),
+            Queue::Link(direction) => direction.held().bytes.0,
+            Queue::Priority(_) | Queue::Smallest(_) => self.bytes,
         };
         let mut next = self.line.first;
         while let Some(place) = next {
             bytes += u64::from(arena[place].packet.size);
-            next = after(place, arena);
+            next = arena[place].next;
         }
         bytes
     }
@@ -391,7 +398,6 @@ fn next_of(direction: &link::Direction<Place>) -> u64 {
 struct Levels {
     /// A bit for each level that has packets.
     occupied: u32,
-    bytes: u64,
     levels: [List; PRIORITIES],
 }
 
@@ -406,9 +412,7 @@ impl Levels {
 
     #[inline]
     fn push(&mut self, place: Place, arena: &mut Arena) {
-        let packet = &arena[place].packet;
-        let level = usize::from(packet.priority).min(PRIORITIES - 1);
-        self.bytes += u64::from(packet.size);
+        let level = usize::from(arena[place].packet.priority).min(PRIORITIES - 1);
         self.occupied |= 1 << level;
         self.levels[level].push_back(place, arena);
     }
@@ -416,22 +420,21 @@ impl Levels {
     /// The latest packet of the worst level.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.checked_ilog2()? as usize;
-        let place = self.levels[level].pop_back(arena)?;
-        self.left(level, place, arena);
-        Some(place)
+        let place = self.levels[level].pop_back(arena);
+        self.check(level);
+        place
     }
 
     #[inline]
     fn pop(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.trailing_zeros() as usize;
-        let place = self.levels.get_mut(level)?.pop_front(arena)?;
-        self.left(level, place, arena);
-        Some(place)
+        let place = self.levels.get_mut(level)?.pop_front(arena);
+        self.check(level);
+        place
     }
 
     #[inline]
-    fn left(&mut self, level: usize, place: Place, arena: &Arena) {
-        self.bytes -= u64::from(arena[place].packet.size);
+    fn check(&mut self, level: usize) {
         if self.levels[level].first.is_none() {
             self.occupied &= !(1 << level);
         }
@@ -441,7 +444,6 @@ impl Levels {
 /// pFabric's order. Its queues are short by design, so that a look through all packets is quicker than any index.
 #[derive(Debug, Default)]
 struct Ranked {
-    bytes: u64,
     /// In order of arrival.
     packets: Vec<(u64, FlowId, Place)>,
 }
@@ -452,6 +454,7 @@ impl Ranked {
         self.best_index().map(|index| self.packets[index].2)
     }
 
+    #[inline]
     fn best_index(&self) -> Option<usize> {
         let &(_, flow, _) = self.packets.iter().min_by_key(|packet| packet.0)?;
         self.packets.iter().position(|packet| packet.1 == flow)
@@ -460,25 +463,18 @@ impl Ranked {
     fn push(&mut self, place: Place, arena: &Arena) {
         let packet = &arena[place].packet;
         self.packets.push((packet.rank, packet.flow, place));
-        self.bytes += u64::from(packet.size);
     }
 
     /// The latest packet of the largest rank.
-    fn shed(&mut self, arena: &Arena) -> Option<Place> {
+    fn shed(&mut self) -> Option<Place> {
         let ranks = self.packets.iter().enumerate();
         let (worst, _) = ranks.max_by_key(|(_, packet)| packet.0)?;
-        Some(self.remove(worst, arena))
+        Some(self.packets.remove(worst).2)
     }
 
-    fn pop(&mut self, arena: &Arena) -> Option<Place> {
+    fn pop(&mut self) -> Option<Place> {
         let best = self.best_index()?;
-        Some(self.remove(best, arena))
-    }
-
-    fn remove(&mut self, index: usize, arena: &Arena) -> Place {
-        let (_, _, place) = self.packets.remove(index);
-        self.bytes -= u64::from(arena[place].packet.size);
-        place
+        Some(self.packets.remove(best).2)
     }
 }
 
