@@ -93,7 +93,7 @@ def site_misfits(
         where: Path = ("cells", name, "edge")
         for group in cell.edge:
             if group not in edges:
-                there = f"write one of {', '.join(edges)}" if edges else f"add [nodes.{group}] of class edge"
+                there = f"write one of {', '.join(edges)}" if edges else f"write class = 'edge' in [nodes.{group}]"
                 yield None, where, f"'{group}' is no group of edge nodes: {did_you_mean(group, edges)}{there}"
             elif owners.setdefault(group, name) != name:
                 yield None, where, f"'{group}' is at the site of '{owners[group]}': write another group"
