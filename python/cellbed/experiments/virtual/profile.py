@@ -145,14 +145,22 @@ def of_run(run: Path) -> Profile:
 
 
 def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Samples without the time that requests waited for each other, which a prediction simulates: what remains is that
-    of a program which has nothing else to do."""
+    """Samples without the time that requests waited for each other, which a prediction simulates: at most the median of
+    those that found a worker idle."""
     if not samples:
         return samples
     usual = sorted(sample["generator"] for sample in samples)[len(samples) // 2]
-    least = min(sample.get("dispatch", 0) for sample in samples)
+    if "dispatch" not in samples[0]:
+        return [sample | {"generator": min(sample["generator"], usual)} for sample in samples]
+    before, idle = 0, []
+    for sample in sorted(samples, key=lambda sample: sample["received"]):
+        if sample["received"] >= before:
+            idle.append(sample["dispatch"])
+        before = max(before, sample["sent"])
+    longest = sorted(idle)[len(idle) // 2]
     return [
-        sample | {"generator": min(sample["generator"], usual)} | ({"dispatch": least} if "dispatch" in sample else {})
+        {key: value for key, value in sample.items() if key not in ("received", "sent")}
+        | {"generator": min(sample["generator"], usual), "dispatch": min(sample["dispatch"], longest)}
         for sample in samples
     ]
 
@@ -179,8 +187,10 @@ def _sample(row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], 
         parts.setdefault("remote_stack", _ns(row.get("part_handover")))
         parts.setdefault("remote_reply", _ns(row.get("part_return")) // 2)
         parts.setdefault("receive", _ns(row.get("part_return")) // 2)
-        sent_ns = row.get("reply_sent_ns")
-        parts["reply"] = max(0, sent_ns - row["compute_end_ns"]) if sent_ns is not None else parts["remote_reply"]
+        if row["reply_sent_ns"] is None:
+            return None
+        parts["reply"] = max(0, row["reply_sent_ns"] - row["compute_end_ns"])
+        parts |= {"received": row["received_ns"], "sent": row["reply_sent_ns"]}
         return parts | {"input": row["input"], "bytes_up": row["bytes_up"], "output": row["output"] or ""}
     if "server" not in parts or row.get("downlink_end") is None:
         return None
