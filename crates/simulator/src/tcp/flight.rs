@@ -49,6 +49,8 @@ pub(super) struct Flight {
     segments: VecDeque<Sent>,
     /// Those of them that have arrived, in bytes.
     arrived: Ranges,
+    /// Room for the parts of them that an acknowledgement adds.
+    fresh: Vec<(u64, u64)>,
     /// Transmissions in order that may yet be found lost.
     transmissions: VecDeque<(u64, u64)>,
     lost: BTreeSet<u64>,
@@ -182,12 +184,12 @@ impl Flight {
             }
         }
         self.arrived.forget_before(ack.upto);
-        let mut fresh = Vec::new();
+        let mut fresh = std::mem::take(&mut self.fresh);
         for (start, end) in ack.blocks {
             self.arrived
                 .insert(start.max(ack.upto), end, |from, to| fresh.push((from, to)));
         }
-        for (from, to) in fresh {
+        for (from, to) in fresh.drain(..) {
             let first = self.segments.partition_point(|sent| sent.start < from);
             for sent in self
                 .segments
@@ -207,6 +209,7 @@ impl Flight {
                 self.selected += 1;
             }
         }
+        self.fresh = fresh;
         if let Some(newest) = news.newest
             && self.newest.is_none_or(|(order, _)| order < newest.0)
         {

@@ -36,7 +36,10 @@ impl Ranges {
         if gap_start < end {
             fresh(gap_start, end);
         }
-        self.spans.splice(first..last, [whole]);
+        match self.spans.get_mut(first) {
+            Some(span) if last == first + 1 => *span = whole, // by far the most frequent
+            _ => drop(self.spans.splice(first..last, [whole])),
+        }
     }
 
     /// Removes all before `offset`.
