@@ -408,6 +408,31 @@ mod tests {
         assert_eq!(buffer.waiting(0).count(), 1);
     }
 
+    #[test]
+    fn a_short_flow_that_is_kept_out_lends_its_rank_to_the_queue() {
+        let mut buffer = Buffer::new(Admission::Htd, 2, 2, 1, true);
+        buffer.open(0, FlowId(0), 150_000);
+        buffer.offer(0, sdu(0));
+        buffer.offer(0, sdu(1));
+        buffer.open(0, FlowId(1), 1_500);
+        let short = Sdu {
+            flow: FlowId(1),
+            ..sdu(0)
+        };
+        assert_eq!(buffer.offer(0, short), Verdict::Refused);
+        assert_eq!(
+            buffer.waiting(0).collect::<Vec<_>>(),
+            [(Some(FlowId(0)), 1_500)]
+        );
+        buffer.pop(0, Some(FlowId(0)));
+        assert_eq!(buffer.offer(0, short), Verdict::Admitted);
+        let waiting: Vec<_> = buffer.waiting(0).collect();
+        assert_eq!(
+            waiting,
+            [(Some(FlowId(0)), 148_500), (Some(FlowId(1)), 1_500)]
+        );
+    }
+
     proptest! {
         /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at 1 or more
         /// as long as the distributed unit reports that.
