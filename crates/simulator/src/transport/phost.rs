@@ -147,7 +147,9 @@ fn span(packet_time: Picos, count: f64) -> Picos {
 
 impl PhostHosts {
     /// Hosts that know of no flow.
-    pub fn new(constants: Phost, net: &Fabric) -> Self {
+    pub fn new(mut constants: Phost, net: &Fabric) -> Self {
+        constants.unanswered = constants.unanswered.max(1);
+        constants.repeat_request = constants.repeat_request.max(1.0);
         let host = |number| Host {
             packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
             tokens: Vec::new(),

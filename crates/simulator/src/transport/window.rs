@@ -94,7 +94,10 @@ struct State {
 }
 
 impl WindowHosts {
-    pub(super) fn new(rules: Rules) -> Self {
+    pub(super) fn new(mut rules: Rules) -> Self {
+        rules.largest = rules.largest.max(1);
+        rules.initial = rules.initial.clamp(1, rules.largest);
+        rules.timeout = rules.timeout.max(Picos::from_nanos(1));
         Self {
             rules,
             flows: FlowMap::default(),
