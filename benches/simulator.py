@@ -125,16 +125,26 @@ class Outcome:
 
 
 def measured(command: list[str], output: Path) -> tuple[float, float]:
-    """Runs a command; its processor time (s) and peak memory (MB)."""
-    with output.open("wb") as file:
-        child = subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE)
-        assert child.stderr is not None
-        errors = child.stderr.read().decode(errors="replace")
-        _, status, usage = os.wait4(child.pid, 0)
+    """Runs a command; its processor time (s) and peak memory (MB).
+
+    The memory is read while it runs: what the kernel reports afterwards includes this process, of which it is a fork.
+    """
+    peak = 0
+    with output.open("wb") as file, tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(command, stdout=file, stderr=errors)
+        while True:
+            found, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if found:
+                break
+            fields = Path(f"/proc/{child.pid}/status").read_text().partition("VmHWM:")[2].split()
+            peak = int(fields[0]) if fields else peak
+            time.sleep(0.02)
         child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        sys.exit(f"error: {command[0]} ended with status {child.returncode}: {errors.strip()[-500:]}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        errors.seek(0)
+        if child.returncode:
+            text = errors.read().decode(errors="replace").strip()[-500:]
+            sys.exit(f"error: {command[0]} ended with status {child.returncode}: {text}")
+    return usage.ru_utime + usage.ru_stime, peak / 1024
 
 
 def random_trace(sizes: Path, seed: int, flows: int, load: float, path: Path) -> None:

@@ -53,6 +53,11 @@ class Phost(Table):
     repeat_request: PacketTimes | None = Field(
         None, description="Packet times after which an unanswered request is repeated. Default: 1000."
     )
+    repeats_carry_data: bool | None = Field(
+        None,
+        description="Whether repeated packets are as long as others; those of the public simulator have headers alone. "
+        "Default: true.",
+    )
 
 
 class Pfabric(Table):
