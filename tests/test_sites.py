@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -141,32 +140,22 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-def test_the_nearest_instance_has_no_model_in_virtual_time(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(SCENARIO + APPS)
-    refused = cellbed("run", tmp_path / "x.toml", "--virtual")
-    assert refused.returncode != 0
-    assert "no model in virtual time for the edge policy 'nearest' of application 'nearest'" in refused.stderr
-
-
-def test_a_server_that_follows_is_predicted_at_its_new_site(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run in virtual time."""
+    folder = tmp_path_factory.mktemp("predicted")
     taken = {"generator": 0, "server": 1_000_000, "receive": 0}
     answer = {"code": 200, "bytes_down": 2, "wire_down": 40, "head": 40, "kept": True}
-    samples = dict.fromkeys(("fixed", "following"), [taken | answer] * 10)
+    samples = dict.fromkeys(("fixed", "nearest", "following"), [taken | answer] * 10)
     profile = {"format": 1, "source": "the test", "limited": False, "applications": samples}
-    (tmp_path / "profile.json").write_text(json.dumps(profile))
-    (tmp_path / "x.toml").write_text(SCENARIO + re.sub(r"\[apps\.nearest\].*?(?=\[apps)", "", APPS, flags=re.DOTALL))
-    asked = ("--virtual", "--profile", tmp_path / "profile.json", "--out", tmp_path)
-    done = cellbed("run", tmp_path / "x.toml", *asked)
+    (folder / "profile.json").write_text(json.dumps(profile))
+    (folder / "x.toml").write_text(SCENARIO + APPS)
+    asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
+    done = cellbed("run", folder / "x.toml", *asked)
     assert done.returncode == 0, done.stderr
-    (folder,) = tmp_path.glob("sites-*")
-    requests = pl.read_parquet(folder / "requests.parquet").drop_nulls("latency_s")
-    after = requests.filter(pl.col("intended_s") > 3)
-    before = requests.filter(pl.col("intended_s") < 1.9)
-    usual = {app: table["latency_s"].median() for (app,), table in before.group_by("app")}
-    later = {app: table["latency_s"].median() for (app,), table in after.group_by("app")}
-    # From the other site through both core links: 8 and 12 ms, there and back.
-    assert later["fixed"] - usual["fixed"] == pytest.approx(0.04, abs=0.002)
-    assert later["following"] == pytest.approx(usual["following"], abs=0.002)
+    (folder / "output").write_text(done.stdout)
+    (found,) = (folder / "runs").iterdir()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -254,3 +243,14 @@ def test_the_report_shows_who_served_in_each_cell(run: Path) -> None:
         assert "near-south-0 at south" in text
         assert "migration of follower-0 from north to south in 180 ms" in text
     assert site_summaries(json.loads((run / "run.json").read_text()) | {"sites": {}}, pl.DataFrame()) == []
+
+
+def test_a_prediction_is_the_same(predicted: Path) -> None:
+    for app, before, after in (
+        ("fixed", ("plain-0", 11), ("plain-0", 31)),
+        ("nearest", ("near-north-0", 11), ("near-south-0", 11)),
+        ("following", ("follower-0", 11), ("follower-0", 11)),
+    ):
+        test_delays_are_those_of_the_links_on_the_way(predicted, app, before, after)
+    test_a_server_that_follows_is_away_for_handover_and_transfer(predicted)
+    test_the_report_shows_who_served_in_each_cell(predicted)

@@ -84,5 +84,10 @@ class Faults:
         self._note("ended", number, fault)
 
     def _note(self, event: str, number: int, fault: Fault | Move) -> None:
-        what = fault.kind if isinstance(fault, Move) else "fault"
-        self._journal.note(f"{what} {event}", str(fault), fault=number, kind=fault.kind)
+        note(self._journal, event, number, fault)
+
+
+def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int | None = None) -> None:
+    """Note that a fault or handover "began" or "ended", now or at a time. number: its number in the run."""
+    what = fault.kind if isinstance(fault, Move) else "fault"
+    journal.note(f"{what} {event}", str(fault), time_ns, fault=number, kind=fault.kind)

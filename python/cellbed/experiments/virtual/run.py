@@ -23,7 +23,7 @@ from cellbed.experiments.virtual.servers import Broker, Http, Offloaded
 from cellbed.experiments.virtual.world import SECOND, Host, Program, Socket, World
 from cellbed.scenario import Scenario
 from cellbed.scenario.faults import LinkFault
-from cellbed.testbed import folder
+from cellbed.testbed import faults, folder
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.user_folders import cache_folder
@@ -71,8 +71,6 @@ def check(scenario: Scenario) -> None:
         # A program without a client is a server of another application.
         if application.kind not in profiles.KINDS and application.client is not None:
             found.append(f"application '{name}' of kind '{application.kind}'")
-        elif application.edge_policy == "nearest":
-            found.append(f"the edge policy 'nearest' of application '{name}'")
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
@@ -163,14 +161,18 @@ def _drive(
         if late := next((client for client in clients if not client.is_ready), None):
             raise CellbedError(late.generator.trouble)
         t0_ns = world.now_ns + SECOND
-        world.network.restart(t0_ns)
+        world.restart(t0_ns)
+        for group in scenario.nodes:
+            moving = [world.hosts[node.name] for node in plan.of_group(group)]
+            for handover in scenario.nodes[group].route:
+                world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
         before = world.network.counted()
         state.t0_ns = journal.t0_ns = t0_ns
         journal.note("schedule started", scenario.name, t0_ns)
-        for move in plan.moves:
-            journal.note("handover", str(move), t0_ns + move.at)
-        for fault in scenario.faults:
-            journal.note("fault", str(fault), t0_ns + fault.at)
+        of_links = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
+        for number, fault in enumerate([*of_links, *plan.moves]):
+            for event, at_ns in (("began", fault.at), ("ended", fault.at + fault.length)):
+                faults.note(journal, event, number, fault, t0_ns + at_ns)
         for client in clients:
             client.start(t0_ns)
         end_ns = t0_ns + scenario.duration
@@ -274,13 +276,13 @@ class Client:
         """A connection is established, or there is something to read."""
         if connection.buffer or connection.ended:
             self._take("receive")
-        while not connection.closed and (connection.buffer or connection.ended):
+        while not connection.closed and (connection.buffer or connection.ended or connection.broken):
             left = len(connection.buffer)
             readers = [each for each in self.generator.readers if each.fileno() == connection.fileno()]
             self.generator.drive(readers, [])
             if not readers or (left and len(connection.buffer) == left):
                 break
-            if connection.ended and not connection.buffer and not left:
+            if not connection.buffer and not left:
                 break
         self._drive()
 
@@ -378,10 +380,11 @@ def _offloading(
 def _http(each: Deployment, world: World, draw: Draw, raw: Path, seed: int) -> Iterator[Client]:
     for index, node in enumerate(each.clients):
         settings = HttpSettings(**http_kind.settings(each, raw, index, seed))
-        server = world.host_of(settings.host)
-        if server is None:
+        servers = world.hosts_of(settings.host)
+        if not servers:
             raise NoModelError(f"{each.name}: {settings.host} is not a node of this scenario: write another URL")
-        world.listen(server, settings.port, Http(world, server, settings.version, draw))
+        for server in servers:
+            world.listen(server, settings.port, Http(world, server, settings.version, draw))
         yield _client(world, world.hosts[node.name], HttpLoad(settings), each, draw)
 
 

@@ -12,12 +12,13 @@ import json
 import os
 import socket
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed._core import VirtualNetwork
+from cellbed.scenario.sites import visited
 from cellbed.testbed.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
 from cellbed.workloads import machine
@@ -131,6 +132,10 @@ class Socket:
         self.on_event: Callable[[], None] = lambda: None
         self.last = 0
         """Label of the last message that was sent."""
+        self.shared: str | None = None
+        """Of a client, the address that it has connected to, where several servers share that."""
+        self.broken = False
+        """Whether the other end has reset it."""
         self._descriptor = next(world.descriptors)
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
@@ -141,6 +146,8 @@ class Socket:
         return len(content)
 
     def recv(self, size: int) -> bytes:
+        if self.broken:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         if not self.buffer and not self.ended:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         data = bytes(self.buffer[:size])
@@ -197,6 +204,20 @@ class World:
         self._by_address = {host.address: host for host in self.hosts.values()}
         self._names = dict(_names(plan.hosts_file()))
         self._servers: dict[tuple[Host, int], Server] = {}
+        scenario = plan.scenario
+        self._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
+        # By address, the server of each cell.
+        self._shared = {
+            str(service.address): {
+                name: self.hosts[node.name]
+                for name, cell in scenario.cells.items()
+                for node in service.nodes
+                if node.group in cell.edge
+            }
+            for service in plan.services.values()
+        }
+        self._resets: dict[int, Socket] = {}
+        self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
         self._by_descriptor: dict[int, Socket] = {}
         self._data: dict[int, bytes] = {}
@@ -225,9 +246,55 @@ class World:
         """Whether a socket can be written to."""
         return self._by_descriptor[descriptor].connected
 
-    def host_of(self, name: str) -> Host | None:
-        """The host of this name or address."""
-        return self._by_address.get(self._names.get(name, name))
+    def restart(self, zero_ns: int) -> None:
+        """Start schedules and handovers at a time."""
+        self._zero_ns = zero_ns
+        self.network.restart(zero_ns)
+
+    def hosts_of(self, name: str) -> list[Host]:
+        """The hosts of this name or address; several servers can share one."""
+        address = self._names.get(name, name)
+        if address in self._shared:
+            return list(self._shared[address].values())
+        return [self._by_address[address]] if address in self._by_address else []
+
+    def _host_of(self, address: str, client: Host) -> Host | None:
+        """The host that a client reaches at an address now."""
+        if address not in self._shared:
+            return self._by_address.get(address)
+        since_ns = machine.now_ns() - self._zero_ns if self._zero_ns is not None else 0
+        cell = next(cell for at_ns, cell in reversed(self._stays[client.name]) if at_ns <= max(0, since_ns))
+        return self._shared[address][cell]
+
+    def _is_stale(self, client: Socket) -> bool:
+        """Whether a client's packets reach another server than the one that it is connected to."""
+        return client.shared is not None and self._host_of(client.shared, client.host) is not client.peer_host
+
+    def moved(self, clients: Iterable[Host]) -> None:
+        """Clients have changed their cell: packets that were on their way to a shared address reach another server."""
+        for each in list(self._sockets.values()):
+            if each.at_client and each.host in clients and each.last in self._data and self._is_stale(each):
+                self._refuse(each)
+
+    def _refuse(self, client: Socket) -> None:
+        """A packet of a connection reaches a server that does not know it, which resets it: a SYN and its answer have
+        the same way and about the same size."""
+        assert client.shared is not None
+        server = self._host_of(client.shared, client.host)
+        if client.closed or server is None or client in self._resets.values():
+            return
+        ports = next(client.host.ports), client.getpeername()[1]
+        number = self.network.connect((client.host.vertex, ports[0]), (server.vertex, ports[1]))
+        self._resets[number] = client
+
+    def _opened(self, connection: int, at_client: bool) -> None:
+        if (opened := self._sockets.get((connection, at_client))) is not None:
+            opened.connected = True
+            opened.on_event()
+        elif at_client:
+            client = self._resets.pop(connection)
+            client.broken = True
+            client.on_event()
 
     def listen(self, host: Host, port: int, server: Server) -> None:
         """Let a server accept the connections to a port of a host."""
@@ -241,8 +308,7 @@ class World:
             if kind == "due":
                 self._calls.pop(label)()
             elif kind == "open":
-                self._sockets[connection, at_client].connected = True
-                self._sockets[connection, at_client].on_event()
+                self._opened(connection, at_client)
             else:
                 self._arrived(self._sockets[connection, at_client], self._data.pop(label), label in self.ends)
         self.current = None
@@ -252,6 +318,9 @@ class World:
         at_ns = machine.now_ns()
         peer = sender.peer
         assert peer is not None
+        if sender.at_client and self._is_stale(sender):
+            self._refuse(sender)
+            return
         if sender.number is None:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
@@ -263,16 +332,19 @@ class World:
             self.at(at_ns, lambda: self.network.write(number, sender.at_client, len(data), label))
 
     def _arrived(self, receiver: Socket, data: bytes, ended: bool) -> None:
-        if receiver.closed:
+        client = receiver if receiver.at_client else receiver.peer
+        if receiver.closed or client in self._resets.values():
             return
         receiver.buffer += data
         receiver.ended |= ended
         receiver.on_event()
+        if receiver.at_client and self._is_stale(receiver):
+            self._refuse(receiver)  # by the acknowledgement
 
     def _connect(self, address: str, port: int) -> Socket:
         assert self.current is not None
         host = self.current.host
-        peer = host if address.startswith("127.") else self.host_of(address)
+        peer = host if address.startswith("127.") else self._host_of(address, host)
         server = self._servers.get((peer, port)) if peer is not None else None
         if peer is None or server is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -283,6 +355,7 @@ class World:
         client = Socket(self, host, peer, ports, number)
         accepted = Socket(self, peer, host, ports[::-1], number)
         client.peer, accepted.peer, accepted.at_client = accepted, client, False
+        client.shared = address if address in self._shared else None
         self.current.on_socket(client)
         self._by_descriptor[client.fileno()] = client
         receive = server.accepted(accepted)
