@@ -25,7 +25,7 @@ from cellbed.scenario import Scenario
 from cellbed.scenario.faults import LinkFault
 from cellbed.testbed import faults, folder
 from cellbed.testbed.journal import Journal
-from cellbed.testbed.plan import Plan
+from cellbed.testbed.plan import Move, Plan
 from cellbed.user_folders import cache_folder
 from cellbed.workloads import http as http_kind
 from cellbed.workloads import lifecycle, offloading
@@ -169,8 +169,9 @@ def _drive(
         before = world.network.counted()
         state.t0_ns = journal.t0_ns = t0_ns
         journal.note("schedule started", scenario.name, t0_ns)
-        of_links = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
-        for number, fault in enumerate([*of_links, *plan.moves]):
+        noted: list[LinkFault | Move] = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
+        noted += plan.moves
+        for number, fault in enumerate(noted):
             for event, at_ns in (("began", fault.at), ("ended", fault.at + fault.length)):
                 faults.note(journal, event, number, fault, t0_ns + at_ns)
         for client in clients:
