@@ -155,6 +155,12 @@ def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
     assert middle["bytes"] > 2920
 
 
+def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -> None:
+    topology = GOOD["topology"] | {"hop_delay": "10 ms", "buffer": "1 GB"}
+    found = simulate(write(tmp_path, topology=topology, transport={"kind": "fastpass"}))
+    assert found.flows["fct_s"].null_count() == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [

@@ -190,7 +190,10 @@ impl Transport for FastpassHosts {
             return;
         };
         if packet.kind == ACKNOWLEDGEMENT {
-            self.flows.remove(&id);
+            let state = self.flows.remove(&id);
+            if state.is_some_and(|it| !it.waiting.is_empty()) {
+                self.requests.retain(|&(_, it)| it != id); // to send again what was on its way
+            }
             return net.acknowledged(id);
         }
         state.arrived.insert(packet.sequence);
