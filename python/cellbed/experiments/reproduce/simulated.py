@@ -111,7 +111,7 @@ def _file(folder: Path, run: Run) -> Path:
 def perform(
     publication: SimulatedPublication, wanted: Sequence[Run], folder: Path, listener: Listener, jobs: int | None = None
 ) -> list[str]:
-    """Run simulations in processes; returns why some failed. After ``KeyboardInterrupt``, the running ones end first.
+    """Run simulations in processes; returns why some failed. ``KeyboardInterrupt`` ends those that are running.
 
     Errors: :class:`CellbedError`, OSError.
     """
@@ -140,6 +140,10 @@ def perform(
             done = len(wanted) - len(left) - len(running)
             around = (time.monotonic() - began) / done if done else _GUESS_S / jobs
             listener.state(f"{done} of {len(wanted)} simulations, {words(around * (len(wanted) - done))} left")
+    except BaseException:
+        for each in multiprocessing.active_children():  # a simulation may take a minute
+            each.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
     return failed
