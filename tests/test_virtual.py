@@ -203,6 +203,11 @@ def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -
     other = TRANSLATION.replace("[workload]", "[apps.other]")
     assert "has 0 requests of 'other'" in refusal(tmp_path, profile, other)
     assert "another kind" in refusal(tmp_path, profile, TRANSLATION.replace("[workload]", "[apps.web]"))
+    content = json.loads(profile.read_text())
+    del content["applications"]["workload"][0]["bytes_up"]
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(content))
+    assert "'workload' has requests without all parts" in refusal(tmp_path, edited, TRANSLATION)
     text = tmp_path / "text.json"
     text.write_text("{}")
     assert "not a profile" in refusal(tmp_path, text, TRANSLATION)

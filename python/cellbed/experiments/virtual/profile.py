@@ -58,6 +58,12 @@ _PARTS = {
 """Parts of a profile, and of the latency of requests, of which each kind has some."""
 
 
+_OFFLOADED = {"preprocessing", "remote_stack", "dispatch", "decode", "inference", "reply", "remote_reply"}
+_OFFLOADED |= {"generator", "receive", "input", "bytes_up", "output"}
+_SERVED = {"generator", "receive", "server", "code", "bytes_down", "wire_down", "head", "kept"}
+"""What each sample has, by the model of its kind."""
+
+
 class ProfileError(CellbedError):
     """A profile that is missing, or that cannot be used."""
 
@@ -214,9 +220,11 @@ def checked(profile: Profile, scenario: Scenario) -> Profile:
                     f"{profile.source} has {len(samples)} requests of '{name}' with all parts, and a profile needs "
                     f"{_FEWEST}: take the profile from a longer run of this scenario"
                 )
-            needed = "inference" if application.kind in OFFLOADING else "server"
-            if needed not in samples[0]:
-                raise ProfileError(f"{profile.source}: '{name}' is an application of another kind there")
+            needed = _OFFLOADED if application.kind in OFFLOADING else _SERVED
+            kinds = [other for other in (_OFFLOADED, _SERVED) if all(other <= sample.keys() for sample in samples)]
+            if needed not in kinds:
+                what = "is an application of another kind there" if kinds else "has requests without all parts there"
+                raise ProfileError(f"{profile.source}: '{name}' {what}")
     return profile
 
 
