@@ -144,7 +144,12 @@ impl AnyTransport {
         let lqd = config.admission == Some(Admission::Lqd);
         let end_to_end = match self {
             Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_radio(config, seed))),
-            Self::Blind(_) | Self::Tcp(_) | Self::Window(_) => true,
+            Self::Blind(_) | Self::Tcp(_) => true,
+            Self::Window(_) => {
+                let text = "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
+                    use pdcell, phost, fastpass, tcp or dctcp";
+                return Err(RadioError::new(text));
+            }
             Self::Fastpass(_) | Self::Phost(_) => false,
             Self::Mobile(_) => return Err(RadioError::new("there is one already")),
         };
