@@ -130,3 +130,21 @@ fn tcp_brings_all_flows_to_their_ends_whatever_the_ports_drop() {
         assert!(records.iter().all(|record| record.slowdown() > 1.0));
     }
 }
+
+#[test]
+fn fastpass_sends_each_packet_once_however_long_the_path_is() {
+    let description: Description = serde_json::from_value(serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "graph", "hosts": 2, "switches": 1,
+            "links": [[0, 2, 10e9, 10_000_000_000_u64], [1, 2, 10e9, 10_000_000_000_u64]]
+        },
+        "transport": {"kind": "fastpass"},
+        "traffic": {"trace": [[14_600, 0, 1, 0]]}
+    }))
+    .unwrap();
+    let mut simulation = description.simulation().unwrap();
+    simulation.run(|_| {});
+    let card = simulation.fabric().port_counters().next().unwrap();
+    assert_eq!(card.packets, 10);
+}

@@ -116,7 +116,9 @@ class Fastpass(Table):
         None, description="One-way delay to the arbiter. Default: '0 s'.", examples=["5 us"]
     )
     repeat: Time | None = Field(
-        None, description="Time after which missing packets are requested again. Default: '1 ms'.", examples=["1 ms"]
+        None,
+        description="Time beyond the round trip after which missing packets are requested again. Default: '1 ms'.",
+        examples=["1 ms"],
     )
 
 

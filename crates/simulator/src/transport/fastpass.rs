@@ -40,7 +40,7 @@ pub struct Fastpass {
     pub objective: Objective,
     /// From a host to the arbiter, and the same back.
     pub arbiter_delay_ps: Picos,
-    /// Packets that have not arrived so long after the last one was allotted are requested again.
+    /// Packets that are missing are requested again so long after the last one's acknowledgement would have come.
     pub repeat_ps: Picos,
 }
 
@@ -149,10 +149,12 @@ impl FastpassHosts {
             self.requests.remove(&(key, id));
             let state = &self.flows[&id];
             if state.waiting.is_empty() {
-                net.wake(
-                    net.now() + self.constants.repeat_ps,
-                    AGAIN | u64::from(id.0),
-                );
+                let (there, back) = (state.source, state.destination);
+                let (topology, switching) = (net.topology(), net.switching());
+                let answered = net.now()
+                    + topology.latency(there, back, FULL_PACKET, switching)
+                    + topology.latency(back, there, HEADER, switching);
+                net.wake(answered + self.constants.repeat_ps, AGAIN | u64::from(id.0));
             } else {
                 self.requests.insert((self.key(number + 1, state), id));
             }
