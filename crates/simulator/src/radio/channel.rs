@@ -170,14 +170,21 @@ impl Channels {
     pub fn mean_bits_per_tti(&self) -> f64 {
         let mean = |(user, channel): (usize, &Channel)| match &self.source {
             CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
-            CqiSource::GaussMarkov { .. } => {
-                // 1000 s of the channel: its own later reports.
-                let mut channel = channel.clone();
-                let bits = (0..200_000).map(|_| {
-                    channel.advance(&self.source, user as u32);
-                    u64::from(channel.cqi.bits_per_tti())
+            CqiSource::GaussMarkov { deviation, .. } => {
+                // The process is normal at all times, rounded to the nearest CQI.
+                let below = |cqi: u8| match cqi {
+                    0 => 0.0,
+                    15 => 1.0,
+                    _ => {
+                        let distance = f64::from(cqi) + 0.5 - channel.base as f64;
+                        0.5 * libm::erfc(-distance / (deviation * std::f64::consts::SQRT_2))
+                    }
+                };
+                let bits = (1..=15).map(|cqi| {
+                    let rate = Cqi::nearest(f64::from(cqi)).bits_per_tti();
+                    f64::from(rate) * (below(cqi) - below(cqi - 1))
                 });
-                bits.sum::<u64>() as f64 / 200_000.0
+                bits.sum()
             }
             CqiSource::Trace { traces } => {
                 let trace = &traces[user % traces.len()];
@@ -316,6 +323,24 @@ mod tests {
             "{correlation}"
         );
         assert!((channels.mean(user) - 8.0 - mean).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_mean_rate_is_that_of_long_observation() {
+        for deviation in [0.0, 1.0, 2.5] {
+            let mut channels = Channels::new(&markov(deviation), 5, 2);
+            let expected = channels.mean_bits_per_tti();
+            let reports = 100_000;
+            let bits = (0..reports * 5).map(|it| {
+                let now = Picos(it / 5 * REPORT_INTERVAL.0);
+                u64::from(channels.cqi((it % 5) as u32, now).bits_per_tti())
+            });
+            let mean = bits.sum::<u64>() as f64 / (reports * 5) as f64;
+            assert!(
+                (mean / expected - 1.0).abs() < 0.02,
+                "{deviation}: {mean} {expected}"
+            );
+        }
     }
 
     #[test]
