@@ -54,6 +54,7 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 	$(VENV)/python benches/link_python.py
+	$(VENV)/python benches/fabric_instructions.py
 	$(VENV)/python benches/fast_link.py
 
 recorder: export RUSTFLAGS = -C target-feature=+crt-static

@@ -58,8 +58,9 @@ impl Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(NonZeroU32);
 
-/// A packet under way.
+/// A packet under way: a line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Slot {
     pub(super) packet: Packet,
     /// When it joined the queue in which it is; then when the port began to send it.

@@ -117,6 +117,18 @@ impl Topology {
         hop: Picos,
     ) -> Result<Self, TopologyError> {
         let hosts = racks.saturating_mul(hosts_per_rack);
+        let switches = racks.saturating_add(spines);
+        if hosts > 1_000_000 {
+            return Self::graph(hosts, switches, &[]); // which names the limit
+        }
+        let links_of_racks = f64::from(racks) * f64::from(spines);
+        if links_of_racks > 1e6 {
+            return Err(TopologyError::Range {
+                what: "the number of racks times that of spines",
+                bounds: "10^6 at most",
+                value: links_of_racks,
+            });
+        }
         let mut links = Vec::new();
         for host in 0..hosts {
             links.push((host, hosts + host / hosts_per_rack, host_bps, hop));
@@ -126,11 +138,19 @@ impl Topology {
                 links.push((hosts + rack, hosts + racks + spine, core_bps, hop));
             }
         }
-        Self::graph(hosts, racks + spines, &links)
+        Self::graph(hosts, switches, &links)
     }
 
     /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow.
     pub fn graph(hosts: u32, switches: u32, links: &[Link]) -> Result<Self, TopologyError> {
+        let routes = f64::from(hosts) * f64::from(switches);
+        if routes > 1e8 || f64::from(hosts) + f64::from(switches) > 1e6 {
+            return Err(TopologyError::Range {
+                what: "the number of hosts times that of switches",
+                bounds: "10^8 at most, and their sum 10^6",
+                value: routes,
+            });
+        }
         let nodes = hosts + switches;
         let mut by_host = vec![None; hosts as usize];
         let mut counts = vec![0; hosts as usize];
@@ -148,6 +168,13 @@ impl Topology {
                     what: "a link's rate",
                     bounds: "1 Mbit/s to 10 Tbit/s",
                     value: bps,
+                });
+            }
+            if delay > Picos::from_millis(10_000) {
+                return Err(TopologyError::Range {
+                    what: "a link's delay",
+                    bounds: "10 s at most",
+                    value: delay.as_secs_f64(),
                 });
             }
             for (from, to) in [(a, b), (b, a)] {
@@ -399,6 +426,13 @@ mod tests {
         assert_eq!(
             error(1, 1, &[(0, 1, 1.0, hop)]),
             "a link's rate must be 1 Mbit/s to 10 Tbit/s, not 1"
+        );
+        let huge = Topology::leaf_spine(u32::MAX, 16, 4, 1e9, 1e9, hop)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            huge.starts_with("the number of hosts times that of switches must be 10^8 at most"),
+            "{huge}"
         );
         assert!(Topology::graph(2, 0, &[(0, 1, 1e9, hop)]).is_ok());
     }

@@ -1,0 +1,69 @@
+"""Instructions that the data-centre simulator takes for a packet at a port, counted by callgrind.
+
+Unlike times, counts do not depend on other work of the machine. Each case is the paper's topology (144 hosts, load 0.6)
+with flows of the sizes of the pHost paper; more flows show whether the cost of an event grows. User time and memory
+are of the same case without callgrind, the best of three runs.
+
+    python benches/fabric_instructions.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CASES = [("phost", 500), ("phost", 2000), ("phost", 5000), ("pfabric", 2000)]
+
+
+def measure(program: Path, transport: str, flows: int) -> dict[str, float | str]:
+    command = [str(program), f"traffic.flows={flows}", "topology.card_buffer_bytes=36864"]
+    command.append(f'transport={{"kind": "{transport}"}}')
+    times = []
+    for _ in range(3):
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        times.append(float(re.findall(r"([\d.]+) s of user time", text)[0]))
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--tool=callgrind", f"--callgrind-out-file={folder}/counts"]
+        counted = subprocess.run(["valgrind", *options, *command], capture_output=True, text=True, check=True)
+    (hops,) = re.findall(r"(\d+) packet-hops", text)
+    (instructions,) = re.findall(r"refs:\s+([\d,]+)", counted.stderr)
+    (memory,) = re.findall(r"peak memory (\d+) MB", text)
+    return {
+        "transport": transport,
+        "flows": flows,
+        "packet_hops": int(hops),
+        "instructions_per_hop": int(instructions.replace(",", "")) / int(hops),
+        "nanoseconds_per_hop": min(times) / int(hops) * 1e9,
+        "memory_mb": int(memory),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is missing: install the package valgrind")
+    build = ["cargo", "build", "--release", "--quiet", "-p", "cellbed-simulator", "--example", "fabric"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    results = [measure(ROOT / "target/release/examples/fabric", *case) for case in CASES]
+    if arguments.json:
+        print(json.dumps(results))
+        return
+    print(f"{'transport':12}{'flows':>8}{'packet-hops':>14}{'instructions':>14}{'ns a hop':>10}{'MB':>5}")
+    for row in results:
+        print(
+            f"{row['transport']:12}{row['flows']:8}{row['packet_hops']:14}{row['instructions_per_hop']:14.0f}"
+            f"{row['nanoseconds_per_hop']:10.0f}{row['memory_mb']:5}"
+        )
+
+
+if __name__ == "__main__":
+    main()
