@@ -10,7 +10,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -25,9 +25,11 @@ from cellbed.simulation import Simulation, simulate
 from cellbed.simulation.data_centre import by_size
 from cellbed.simulation.file import json_schema, read_simulation
 from cellbed.simulation.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
+from cellbed.simulation.transports import AnyTransport
 from in_process import cellbed, completions
 
 ROOT = Path(__file__).parents[1]
+TRANSPORTS = [table.__name__ for table in get_args(AnyTransport)]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 SHARED = ROOT.parent / "shared" / "flow-sizes"
 GOOD: dict[str, Any] = {
@@ -153,6 +155,35 @@ def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
     middle = found.ports.row(by_predicate=(pl.col("from") == "left") & (pl.col("to") == "right"), named=True)
     assert (middle["tier"], middle["rate_bit_s"]) == ("switch to switch", 1e9)
     assert middle["bytes"] > 2920
+
+
+DEFS = json_schema()["$defs"]
+KINDS = {table["properties"]["kind"]["const"]: table for name, table in DEFS.items() if name in TRANSPORTS}
+
+
+def value_of(field: dict[str, Any]) -> Any:
+    """A value that a key can have."""
+    if "examples" in field or "enum" in field:
+        return (field.get("examples") or field["enum"])[0]
+    kind = next(form["type"] for form in field.get("anyOf", [field]) if "type" in form)
+    return {"integer": 8, "number": 0.5, "boolean": True}[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_simulator_has_every_constant_of_a_transport(tmp_path: Path, kind: str) -> None:
+    properties = KINDS[kind]["properties"]
+    transport = {key: value_of(field) for key, field in properties.items() if key != "kind"} | {"kind": kind}
+    found = simulate(write(tmp_path, transport=transport, traffic=GOOD["traffic"] | {"flows": 50}))
+    assert found.flows["fct_s"].null_count() == 0
+    assert found.flows["slowdown"].min() > 0.999  # type: ignore[operator]
+
+
+def test_the_simulator_has_every_key_of_a_radio_cell(tmp_path: Path) -> None:
+    radio = {key: value_of(field) for key, field in DEFS["Radio"]["properties"].items()}
+    radio |= {"scheduler": {"kind": "proportional-fair", "window": "50 ms"}}
+    for cqi in ("gauss-markov", {"kind": "gauss-markov", "low": 2, "deviation": 1.5, "memory": "20 ms"}):
+        found = simulate(write(tmp_path, radio=radio | {"cqi": cqi}, traffic=GOOD["traffic"] | {"flows": 10}))
+        assert found.flows["fct_s"].null_count() == 0
 
 
 def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -> None:
