@@ -550,6 +550,10 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 """Distinct for all readers (Okabe & Ito, "Color universal design", 2008)."""
 
 
+_POINTS = 300
+"""Of a distribution that are drawn."""
+
+
 def _panels(height: float = 3.2) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
@@ -567,9 +571,9 @@ def _distributions(named: Mapping[str, Mapping[str, str]], trials: Trials) -> Fi
         for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
             times = np.sort(_pooled(trials, {**USUAL, "load": load, **setting}))
             if len(times):
-                shares = np.arange(1, len(times) + 1) / len(times)
-                ends = np.isfinite(times)
-                axes.step(times[ends], shares[ends], where="post", color=colour, label=name)
+                ranks = np.unique(np.linspace(0, len(times) - 1, _POINTS).astype(int))
+                ranks = ranks[np.isfinite(times[ranks])]
+                axes.step(times[ranks], (ranks + 1) / len(times), where="post", color=colour, label=name)
         axes.set(xscale="log", xlabel="flow completion time, s (logarithmic)", ylim=(0, 1))
         label_decades(axes.xaxis, *axes.get_xlim())
     panels[0].set_ylabel("share of flows")
@@ -755,7 +759,7 @@ _DIFFERENCES = (
     "carries; stable, 0.6 of the mean capacity of the cell.",
     "The paper's CQI traces are not public. Ours is a Gauss-Markov process around a mean of each user.",
     "The paper's simulator of the mobile network is not public. Rules and constants are as printed; where the paper is "
-    "silent or contradicts itself, the choice is ours.",
+    "silent or contradicts itself, the choice is ours (docs/explanation/pdcell.md).",
     "A flow ends when its last byte is at the user.",
 )
 PDCELL_PAPER = SimulatedPublication(
