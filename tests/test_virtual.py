@@ -12,9 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import cellbed as cellbed_package
+from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.servers import publish
 from cellbed.experiments.virtual.world import Processors
 from cellbed.measure.summary import Summary
+from cellbed.scenario.reader import parse
 from in_process import cellbed
 
 HEAD = """
@@ -197,6 +199,11 @@ def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_pa
     message = refusal(tmp_path, profile, PROGRAM)
     assert "application 'ping' of kind 'program'" in message
     assert "fault 'crash'" in message
+
+
+def test_profiles_are_measured_in_valid_scenarios() -> None:
+    for path in sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml")):
+        parse(profiles._of_programs(path.read_text()), source=path.name, folder=path.parent)
 
 
 def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def _of_programs(text: str) -> str:
     fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
     data.setdefault("links", {})["mobile"] = fast
     for load in _loads(data):
-        for key in ("start", "stop", "rate", "policy", "timeout", "drain"):
+        for key in ("start", "stop", "rate", "policy", "timeout", "drain", "edge_policy", "state"):
             load.pop(key, None)
         # A program that is always busy is faster than one that has to wake up.
         if load.get("kind") == "translation":
