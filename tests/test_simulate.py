@@ -284,6 +284,14 @@ def test_an_interrupted_simulation_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_cannot_grow_is_one_line(tmp_path: Path) -> None:
+    simulation = f"{sys.executable} -m cellbed simulate {write(tmp_path)} --out out"
+    done = subprocess.run(f"ulimit -f 4; {simulation}", shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"error: cannot write to {tmp_path}/out: File too large; choose another place with --out\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_progress_can_end_a_simulation(tmp_path: Path) -> None:
     def stop(finished: int) -> None:
         raise InterruptedError(finished)

@@ -45,14 +45,15 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
     fresh = not out.exists()
     name = described.file.name
     unfinished = out / f".{name}.{secrets.token_hex(4)}"
+    import polars as pl
+
     try:
         unfinished.mkdir(parents=True)
         _fill(unfinished, described, seeds, jobs, progress)
         return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
-    except OSError as error:
-        raise CellbedError(
-            f"cannot write to {out}: {error.strerror or error}; choose another place with --out"
-        ) from None
+    except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
+        reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
+        raise CellbedError(f"cannot write to {out}: {reason}; choose another place with --out") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         if fresh:
