@@ -124,9 +124,8 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     console.print(table)
     dropped = sum(tier["dropped"]["value"] for tier in summary["ports"])
     most = max(tier["utilisation_most"]["value"] for tier in summary["ports"])
-    console.print(
-        f"packets dropped at ports: {formats.number(round(dropped))} a seed; busiest port: {formats.share(most)}"
-    )
+    busy = f"busiest port: {formats.share(most)} of the run"
+    console.print(f"packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}")
 
 
 def unfinished(summary: Mapping[str, Any]) -> str:

@@ -281,7 +281,7 @@ impl Fabric {
         }
     }
 
-    /// The source of a flow has been told that all of it has arrived: its state is freed, its record goes out.
+    /// The source of a flow knows that all of it has arrived: the state of the flow is freed, its record goes out.
     pub fn acknowledged(&mut self, id: FlowId) {
         if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
             live.acknowledged = true;
