@@ -69,6 +69,31 @@ class ProportionalFair(Table):
     )
 
 
+class Readings(Table):
+    """Choices where the paper on pDCell is open, on which its figures may depend."""
+
+    first_threshold: Literal["equal", "active"] | None = Field(
+        None,
+        description="Threshold of a user before the first report, at most user_packets: an equal part of the buffer "
+        "among all users (default), or among those active when the user becomes active.",
+    )
+    rank: Literal["shortest", "head"] | None = Field(
+        None,
+        description="With shortest-remaining, the rank of the shortest flow in a user's queue: that of the user's "
+        "shortest open flow (default), or its own.",
+    )
+    cut: Literal["compete", "first"] | None = Field(
+        None,
+        description="The rest of a packet that did not fit whole into a subframe competes in the next one (default), "
+        "or comes first.",
+    )
+    backoff_from: Literal["refusal", "credit"] | None = Field(
+        None,
+        description="When the wait after a missed packet of pDCell begins: when it was missed (default), or with each "
+        "credit until a packet is admitted.",
+    )
+
+
 class Radio(Table):
     """A radio cell, whose users are behind one host: flows go to them."""
 
@@ -131,6 +156,11 @@ class Radio(Table):
     sampling: Annotated[int, quantity(DURATION, "0 s", "1000 s")] | None = Field(
         None, description="Interval of the samples of the queues; '0 s' for none. Default: '1 ms'.", examples=["1 ms"]
     )
+    readings: Readings | None = Field(
+        None,
+        description="Choices where the paper on pDCell is open.",
+        examples=[{"first_threshold": "active", "rank": "head", "cut": "first", "backoff_from": "credit"}],
+    )
 
     def files(self) -> list[str]:
         """Names of files."""
@@ -141,7 +171,7 @@ class Radio(Table):
         found: dict[str, Any] = {
             _NAMES.get(key, key): value * PS if _NAMES.get(key, "").endswith("_ps") else value
             for key in type(self).model_fields
-            if (value := getattr(self, key)) is not None and key not in ("host", "cqi", "scheduler")
+            if (value := getattr(self, key)) is not None and key not in ("host", "cqi", "scheduler", "readings")
         }
         if self.host is not None:
             if self.host not in hosts:
@@ -156,6 +186,8 @@ class Radio(Table):
             found["scheduler"] = {key: value for key, value in self.scheduler.stage().items() if value is not None}
         elif self.scheduler is not None:
             found["scheduler"] = {"kind": self.scheduler}
+        if self.readings is not None:
+            found["readings"] = simulated(self.readings)
         return found
 
 

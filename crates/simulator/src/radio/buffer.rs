@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
 
+use super::readings::Rank;
 use crate::fabric::FlowId;
 
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
@@ -126,6 +127,12 @@ impl Buffer {
     pub fn room(&self, user: u32) -> u32 {
         let queue = &self.queues[user as usize];
         queue.threshold.saturating_sub(queue.length)
+    }
+
+    /// A user becomes active: its threshold is an equal part of the buffer among the active users.
+    pub fn activate(&mut self, user: u32, active_users: u32) {
+        let part = self.capacity / active_users.max(1);
+        self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
     /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as far as
@@ -268,9 +275,13 @@ impl Buffer {
     /// What can be served of a user: each flow with packets and the bytes it has left to send, if flows are served in an
     /// order that the scheduler chooses; else the whole queue.
     ///
-    /// The shortest flow with packets counts as if it were the shortest of all open flows of the user: a shorter one that is kept
-    /// out by the threshold comes in only if the queue is served.
-    pub fn waiting(&self, user: u32) -> impl Iterator<Item = (Option<FlowId>, u64)> + '_ {
+    /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of the user: a
+    /// shorter one that is kept out by the threshold comes in only if the queue is served.
+    pub fn waiting(
+        &self,
+        user: u32,
+        rank: Rank,
+    ) -> impl Iterator<Item = (Option<FlowId>, u64)> + '_ {
         let queue = &self.queues[user as usize];
         let (whole, flows) = match &queue.order {
             Order::Arrival(_) => ((queue.length > 0).then_some((None, queue.bytes)), None),
@@ -282,7 +293,8 @@ impl Buffer {
         let first = waiting.clone().min_by_key(|(_, (left, _))| *left);
         let first = first.map(|(&flow, _)| flow);
         let flows = waiting.map(move |(&flow, &(left, _))| {
-            let counted = if first == Some(flow) { shortest } else { left };
+            let lent = rank == Rank::Shortest && first == Some(flow);
+            let counted = if lent { shortest } else { left };
             (Some(flow), counted)
         });
         whole.into_iter().chain(flows)
@@ -399,13 +411,13 @@ mod tests {
             buffer.offer(0, it);
         }
         assert_eq!(buffer.pop(0, Some(FlowId(1))), Some(packet(1, 0)));
-        let waiting: Vec<_> = buffer.waiting(0).collect();
+        let waiting: Vec<_> = buffer.waiting(0, Rank::Shortest).collect();
         assert_eq!(
             waiting,
             [(Some(FlowId(1)), 4_500), (Some(FlowId(2)), 1_500)]
         );
         assert_eq!(buffer.pop(0, Some(FlowId(2))), Some(packet(2, 0)));
-        assert_eq!(buffer.waiting(0).count(), 1);
+        assert_eq!(buffer.waiting(0, Rank::Shortest).count(), 1);
     }
 
     #[test]
@@ -420,13 +432,13 @@ mod tests {
             ..sdu(0)
         };
         assert_eq!(buffer.offer(0, short), Verdict::Refused);
-        assert_eq!(
-            buffer.waiting(0).collect::<Vec<_>>(),
-            [(Some(FlowId(0)), 1_500)]
-        );
+        for (rank, left) in [(Rank::Shortest, 1_500), (Rank::Head, 150_000)] {
+            let waiting: Vec<_> = buffer.waiting(0, rank).collect();
+            assert_eq!(waiting, [(Some(FlowId(0)), left)]);
+        }
         buffer.pop(0, Some(FlowId(0)));
         assert_eq!(buffer.offer(0, short), Verdict::Admitted);
-        let waiting: Vec<_> = buffer.waiting(0).collect();
+        let waiting: Vec<_> = buffer.waiting(0, Rank::Shortest).collect();
         assert_eq!(
             waiting,
             [(Some(FlowId(0)), 148_500), (Some(FlowId(1)), 1_500)]

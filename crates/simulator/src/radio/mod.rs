@@ -12,6 +12,7 @@
 
 mod buffer;
 mod channel;
+mod readings;
 mod table;
 mod unit;
 
@@ -27,6 +28,7 @@ use buffer::Buffer;
 pub use buffer::{Admission, Sdu, Verdict};
 use channel::Channels;
 pub use channel::{CqiSource, REPORT_INTERVAL};
+pub use readings::{BackoffFrom, Cut, FirstThreshold, Rank, Readings};
 pub use table::Cqi;
 use table::RESOURCE_BLOCKS;
 pub use unit::BlockCounts;
@@ -97,6 +99,8 @@ pub struct RadioConfig {
     pub share: f64,
     /// Interval of the samples of the queues. At 0 there are none.
     pub series_ps: Picos,
+    /// Choices where the paper is open.
+    pub readings: Readings,
 }
 
 /// What the load of the users' traffic refers to.
@@ -141,6 +145,7 @@ impl Default for RadioConfig {
             load_of: LoadOf::CuLink,
             share: 1.0,
             series_ps: TTI,
+            readings: Readings::default(),
         }
     }
 }
@@ -278,6 +283,8 @@ pub struct Radio {
     buffer: Buffer,
     unit: Unit,
     users: Vec<User>,
+    /// Users with open flows.
+    active: u32,
     /// Resource blocks that retransmissions take in the next TTI, as the distributed unit has reported.
     due: u32,
     /// The last user that was given resource blocks.
@@ -305,6 +312,16 @@ struct User {
     last: Option<FlowId>,
     /// Its bytes in the virtual subframe.
     filled: u64,
+}
+
+impl User {
+    /// Bytes for it are in the subframe that begins at `now`.
+    fn served(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
+        if let Some(window) = scheduler.window() {
+            let end = now + Duration::from_nanos(TTI.0 / 1000);
+            self.throughput.add(bytes as f64, now, end, window);
+        }
+    }
 }
 
 /// Who could have resource blocks, the best first.
@@ -368,6 +385,7 @@ impl Radio {
             channels: Channels::new(&config.cqi, config.users, seed),
             users: vec![user; config.users as usize],
             seed,
+            active: 0,
             due: 0,
             turn: config.users - 1,
             next: None,
@@ -405,13 +423,21 @@ impl Radio {
         state.flows += 1;
         if state.flows == 1 {
             state.reported = None;
+            self.active += 1;
+            if self.config.readings.first_threshold == FirstThreshold::Active {
+                self.buffer.activate(user, self.active);
+            }
         }
     }
 
     /// All packets of an open flow have been delivered.
     pub fn close(&mut self, user: u32, flow: FlowId) {
         self.buffer.close(user, flow);
-        self.users[user as usize].flows -= 1;
+        let state = &mut self.users[user as usize];
+        state.flows -= 1;
+        if state.flows == 0 {
+            self.active -= 1;
+        }
     }
 
     /// A packet of an open flow arrives at the central unit.
@@ -494,9 +520,11 @@ impl Radio {
     }
 
     /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed unit, which follows
-    /// this order. The last packet may be cut (RLC segmentation): its rest takes part in the next subframe with its flow.
+    /// this order. The last packet may be cut (RLC segmentation): its rest takes part in the next subframe with its flow, or
+    /// comes first in it.
     fn fill(&mut self, tti: u64) {
         let now = to_time(Picos(tti * TTI.0));
+        let Readings { rank, cut, .. } = self.config.readings;
         self.heap.clear();
         self.schedule.clear();
         for (number, user) in (0..).zip(&mut self.users) {
@@ -526,8 +554,8 @@ impl Radio {
                     cqi,
                 });
             };
-            let mut rest = unsent;
-            for (flow, remaining) in self.buffer.waiting(number) {
+            let mut rest = if cut == Cut::First { 0 } else { unsent };
+            for (flow, remaining) in self.buffer.waiting(number, rank) {
                 let own = if flow == user.last {
                     std::mem::take(&mut rest)
                 } else {
@@ -540,11 +568,31 @@ impl Radio {
             }
         }
         let mut left = RESOURCE_BLOCKS - self.due;
+        if cut == Cut::First {
+            left = self.finish_cut(left, tti, now);
+        }
         while let Some(best) = self.heap.pop().filter(|_| left > 0) {
             left -= self.forward(best, left, now);
             self.turn = best.user;
         }
         self.unit.prefer(&self.schedule);
+    }
+
+    /// Gives resource blocks to what the distributed unit holds and has not sent, in its order. Returns how many are left.
+    fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
+        for number in self.unit.order() {
+            let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
+            if left == 0 || cqi < Cqi::LOWEST {
+                continue;
+            }
+            let user = &mut self.users[number as usize];
+            let most = u64::from(cqi.bytes(left));
+            user.filled = self.unit.unsent(number).min(most);
+            left -= cqi.blocks(user.filled).unwrap_or(0) as u32;
+            user.served(user.filled, now, self.config.scheduler);
+            self.schedule.push(number);
+        }
+        left
     }
 
     /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns how many.
@@ -575,11 +623,7 @@ impl Radio {
             user.filled += u64::from(sdu.bytes);
         }
         user.filled = user.filled.min(u64::from(cqi.bytes(most as u32)));
-        if let Some(window) = self.config.scheduler.window() {
-            let end = now + Duration::from_nanos(TTI.0 / 1000);
-            let bytes = (user.filled - before) as f64;
-            user.throughput.add(bytes, now, end, window);
-        }
+        user.served(user.filled - before, now, self.config.scheduler);
         (blocks(user.filled) - blocks(before)) as u32
     }
 
@@ -848,6 +892,56 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_cut_packet_competes_or_comes_first() {
+        let first_delivered = |cut| {
+            let readings = Readings {
+                cut,
+                ..Readings::default()
+            };
+            let config = RadioConfig {
+                readings,
+                ..config(&[1, 15], MRFS)
+            };
+            let mut radio = Radio::new(config, Admission::Infinite, 1);
+            radio.open(0, FlowId(0), 1500);
+            radio.offer(Picos::ZERO, 0, sdu(0, 0)); // 3 subframes at 698 bytes
+            let mut late = false;
+            let delivered = run(&mut radio, 100, |radio, now| {
+                if now >= TTI && !std::mem::replace(&mut late, true) {
+                    radio.open(1, FlowId(1), 1500);
+                    radio.offer(now, 1, sdu(1, 0));
+                }
+            });
+            let (at, delivery) = delivered[0];
+            (delivery.user, at.0 / TTI.0, delivered.len())
+        };
+        assert_eq!(first_delivered(Cut::Compete), (1, 3, 2));
+        // It takes all of the second subframe; the third has room for both.
+        assert_eq!(first_delivered(Cut::First), (0, 4, 2));
+    }
+
+    #[test]
+    fn first_thresholds_are_parts_of_the_buffer_for_all_users_or_those_active() {
+        let rooms = |first_threshold| {
+            let config = RadioConfig {
+                readings: Readings {
+                    first_threshold,
+                    ..Readings::default()
+                },
+                buffer_bytes: Some(30_000),
+                ..config(&[15; 4], PFS)
+            };
+            let mut radio = Radio::new(config, Admission::Htd, 1);
+            [0, 1].map(|user| {
+                radio.open(user, FlowId(user), 15_000);
+                radio.room(user)
+            })
+        };
+        assert_eq!(rooms(FirstThreshold::Equal), [5, 5]);
+        assert_eq!(rooms(FirstThreshold::Active), [20, 10]);
+    }
+
+    #[test]
     fn mrfs_counts_what_has_not_arrived() {
         let mut radio = Radio::new(config(&[15, 15], MRFS), Admission::Infinite, 1);
         for (user, flow, all) in [(0, 0, 100), (1, 1, 9)] {
@@ -947,6 +1041,7 @@ mod tests {
             r#"{"cqi": {"kind": "fixed", "low": 16}}"#,
             r#"{"cqi": {"kind": "fixed", "lowest": 3}}"#,
             r#"{"admission": "red"}"#,
+            r#"{"readings": {"cut": "last"}}"#,
             r#"{"block_errors": 1.5}"#,
             r#"{"scheduler": {"kind": "proportional-fair", "window": 3}}"#,
         ] {

@@ -248,6 +248,11 @@ impl Unit {
         sum.min(RESOURCE_BLOCKS)
     }
 
+    /// Users with bytes to send, in the order in which they are served.
+    pub fn order(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.iter().copied()
+    }
+
     /// Bytes of a user that wait for a new block.
     pub fn unsent(&self, user: u32) -> u64 {
         self.users[user as usize].unsent()

@@ -9,7 +9,7 @@
 //! * A credit can be used from t_s after it has arrived until t_e = t_s + 1.5 packet times. One that no admitted packet
 //!   answers within 9 packet times more is granted again.
 //! * When that happens, or a packet is not admitted, the source must wait for TTI + α from then on, until a packet of the flow is
-//!   admitted: a credit granted meanwhile has what is left of that as its t_s, others have t_s = 0.
+//!   admitted: a credit granted meanwhile has what is left of that as its t_s ([`BackoffFrom`]), others have t_s = 0.
 //!
 //! The flow ends when the device has all of it. Where the paper is silent or contradicts itself, `docs/explanation/pdcell.md` has the
 //! choice made here.
@@ -21,7 +21,7 @@ use super::arrivals::Arrivals;
 use super::mobile::Access;
 use super::{Transport, packets, wire_size};
 use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet, Picos};
-use crate::radio::{Admission, Delivery, Radio, RadioConfig, Sdu, Verdict};
+use crate::radio::{Admission, BackoffFrom, Delivery, Radio, RadioConfig, Sdu, Verdict};
 
 const REQUEST: Kind = Kind(0);
 const CREDIT: Kind = Kind(1);
@@ -355,7 +355,15 @@ impl PdcellHosts {
             return;
         };
         let packet = state.again.pop_first().unwrap_or(state.next);
-        let delay = state.not_before.since(now);
+        let delay = match (net.flow(id).user, &self.access) {
+            (Some(user), Some(access))
+                if state.not_before > Picos::ZERO
+                    && access.radio.config().readings.backoff_from == BackoffFrom::Credit =>
+            {
+                access.radio.backoff(user)
+            }
+            _ => state.not_before.since(now),
+        };
         let missing = state.packets - state.arrived.count();
         let host = &mut self.hosts[at.index()];
         host.next_turn = now + host.packet_time;
@@ -586,7 +594,7 @@ mod tests {
 
     use super::*;
     use crate::fabric::{Flow, Ports, Record, SEGMENT, Simulation, Topology, Traffic};
-    use crate::radio::{Cqi, CqiSource, TTI};
+    use crate::radio::{Cqi, CqiSource, Readings, TTI};
 
     /// Hosts that note each credit (when it reaches the source, packet, t_s) and lose the first ones.
     struct Watched {
@@ -629,6 +637,15 @@ mod tests {
         threshold: u32,
         lose: u32,
     ) -> (Vec<Record>, Vec<(Picos, u32, Picos)>, u64) {
+        run_as(BackoffFrom::Refusal, flows, threshold, lose)
+    }
+
+    fn run_as(
+        backoff_from: BackoffFrom,
+        flows: &[(u32, Option<u32>)],
+        threshold: u32,
+        lose: u32,
+    ) -> (Vec<Record>, Vec<(Picos, u32, Picos)>, u64) {
         let links = [(0, 2, 10e9, Picos::ZERO), (1, 2, 10e9, Picos::ZERO)];
         let topology = Topology::graph(2, 1, &links).unwrap();
         let flow = |&(packets, user): &(u32, Option<u32>)| Flow {
@@ -643,6 +660,10 @@ mod tests {
         let config = RadioConfig {
             users: 2,
             user_packets: threshold,
+            readings: Readings {
+                backoff_from,
+                ..Readings::default()
+            },
             block_errors: Probability::NEVER,
             cqi: CqiSource::Trace {
                 traces: vec![vec![Cqi::HIGHEST]],
@@ -728,6 +749,10 @@ mod tests {
         // Refused after about 5 packets; nothing had been sent to the distributed unit, so that α = 0.
         let until = (at + delay).0 - TTI.0;
         assert!((5 * T..6 * T).contains(&until), "{until}");
+        // From the credit, when the queue has room because a subframe took 4 packets: TTI + α for them.
+        let (_, credits, _) = run_as(BackoffFrom::Credit, &[(5, Some(0))], 4, 0);
+        let wait = Picos(TTI.0 + 4 * 12_000 * TTI.0 / 5_584);
+        assert_eq!((credits.len(), credits[0].2), (1, wait));
         // A longer flow, whose first packets are admitted later, goes on without delay.
         let (_, credits, _) = run(&[(5, Some(0)), (30, Some(0))], 4, 0);
         assert!(credits.iter().filter(|it| it.2 == Picos::ZERO).count() >= 25);
