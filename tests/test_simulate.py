@@ -270,18 +270,24 @@ def test_examples_run(path: Path) -> None:
     assert found.flows["fct_s"].null_count() == 0
 
 
-def test_an_interrupted_simulation_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_ended_simulation_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
     path = write(tmp_path, traffic={"flows": 50_000_000, "load": 0.5, "sizes": "1 MB"})
     command = [sys.executable, "-m", "cellbed", "simulate", str(path), "--seeds", "4", "--jobs", "2", "--out", "out"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         while not list((tmp_path / "out").glob(".small.*/parts")):
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
     assert "Traceback" not in errors
-    assert not (tmp_path / "out").exists()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert not (tmp_path / "out").exists()
+    else:  # the next simulation of this name removes it
+        command = [sys.executable, "-m", "cellbed", "simulate", str(write(tmp_path)), "--out", "out"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        assert [each.name.startswith("small-") for each in (tmp_path / "out").iterdir()] == [True]
 
 
 def test_a_file_that_cannot_grow_is_one_line(tmp_path: Path) -> None:

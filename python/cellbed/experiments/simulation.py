@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -15,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed.archive.unfinished import unfinished_beside
 from cellbed.errors import CellbedError
 from cellbed.measure.repetitions import mean_interval
 from cellbed.parquet_stream import write_rows
@@ -37,25 +37,25 @@ class _StoppedError(Exception):
 def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, progress: Progress) -> Path:
     """Run a simulation with each seed, at most `jobs` at once, and return the new folder below `out` with the results.
 
-    The folder appears whole: an error or Ctrl-C leaves nothing. The tables do not depend on `jobs`.
+    The folder appears whole: an error or Ctrl-C leaves nothing, and what a killed one has left is removed. The tables
+    do not depend on `jobs`.
 
     Raises CellbedError for a description that the simulator refuses and for a folder that cannot be written to.
     """
     out = out.absolute()
     fresh = not out.exists()
     name = described.file.name
-    unfinished = out / f".{name}.{secrets.token_hex(4)}"
     import polars as pl
 
     try:
-        unfinished.mkdir(parents=True)
-        _fill(unfinished, described, seeds, jobs, progress)
-        return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
+        out.mkdir(parents=True, exist_ok=True)
+        with unfinished_beside(out / name) as unfinished:
+            _fill(unfinished, described, seeds, jobs, progress)
+            return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
         reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
         raise CellbedError(f"cannot write to {out}: {reason}; choose another place with --out") from None
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
         if fresh:
             with contextlib.suppress(OSError):
                 out.rmdir()  # only if it is empty
