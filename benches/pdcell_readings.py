@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cellbed.experiments.reproduce import pdcell
-from cellbed.measure.repetitions import mean_interval
+from cellbed.measure.repetitions import paired_difference
 
 PERCENTILES = (10, 25, 50, 90, 99)
 ALONE = {"first_threshold": "active", "rank": "head", "cut": "first", "backoff_from": "credit"}
@@ -69,7 +69,7 @@ def simulate(run: Run, flows: int) -> dict[str, float]:
 
 def verdict(values: Sequence[float], limit: float) -> str:
     """Whether the mean is at least a limit."""
-    interval = mean_interval(list(values))
+    interval = paired_difference(list(values))
     low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
     return "holds" if low >= limit else "no" if high < limit else "open"
 
@@ -153,7 +153,7 @@ def show_channels(measures: Measures) -> None:
                 for cqi in (pdcell.FIXED, pdcell.TRACE)
             )
             logs = [math.log(a["mean"] / b["mean"]) for a, b in zip(fixed, varying, strict=True)]
-            found = mean_interval(logs)
+            found = paired_difference(logs)
             ends = [math.exp(found.value if each is None else each) for each in (found.low, found.high)]
             bits = " ".join(f"{np.mean([each['bits'] for each in group]):.0f}" for group in (fixed, varying))
             ratio = f"{math.exp(found.value):.2f} ({ends[0]:.2f}–{ends[1]:.2f})"
