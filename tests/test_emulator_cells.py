@@ -212,6 +212,7 @@ def test_a_user_hands_over_with_an_interruption(tmp_path: Path) -> None:
                 [sys.executable, "-c", BURST, EDGE], preexec_fn=inside, check=True, stdout=subprocess.DEVNULL
             )
 
+        time.sleep(2 * end / SECOND)  # the same handover before the start, which must not find packets
         # Each has packets for three seconds and more.
         for user in range(USERS):
             burst(user)
