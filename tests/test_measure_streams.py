@@ -275,7 +275,7 @@ def test_a_sparse_packet_log_takes_no_memory(tmp_path: Path) -> None:
 
 def test_a_sparse_series_is_refused_at_its_hole(tmp_path: Path) -> None:
     path, record = tmp_path / "series.bin", np.zeros(1, links.RECORD)
-    record["start"] = 1
+    record["used"] = 60  # in the first bin of a prediction, whose clock begins at 0
     path.write_bytes(links.MAGIC + record.tobytes() * 3)
     assert len(links.read_series(path)) == 3
     os.truncate(path, 8 << 30)

@@ -41,10 +41,10 @@ def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     parts = [records[:0]]
     for begin in range(0, len(records), PART):
         part = np.asarray(records[begin : begin + PART])
-        # A hole of a sparse file, which may stand for gigabytes. The emulator's clock is never 0.
-        if (part["start"] == 0).any():
-            number = begin + int(np.argmax(part["start"] == 0))
-            raise MeasureError(f"{path}: record {number} is empty; the file is damaged")
+        # A hole of a sparse file, which may stand for gigabytes, is all zero. The clock of a prediction begins at 0.
+        for index in np.flatnonzero(part["start"] == 0):
+            if not any(part[index].tobytes()):
+                raise MeasureError(f"{path}: record {begin + int(index)} is empty; the file is damaged")
         parts.append(_unpacked(part, path))
     return np.concatenate(parts)
 
