@@ -309,7 +309,7 @@ impl Fabric {
     /// back. Where packets are sprayed, the last one may take another path than those before it.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(SEGMENT);
-        let last = (flow.bytes - full * u64::from(SEGMENT)) as u16 + (FULL_PACKET - SEGMENT);
+        let last = (flow.bytes - full * u64::from(SEGMENT)) as u16 + HEADER;
         // When the first full packet, the last full one and the last one come to each port; the time between full ones.
         let (mut first, mut before, mut at, mut spacing) = (0, 0, 0, 0);
         let mut sprayed = false;

@@ -1,14 +1,15 @@
 //! Which flows arrive when: Poisson arrivals with sizes of a distribution, or a list.
 
 use super::flow::Flow;
+use super::topology::HEADER;
 use super::topology::Topology;
 use super::units::{HostId, Picos};
 use crate::random::{Purpose, Stream, stream};
 
-/// Bytes of a flow in a full packet, and the size of that packet on the wire.
+/// Bytes of a flow in a full packet.
 pub const SEGMENT: u16 = 1460;
 /// Bytes on the wire of a full packet.
-pub const FULL_PACKET: u16 = 1500;
+pub const FULL_PACKET: u16 = SEGMENT + HEADER;
 
 /// A distribution of flow sizes: pairs of a size in bytes and the share of flows of at most that size, linear between.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Time, rates and numbers of the fabric.
 
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Mul, Sub};
 
 /// A time since the start of the run, or a span of it, in picoseconds: 213 days at most. 1500 bytes at 10 Gbit/s take
 /// 1,200,000 ps.
@@ -72,6 +72,14 @@ impl Sub for Picos {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
         Self(self.0 - other.0)
+    }
+}
+
+/// A number of spans, rounded to the nearest picosecond.
+impl Mul<f64> for Picos {
+    type Output = Self;
+    fn mul(self, count: f64) -> Self {
+        Self((self.0 as f64 * count).round() as u64)
     }
 }
 

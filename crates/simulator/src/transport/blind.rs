@@ -1,11 +1,10 @@
 //! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
 
-use super::Transport;
-use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HostId, Kind, Packet, SEGMENT};
+use super::{Transport, packets, wire_size};
+use crate::fabric::{Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet};
 
 const DATA: Kind = Kind(0);
 const ACKNOWLEDGEMENT: Kind = Kind(1);
-const HEADER: u16 = FULL_PACKET - SEGMENT;
 
 /// See [`Protocol::Blind`](super::Protocol::Blind). A flow that loses a packet never ends.
 #[derive(Debug, Default)]
@@ -17,13 +16,11 @@ pub struct Blind {
 impl Transport for Blind {
     fn start(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
-        let packets = flow.bytes.div_ceil(u64::from(SEGMENT)) as u32;
+        let packets = packets(flow.bytes);
         self.missing.insert(id, packets);
-        let mut bytes = flow.bytes;
         for sequence in 0..packets {
-            let size = bytes.min(u64::from(SEGMENT)) as u16;
-            bytes -= u64::from(size);
-            let packet = Packet::new(id, flow.destination, DATA, size + HEADER);
+            let size = wire_size(flow.bytes, sequence);
+            let packet = Packet::new(id, flow.destination, DATA, size);
             net.send(
                 flow.source,
                 Packet {

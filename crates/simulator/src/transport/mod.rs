@@ -21,7 +21,7 @@ pub use phost::{Phost, PhostHosts};
 pub use tcp::{TcpConstants, TcpHosts};
 pub use window::{SlowStart, WindowHosts};
 
-use crate::fabric::{Discipline, FULL_PACKET, Fabric, FlowId, HostId, Packet, SEGMENT};
+use crate::fabric::{Discipline, Fabric, FlowId, HEADER, HostId, Packet, SEGMENT};
 use crate::radio::{Admission, Radio, RadioConfig, RadioError};
 use crate::tcp::Control;
 
@@ -185,7 +185,7 @@ fn packets(bytes: u64) -> u32 {
 /// Bytes on the wire of a packet of a flow: all are full but the last.
 fn wire_size(bytes: u64, packet: u32) -> u16 {
     let rest = bytes - u64::from(packet) * u64::from(SEGMENT);
-    rest.min(u64::from(SEGMENT)) as u16 + (FULL_PACKET - SEGMENT)
+    rest.min(u64::from(SEGMENT)) as u16 + HEADER
 }
 
 macro_rules! dispatch {

@@ -137,10 +137,6 @@ const DEADLINE: u64 = 1 << 32;
 const CREDITED: u64 = 2 << 32;
 const REPEAT: u64 = 3 << 32;
 
-fn span(packet_time: Picos, count: f64) -> Picos {
-    Picos((packet_time.0 as f64 * count).round() as u64)
-}
-
 impl PdcellHosts {
     /// Hosts that know of no flow.
     pub fn new(constants: Pdcell, net: &Fabric) -> Self {
@@ -227,7 +223,7 @@ impl PdcellHosts {
             // Its packets are on their way.
             let host = &self.hosts[flow.destination.index()];
             let spans = f64::from(2 * state.packets).max(self.constants.detection);
-            let deadline = net.now() + span(host.packet_time, spans);
+            let deadline = net.now() + host.packet_time * spans;
             for packet in 0..state.packets {
                 self.await_packet(net, id, packet, deadline);
             }
@@ -368,7 +364,7 @@ impl PdcellHosts {
         let host = &mut self.hosts[at.index()];
         host.next_turn = now + host.packet_time;
         let spans = self.constants.credit_life + self.constants.detection;
-        let deadline = now + delay + span(host.packet_time, spans);
+        let deadline = now + delay + host.packet_time * spans;
         self.await_packet(net, id, packet, deadline);
         self.list(net, id);
         net.send(
@@ -418,7 +414,7 @@ impl PdcellHosts {
             flow: credit.flow,
             packet: credit.sequence,
             from,
-            until: from + span(host.packet_time, self.constants.credit_life),
+            until: from + host.packet_time * self.constants.credit_life,
         });
         if credit.value == 0 {
             net.kick(at);
@@ -498,7 +494,7 @@ impl Transport for PdcellHosts {
         let state = State {
             packets,
             heard: net.now(),
-            patience: span(host.packet_time, self.constants.repeat_request),
+            patience: host.packet_time * self.constants.repeat_request,
             requested: false,
             arrived: Arrivals::default(),
             next: 0,
@@ -510,7 +506,7 @@ impl Transport for PdcellHosts {
         };
         if packets <= self.constants.free_packets {
             let life = f64::from(packets) + self.constants.credit_life;
-            let until = net.now() + span(host.packet_time, life);
+            let until = net.now() + host.packet_time * life;
             host.credits.extend((0..packets).map(|packet| Credit {
                 missing: packets,
                 flow: id,

@@ -41,6 +41,17 @@ pub struct Phost {
     pub repeats_carry_data: bool,
 }
 
+impl Phost {
+    /// Free tokens of a flow of so many packets.
+    fn free(&self, packets: u32) -> u32 {
+        if packets <= self.free_tokens {
+            packets
+        } else {
+            0
+        }
+    }
+}
+
 impl Default for Phost {
     fn default() -> Self {
         Self {
@@ -141,10 +152,6 @@ struct State {
 /// Wake-ups of a host for its turn, and of a source for its request.
 const OF_FLOW: u64 = 1 << 32;
 
-fn span(packet_time: Picos, count: f64) -> Picos {
-    Picos((packet_time.0 as f64 * count).round() as u64)
-}
-
 impl PhostHosts {
     /// Hosts that know of no flow.
     pub fn new(mut constants: Phost, net: &Fabric) -> Self {
@@ -164,14 +171,6 @@ impl PhostHosts {
         }
     }
 
-    fn free_tokens(&self, packets: u32) -> u32 {
-        if packets <= self.constants.free_tokens {
-            packets
-        } else {
-            0
-        }
-    }
-
     /// tries: requests before this one.
     fn request(&self, net: &mut Fabric, id: FlowId, tries: u32) {
         let flow = *net.flow(id);
@@ -184,7 +183,7 @@ impl PhostHosts {
             },
         );
         let packet_time = self.hosts[flow.source.index()].packet_time;
-        let again = net.now() + span(packet_time, self.constants.repeat_request);
+        let again = net.now() + packet_time * self.constants.repeat_request;
         net.wake(again, OF_FLOW | u64::from(id.0));
     }
 
@@ -194,7 +193,7 @@ impl PhostHosts {
             return;
         };
         let packet_time = self.hosts[net.flow(id).source.index()].packet_time;
-        let due = state.heard + span(packet_time, self.constants.repeat_request);
+        let due = state.heard + packet_time * self.constants.repeat_request;
         if due > net.now() {
             return net.wake(due, OF_FLOW | u64::from(id.0));
         }
@@ -218,11 +217,7 @@ impl PhostHosts {
         let Some(state) = self.flows.get_mut(&id).filter(|state| !state.requested) else {
             return;
         };
-        let free = if state.packets <= self.constants.free_tokens {
-            state.packets
-        } else {
-            0
-        };
+        let free = self.constants.free(state.packets);
         state.requested = true;
         state.granted = free;
         state.last_packet = free.wrapping_sub(1);
@@ -282,7 +277,7 @@ impl PhostHosts {
         at: HostId,
     ) -> bool {
         let now = net.now();
-        let downgrade = span(host.packet_time, constants.downgrade);
+        let downgrade = host.packet_time * constants.downgrade;
         loop {
             let able = host.incoming.iter_mut().filter(|it| it.not_before <= now);
             let Some(incoming) = able.min_by_key(|it| it.urgency) else {
@@ -318,7 +313,7 @@ impl PhostHosts {
             state.granted += 1;
             if state.granted == state.goal {
                 incoming.standing = Standing::Granted;
-                incoming.not_before = now + span(host.packet_time, constants.reissue);
+                incoming.not_before = now + host.packet_time * constants.reissue;
             }
             net.send(at, token);
             return true;
@@ -343,7 +338,7 @@ impl PhostHosts {
         }
         host.tokens.push(Token {
             urgency,
-            expires: now + span(host.packet_time, self.constants.token_life),
+            expires: now + host.packet_time * self.constants.token_life,
             number: (token.value >> 32) as u32,
             packet: token.sequence,
         });
@@ -402,7 +397,7 @@ impl Transport for PhostHosts {
     fn start(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
         let packets = packets(flow.bytes);
-        let free = self.free_tokens(packets);
+        let free = self.constants.free(packets);
         let host = &mut self.hosts[flow.source.index()];
         let urgency = Urgency {
             missing: packets,
@@ -410,7 +405,7 @@ impl Transport for PhostHosts {
             flow: id,
         };
         let life = f64::from(free) + self.constants.token_life;
-        let expires = net.now() + span(host.packet_time, life);
+        let expires = net.now() + host.packet_time * life;
         host.tokens.extend((0..free).map(|number| Token {
             urgency,
             expires,
