@@ -221,6 +221,10 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
             "traffic.pattern.host: there is no host 'host-6'",
         ),
         (
+            {"traffic": GOOD["traffic"] | {"sizes": {"kind": "lognormal", "mean": "10 GB", "deviation": "1 B"}}},
+            "traffic.sizes: nearly no flow is between 'least' and 'most'",
+        ),
+        (
             {"traffic": GOOD["traffic"] | {"sizes": {"kind": "discrete", "sizes": ["1 kB"], "shares": [0.5]}}},
             "traffic.sizes: the shares add up to 0.5",
         ),
@@ -242,7 +246,19 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert (done.returncode, "not a simulation" in done.stderr) == (2, True)
     (tmp_path / "file").touch()
     done = cellbed("simulate", write(tmp_path), "--out", tmp_path / "file")
-    assert (done.returncode, "cannot write to" in done.stderr) == (2, True)
+    assert (done.returncode, "file: not a folder; choose" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep", "simulate"])
+def test_a_file_of_another_kind_is_one_hint(tmp_path: Path, verb: str) -> None:
+    scenario = ROOT / "scenarios" / "cell-lte.toml"
+    path, line, kind, right = (
+        (scenario, 12, "scenario", "run") if verb == "simulate" else (EXAMPLES[0], 12, "simulation", "simulate")
+    )
+    wanted = {"run": "scenario", "simulate": "simulation"}.get(verb, verb)
+    done = cellbed(verb, path, cwd=tmp_path)
+    hint = f"a {kind}, not a {wanted}: run `cellbed {right} {path}`, or give a {wanted} file"
+    assert (done.returncode, done.stderr) == (2, f"error: {path}:{line}: {hint}\n")
 
 
 def test_dry_run_and_schema_describe_a_file(tmp_path: Path) -> None:
@@ -359,7 +375,10 @@ def test_any_value_is_a_simulation_or_an_error(tmp_path: Path, value: Any, key: 
         ("1 1 0.5\n2 1 0.4\n", ":2: cumulative share 0.4 is below"),
         ("1 1 0.5\n", "the last cumulative share is 0.5"),
         ("0 1 1\n", ":1: size 0 is out of range"),
-        ("é 1 1\n", ":1: not numbers"),
+        ("1,1,0\n", ":1: 1 column: write three, separated by spaces"),
+        ("1 1 50\n3 1 100.5\n", ":2: cumulative share 100.5 is out of range"),
+        ("1 1 50\n3 1 99.99999\n", ":2: the last cumulative share is 99.99999: write 1, or 100"),
+        ("é 1 1\n", ":1: '\\xe9' is not a number"),
     ],
 )
 def test_malformed_sizes_are_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -368,6 +387,12 @@ def test_malformed_sizes_are_refused(tmp_path: Path, text: str, problem: str) ->
     with pytest.raises(FlowFileError) as refused:
         read_sizes(path)
     assert problem in str(refused.value)
+
+
+def test_shares_may_be_percentages_and_lines_have_comments(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.txt"
+    path.write_text("\ufeff# größte: 3\r\n1 1 50 # half\r\n\r\n3 1 100", encoding="utf-8")
+    assert read_sizes(path) == [(1460, 0.5), (4380, 1)]
 
 
 def test_sizes_of_the_public_simulator_are_in_packets() -> None:

@@ -7,7 +7,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,12 +28,21 @@ _LARGEST = 1 << 20
 """Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
-_OWN_TABLES = {
-    "scenario": (re.compile(r"^[ \t]*\[+[ \t]*(nodes|links|transport|workload|apps|faults)\b", re.M), "[links.mobile]"),
-    "sweep": (re.compile(r"^[ \t]*(\[+[ \t]*factors\b|scenario\s*=)", re.M), "[factors.NAME]"),
-    "simulation": (re.compile(r"^[ \t]*\[+[ \t]*(topology|traffic|transport|radio)\b", re.M), "[topology]"),
+
+
+class _Kind(NamedTuple):
+    """A kind of file: keys of its top level that no other kind has, an example, and the command for it."""
+
+    keys: tuple[str, ...]
+    example: str
+    command: str
+
+
+_KINDS = {
+    "scenario": _Kind(("nodes", "links", "cells", "workload", "apps", "faults"), "[links.mobile]", "cellbed run"),
+    "sweep": _Kind(("factors", "scenario", "repetitions", "design"), "[factors.NAME]", "cellbed sweep"),
+    "simulation": _Kind(("topology", "traffic", "radio"), "[topology]", "cellbed simulate"),
 }
-"""By the kind of file what only such a file contains, and an example."""
 
 
 def load(path: Path | str) -> Scenario:
@@ -52,7 +61,7 @@ def load_text(text: str, path: Path) -> Scenario:
 def read(path: Path | str, kind: str = "scenario") -> str:
     """The text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError.
 
-    kind: of the file, a key of `_OWN_TABLES`.
+    kind: of the file, a key of `_KINDS`.
     """
     path = Path(path)
     try:
@@ -108,6 +117,12 @@ def tables(text: str, source: str, kind: str = "scenario") -> dict[str, Any]:
         raise ScenarioError(f"{source}:1: value too long or too deeply nested for a {kind}: remove it") from error
     if _is_deeper(data, _DEEPEST):
         raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a {kind}")
+    if not data.keys() & set(_KINDS[kind].keys):
+        for other, (keys, _, command) in _KINDS.items():
+            if found := data.keys() & set(keys):
+                line = place(text, [(key,) for key in data if key in found])[0]
+                hint = f"run `{command} {source}`, or give a {kind} file"
+                raise ScenarioError(f"{source}:{line}: a {other}, not a {kind}: {hint}")
     return data
 
 
@@ -270,8 +285,8 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: str
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
-    own, example = _OWN_TABLES[kind]
-    if own.search(text) is None:
+    keys, example, _ = _KINDS[kind]
+    if re.search(rf"^[ \t]*(\[+[ \t]*({'|'.join(keys)})\b|({'|'.join(keys)})[ \t]*=)", text, re.M) is None:
         # Any file may be given as a scenario, and its contents must not be shown in the error.
         return f"{source}:{line}: not TOML, and not a {kind}: no table such as {example}: give a {kind} file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
