@@ -54,6 +54,7 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
             return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
         reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
+        reason = "not a folder" if isinstance(error, FileExistsError) else reason
         raise CellbedError(f"cannot write to {out}: {reason}; choose another place with --out") from None
     finally:
         if fresh:

@@ -27,13 +27,29 @@ from cellbed.units import BIT_RATE, DURATION, SIZE, UnitError
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
 Size = Annotated[int, quantity(SIZE, "1 B", "1 TB")]
-Buffer = Annotated[int, quantity(SIZE, "1500 B", "1 TB")]
 HostName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 _MOST_HOSTS = 100_000
 _MOST_ROUTES = 20_000_000
 
 
 # ---- topology
+
+
+Buffer = Annotated[int, quantity(SIZE, "1500 B", "1 TB"), Field(description="Queue of every port.")]
+MarkAbove = Annotated[
+    Size | None,
+    Field(
+        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
+        examples=["22.5 kB"],
+    ),
+]
+Switching = Annotated[
+    Literal["cut-through", "store-and-forward"],
+    Field(description="When a switch begins to forward: after the header, or after the last byte."),
+]
+Balancing = Annotated[
+    Literal["spray", "ecmp"], Field(description="Choice among equal paths: for each packet, or for each flow.")
+]
 
 
 class LeafSpine(Table):
@@ -46,18 +62,10 @@ class LeafSpine(Table):
     host_rate: Rate = Field(written("10 Gbit/s"), description="Rate between host and leaf.")
     core_rate: Rate = Field(written("40 Gbit/s"), description="Rate between leaf and spine.")
     hop_delay: Delay = Field(written("200 ns"), description="Propagation delay of every link.")
-    buffer: Buffer = Field(written("36864 B"), description="Queue of every port.")
-    mark_above: Size | None = Field(
-        None,
-        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
-        examples=["22.5 kB"],
-    )
-    switching: Literal["cut-through", "store-and-forward"] = Field(
-        "cut-through", description="When a switch begins to forward: after the header, or after the last byte."
-    )
-    balancing: Literal["spray", "ecmp"] = Field(
-        "spray", description="Choice among equal paths: for each packet, or for each flow."
-    )
+    buffer: Buffer = written("36864 B")
+    mark_above: MarkAbove = None
+    switching: Switching = "cut-through"
+    balancing: Balancing = "spray"
 
     @property
     def host_count(self) -> int:
@@ -117,18 +125,10 @@ class Graph(Table):
     )
     switches: list[HostName] = Field([], max_length=_MOST_HOSTS, description="Names of the switches.")
     links: list[GraphLink] = Field(min_length=1, description="Links. A host has one.")
-    buffer: Buffer = Field(written("36864 B"), description="Queue of every port.")
-    mark_above: Size | None = Field(
-        None,
-        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
-        examples=["22.5 kB"],
-    )
-    switching: Literal["cut-through", "store-and-forward"] = Field(
-        "store-and-forward", description="When a switch begins to forward: after the header, or after the last byte."
-    )
-    balancing: Literal["spray", "ecmp"] = Field(
-        "ecmp", description="Choice among equal paths: for each packet, or for each flow."
-    )
+    buffer: Buffer = written("36864 B")
+    mark_above: MarkAbove = None
+    switching: Switching = "store-and-forward"
+    balancing: Balancing = "ecmp"
 
     @property
     def host_count(self) -> int:

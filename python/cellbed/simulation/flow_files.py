@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from cellbed.errors import CellbedError
+from cellbed.units import UnitError
 
 PACKET = 1460
 """Bytes of data in a full packet, and the unit of flow-size files: the simulator rounds a size drawn from such a file
@@ -31,31 +33,38 @@ class FlowFileError(CellbedError):
 def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
     """The distribution in a file with three columns: size in units, 1, cumulative share.
 
-    unit: bytes. Both outer columns rise or stay, the last share is 1; a first share above 0 is the share of flows of
-    the first size. Empty lines and lines that begin with ``#`` are ignored.
+    unit: bytes. Both outer columns rise or stay, the last share is 1, or 100 where shares are in percent; a first share
+    above 0 is the share of flows of the first size. Empty lines and what follows a ``#`` are ignored.
 
     Raises FlowFileError.
     """
     points: Sizes = []
+    where = str(path)
     for line, words in _rows(path):
         where = f"{path}:{line}"
         if len(words) != 3:
-            raise FlowFileError(f"{where}: {len(words)} columns: write three, 'SIZE 1 CUMULATIVE-SHARE'")
+            raise FlowFileError(
+                f"{where}: {_columns(words)}: write three, separated by spaces: 'SIZE 1 CUMULATIVE-SHARE'"
+            )
         size, _, share = (_number(word, where) for word in words)
         if not 0 < size * unit <= _MOST_BYTES:
             raise FlowFileError(f"{where}: size {words[0]} is out of range: write more than 0, at most 10^15 bytes")
-        if not 0 <= share <= 1:
-            raise FlowFileError(f"{where}: cumulative share {words[2]} is out of range: write 0 to 1")
+        if not 0 <= share <= 100:
+            raise FlowFileError(f"{where}: cumulative share {words[2]} is out of range: write 0 to 1, or 0 to 100 (%)")
         if points and size * unit < points[-1][0]:
             raise FlowFileError(f"{where}: size {words[0]} is below that of the line before: sort the lines by size")
         if points and share < points[-1][1]:
-            raise FlowFileError(f"{where}: cumulative share {words[2]} is below that of the line before")
+            raise FlowFileError(
+                f"{where}: cumulative share {words[2]} is below that of the line before: add up the shares of all "
+                "smaller sizes"
+            )
         points.append((size * unit, share))
     if not points:
         raise FlowFileError(f"{path}: empty: write lines 'SIZE 1 CUMULATIVE-SHARE'")
-    if points[-1][1] != 1:
-        raise FlowFileError(f"{path}: the last cumulative share is {points[-1][1]:g}: write 1")
-    return points
+    whole = points[-1][1]
+    if whole not in (1, 100):
+        raise FlowFileError(f"{where}: the last cumulative share is {whole!r}: write 1, or 100 where shares are in %")
+    return [(size, share / whole) for size, share in points]
 
 
 def read_trace(path: Path) -> Trace:
@@ -71,7 +80,8 @@ def read_trace(path: Path) -> Trace:
         where = f"{path}:{line}"
         if len(words) not in (5, 6):
             raise FlowFileError(
-                f"{where}: {len(words)} columns: write five, 'NUMBER BYTES SOURCE DESTINATION START-US'"
+                f"{where}: {_columns(words)}: write five, separated by spaces: "
+                "'NUMBER BYTES SOURCE DESTINATION START-US'"
             )
         size = _whole(words[1], "size", 1, _MOST_BYTES, where)
         source, destination = (_whole(word, "host", 0, _MOST_HOSTS - 1, where) for word in words[2:4])
@@ -94,6 +104,8 @@ def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes
 
     Points at equal steps of the logarithm, the cumulative share after Johnson, Kotz & Balakrishnan, Continuous
     Univariate Distributions, 1994, §14. The cut moves mean and deviation.
+
+    Raises UnitError if hardly a flow is between the two.
     """
     variance = math.log1p((deviation / mean) ** 2)
     location, scale = math.log(mean) - variance / 2, math.sqrt(variance)
@@ -102,7 +114,7 @@ def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes
     below = [(1 + math.erf((math.log(size) - location) / (scale * math.sqrt(2)))) / 2 for size in sizes]
     span = below[-1] - below[0]
     if not span > 1e-9:
-        raise ValueError("nearly no flow is between the smallest and the largest size")
+        raise UnitError("nearly no flow is between 'least' and 'most': move them closer to the mean")
     return [(size, (share - below[0]) / span) for size, share in zip(sizes, below, strict=True)]
 
 
@@ -124,14 +136,17 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     if len(content) > _LARGEST_FILE:
         raise FlowFileError(f"{path}: larger than {_LARGEST_FILE >> 20} MiB")
     try:
-        text = content.decode("ascii")
+        text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise FlowFileError(f"{path}:{line}: not numbers: give a text file of numbers") from None
+        raise FlowFileError(f"{path}:{line}: not text: give a text file of numbers") from None
     for number, row in enumerate(text.split("\n"), 1):
-        words = row.split()
-        if words and not words[0].startswith("#"):
+        if words := row.partition("#")[0].split():
             yield number, words
+
+
+def _columns(words: Sequence[str]) -> str:
+    return f"{len(words)} column{'s' * (len(words) != 1)}"
 
 
 def _number(word: str, where: str) -> float:
@@ -139,7 +154,7 @@ def _number(word: str, where: str) -> float:
         value = float(word)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or "_" in word:
+    if not math.isfinite(value) or "_" in word or not word.isascii():
         raise FlowFileError(f"{where}: {_shown(word)} is not a number")
     return value
 
