@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use cellbed_simulator::fabric::{Description, Flow, FlowId, HostId, Node, Picos, Simulation};
+use cellbed_simulator::description::Description;
+use cellbed_simulator::fabric::{Flow, Node, Simulation};
 use cellbed_simulator::transport::AnyTransport;
+use cellbed_simulator::units::{FlowId, HostId, Picos};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

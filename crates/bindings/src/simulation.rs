@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_simulator::{
-    Control, Download, Downloads, End, Fetch, Handshake, Network, PageLoad, PageObject, Protocol,
-    RoundTrips, Tcp, Trains,
+    Control, Download, Downloads, End, Fetch, Handshake, HttpVersion, Network, PageLoad,
+    PageObject, RoundTrips, Tcp, Trains,
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
@@ -206,9 +206,9 @@ impl Path {
         let (request, header, handshake) = sizes;
         messages("request", &[request])?;
         let protocol = if http2 {
-            Protocol::Http2
+            HttpVersion::Http2
         } else {
-            Protocol::Http1
+            HttpVersion::Http1
         };
         let object = |(bytes, parent)| PageObject { bytes, parent };
         let objects: Vec<PageObject> = objects.into_iter().map(object).collect();

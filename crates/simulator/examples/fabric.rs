@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 
-use cellbed_simulator::fabric::Description;
+use cellbed_simulator::description::Description;
 use serde_json::{Value, json};
 
 /// Flow sizes of `CDF_aditya.txt`, in packets.

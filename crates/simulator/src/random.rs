@@ -15,8 +15,6 @@ pub enum Purpose {
     Pairs = 3,
     /// First ports of packet spraying.
     Spraying = 4,
-    /// A transport's decisions; the index is the transport's.
-    Transport = 5,
     /// Qualities of radio channels; the index is the user.
     Channel = 6,
     /// Errors of radio blocks; the index is the user.

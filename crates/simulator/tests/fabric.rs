@@ -1,6 +1,8 @@
 //! The fabric with no transport: what holds of every run.
 
-use cellbed_simulator::fabric::{Counters, Description, HostId, Node, Picos, Record};
+use cellbed_simulator::description::Description;
+use cellbed_simulator::fabric::{Counters, Node, Record};
+use cellbed_simulator::units::{HostId, Picos};
 use proptest::prelude::*;
 use serde_json::json;
 

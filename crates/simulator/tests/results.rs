@@ -1,6 +1,6 @@
 //! Transports under load on a small leaf-spine: exact results of a fixed seed, and that every flow ends.
 
-use cellbed_simulator::fabric::Description;
+use cellbed_simulator::description::Description;
 
 /// Sums of completion times and of times until the acknowledgement, ps, of 300 flows; bytes dropped.
 fn run(transport: &str, traffic: &str, buffer: u64) -> (u64, u64, u64) {

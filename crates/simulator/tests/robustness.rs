@@ -55,7 +55,7 @@ impl Case {
         Network::new(stages(self.seed), stages(self.seed + 1))
     }
 
-    fn check(self, size: u64, control: Control, protocol: Protocol) {
+    fn check(self, size: u64, control: Control, protocol: HttpVersion) {
         let tcp = Tcp {
             control,
             ..Tcp::default()
@@ -96,7 +96,7 @@ fn a_probe_with_nothing_to_send_is_followed_by_a_timeout() {
         loss: 0.177_316_753_882_395_37,
         seed: 270,
     };
-    case.check(39_097, Control::Cubic, Protocol::Http2);
+    case.check(39_097, Control::Cubic, HttpVersion::Http2);
 }
 
 proptest! {
@@ -110,7 +110,7 @@ proptest! {
         control in prop_oneof![Just(Control::Cubic), Just(Control::NewReno), Just(Control::Bbr)],
         http2: bool,
     ) {
-        let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
+        let protocol = if http2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
         Case { rate, queue, loss, seed }.check(size, control, protocol);
     }
 }

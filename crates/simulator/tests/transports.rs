@@ -1,6 +1,8 @@
 //! Transports on the fabric against closed forms.
 
-use cellbed_simulator::fabric::{Description, HostId, Node, Picos, Record};
+use cellbed_simulator::description::Description;
+use cellbed_simulator::fabric::{Node, Record};
+use cellbed_simulator::units::{HostId, Picos};
 
 /// A run of a description in JSON: the flows, and of each port the time in which it sends the most bytes that waited there.
 fn run(description: serde_json::Value) -> (Vec<Record>, Vec<Picos>) {

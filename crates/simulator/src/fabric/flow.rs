@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::units::{FlowId, HostId, Picos};
+use crate::units::{FlowId, HostId, Picos};
 
 /// A transfer that an application asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

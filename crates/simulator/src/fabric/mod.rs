@@ -1,30 +1,28 @@
 //! The data centre: hosts and switches in virtual time.
 //!
-//! A [`Simulation`] joins a [`Fabric`], the network, with a [`Transport`](crate::transport::Transport), which acts for all
+//! A [`Simulation`] joins a [`Fabric`], the network, with a [`Transport`], which acts for all
 //! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes:
 //!
 //! 1. [`Fabric::send`] puts a packet into the port of its host's card;
 //! 2. at the event at which it reaches the other end of the link, a switch puts it into the next port;
 //! 3. a host gives it to the transport, which may send others, and has its wakes and pulls.
 
-mod description;
 mod flow;
 mod packet;
 mod port;
+mod simulation;
 mod topology;
 mod traffic;
-mod units;
 
-pub use description::{Description, DescriptionError};
 pub use flow::{Flow, FlowMap, Multiply, Record};
 pub use packet::{Kind, Packet};
 pub use port::{Discipline, PRIORITIES, PortCounters};
-pub use topology::{Balancing, Edge, HEADER, Link, Node, Switching, Topology, TopologyError};
-pub use traffic::{FULL_PACKET, Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
-pub use units::{FlowId, HostId, Picos, Rate};
+pub use simulation::{Simulation, Transport};
+pub use topology::{Balancing, Edge, HEADER, Node, Switching, Topology, TopologyError};
+pub use traffic::{FULL_PACKET, FULL_PAYLOAD, Pattern, Poisson, Sizes, Traffic, TrafficError};
 
-use crate::random::{Purpose, Stream, stream};
-use crate::transport::Transport;
+use crate::random::{Purpose, stream};
+use crate::units::{FlowId, HostId, Picos, Rate};
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
 use port::{NEVER, Port, PortConfig};
@@ -110,7 +108,6 @@ struct Live {
 #[derive(Debug)]
 pub struct Fabric {
     now: Picos,
-    seed: u64,
     topology: Topology,
     switching: Switching,
     balancing: Balancing,
@@ -152,7 +149,6 @@ impl Fabric {
         });
         Self {
             now: Picos::ZERO,
-            seed,
             ports: ports.collect(),
             switching: config.switching,
             balancing: config.balancing,
@@ -300,16 +296,11 @@ impl Fabric {
         }
     }
 
-    /// A stream of random numbers for a transport.
-    pub fn random(&self, purpose: Purpose, index: u64) -> Stream {
-        stream(self.seed, purpose, index)
-    }
-
     /// Time that a flow of full packets and a shorter last one takes on an empty path, and an acknowledgement of 40 bytes
     /// back. Where packets are sprayed, the last one may take another path than those before it.
     pub fn ideal(&self, flow: &Flow) -> Picos {
-        let full = (flow.bytes - 1) / u64::from(SEGMENT);
-        let last = (flow.bytes - full * u64::from(SEGMENT)) as u16 + HEADER;
+        let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
+        let last = (flow.bytes - full * u64::from(FULL_PAYLOAD)) as u16 + HEADER;
         // When the first full packet, the last full one and the last one come to each port; the time between full ones.
         let (mut first, mut before, mut at, mut spacing) = (0, 0, 0, 0);
         let mut sprayed = false;
@@ -444,135 +435,6 @@ impl Fabric {
                 "bytes in ports at {:?}",
                 self.now
             );
-        }
-    }
-}
-
-/// A run: a network, a transport and its flows.
-#[derive(Debug)]
-pub struct Simulation<T> {
-    net: Fabric,
-    transport: T,
-    traffic: Traffic,
-    /// The next flow.
-    next: Option<Flow>,
-}
-
-impl<T: Transport> Simulation<T> {
-    /// At time 0.
-    pub fn new(mut net: Fabric, transport: T, mut traffic: Traffic) -> Self {
-        let next = traffic.next();
-        if let Some(flow) = &next {
-            net.wheel.push(flow.start.0, Event::Start);
-        }
-        Self {
-            net,
-            transport,
-            traffic,
-            next,
-        }
-    }
-
-    /// The network.
-    pub fn fabric(&self) -> &Fabric {
-        &self.net
-    }
-
-    /// The transport.
-    pub fn transport(&self) -> &T {
-        &self.transport
-    }
-
-    /// Runs to the end; see [`advance`](Self::advance).
-    pub fn run(&mut self, mut sink: impl FnMut(Record)) {
-        while self.advance(u64::MAX, &mut sink) {}
-    }
-
-    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether more is to
-    /// come: the run ends when all flows are over, or nothing can happen any more.
-    pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
-        let until = self.net.counters.events.saturating_add(events);
-        while self.net.counters.events < until {
-            if self.next.is_none() && self.net.flows.is_empty() {
-                return false;
-            }
-            let Some((at, event)) = self.net.wheel.pop() else {
-                return false;
-            };
-            debug_assert!(at >= self.net.now.0);
-            self.net.now = Picos(at);
-            self.net.counters.events += 1;
-            self.process(event);
-            self.settle(sink);
-            self.net.audit();
-        }
-        true
-    }
-
-    #[inline]
-    fn process(&mut self, event: Event) {
-        let Self { net, transport, .. } = self;
-        match event {
-            Event::Reach { port } => match net.reach(port) {
-                Some((Node::Switch(switch), place)) => {
-                    let next = net.next_port(port, switch, place);
-                    net.offer(next, place);
-                }
-                Some((Node::Host(host), place)) => {
-                    let packet = net.arena.remove(place);
-                    net.counters.delivered += u64::from(packet.size);
-                    transport.receive(net, host, packet);
-                }
-                None => {}
-            },
-            Event::Card { host } => self.pull(host),
-            Event::Wake { token } => transport.wake(net, token),
-            Event::Start => {
-                if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
-                    let id = FlowId(net.counters.started as u32);
-                    net.counters.started += 1;
-                    let live = Live {
-                        flow,
-                        end: None,
-                        held: false,
-                        acknowledged: false,
-                    };
-                    net.flows.insert(id, live);
-                    transport.start(net, id);
-                }
-                if let Some(next) = &self.next {
-                    net.wheel.push(next.start.0, Event::Start);
-                }
-            }
-        }
-    }
-
-    /// Asks the transport for the next packet of a host, if its card is idle.
-    #[inline]
-    fn pull(&mut self, host: HostId) {
-        let Self { net, transport, .. } = self;
-        if net.card_is_idle(host) {
-            match transport.pull(net, host) {
-                Some(packet) => net.send(host, packet),
-                None => return net.ports[host.index()].pulls = false,
-            }
-        }
-        net.pull_later(host);
-    }
-
-    /// Does what callbacks have left to the loop.
-    #[inline]
-    fn settle(&mut self, sink: &mut impl FnMut(Record)) {
-        while let Some(host) = self.net.kicked.pop() {
-            self.pull(host);
-        }
-        while let Some(place) = self.net.dropped.pop() {
-            let packet = self.net.arena.remove(place);
-            self.net.counters.dropped += u64::from(packet.size);
-            self.transport.dropped(&mut self.net, packet);
-        }
-        if !self.net.records.is_empty() {
-            self.net.records.drain(..).for_each(sink);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::units::{FlowId, HostId};
+use crate::units::{FlowId, HostId};
 
 /// What a packet is for its transport: a number whose meaning is the transport's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

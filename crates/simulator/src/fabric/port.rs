@@ -4,7 +4,7 @@ use cellbed_link as link;
 
 use super::packet::{Arena, List, Place};
 use super::topology::{HEADER, Node};
-use super::units::{FlowId, Picos, Rate};
+use crate::units::{FlowId, Picos, Rate};
 
 /// Priorities of [`Discipline::Priority`].
 pub const PRIORITIES: usize = 8;
@@ -481,8 +481,8 @@ impl Ranked {
 #[cfg(test)]
 mod tests {
     use super::super::packet::{Kind, Packet};
-    use super::super::units::HostId;
     use super::*;
+    use crate::units::HostId;
 
     /// A port of 10 Gbit/s to a switch at 200 ns, with what it drops.
     struct Bench {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::units::{HostId, Picos, Rate};
+use crate::units::{HostId, Picos, Rate};
 
 /// When a switch sends a packet on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
@@ -103,9 +103,6 @@ pub struct Topology {
     choices: Vec<u32>,
 }
 
-/// A link of a [`graph`](Topology::graph): two nodes, its rate in bits per second, its delay.
-pub type Link = (u32, u32, f64, Picos);
-
 impl Topology {
     /// Racks of hosts, each rack with a switch that has a link to every spine. Host h is in rack h / `hosts_per_rack`.
     pub fn leaf_spine(
@@ -141,8 +138,12 @@ impl Topology {
         Self::graph(hosts, switches, &links)
     }
 
-    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow.
-    pub fn graph(hosts: u32, switches: u32, links: &[Link]) -> Result<Self, TopologyError> {
+    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per second, delay.
+    pub fn graph(
+        hosts: u32,
+        switches: u32,
+        links: &[(u32, u32, f64, Picos)],
+    ) -> Result<Self, TopologyError> {
         let routes = f64::from(hosts) * f64::from(switches);
         if routes > 1e8 || f64::from(hosts) + f64::from(switches) > 1e6 {
             return Err(TopologyError::Range {
@@ -395,7 +396,7 @@ mod tests {
     fn a_graph_finds_the_shortest_of_its_paths() {
         // A ring of four switches with a host each: the opposite one is reached both ways.
         let hop = Picos(1000);
-        let mut links: Vec<Link> = (0..4).map(|host| (host, 4 + host, 1e9, hop)).collect();
+        let mut links: Vec<_> = (0..4).map(|host| (host, 4 + host, 1e9, hop)).collect();
         links.extend((0..4).map(|switch| (4 + switch, 4 + (switch + 1) % 4, 1e9, hop)));
         let ring = Topology::graph(4, 4, &links).unwrap();
         assert_eq!(ring.next_ports(0, HostId(2)).len(), 2);
@@ -406,7 +407,7 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused() {
         let hop = Picos(1000);
-        let error = |hosts, switches, links: &[Link]| {
+        let error = |hosts, switches, links: &[_]| {
             Topology::graph(hosts, switches, links)
                 .unwrap_err()
                 .to_string()

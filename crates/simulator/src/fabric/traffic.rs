@@ -3,13 +3,13 @@
 use super::flow::Flow;
 use super::topology::HEADER;
 use super::topology::Topology;
-use super::units::{HostId, Picos};
 use crate::random::{Purpose, Stream, stream};
+use crate::units::{HostId, Picos};
 
 /// Bytes of a flow in a full packet.
-pub const SEGMENT: u16 = 1460;
+pub const FULL_PAYLOAD: u16 = 1460;
 /// Bytes on the wire of a full packet.
-pub const FULL_PACKET: u16 = SEGMENT + HEADER;
+pub const FULL_PACKET: u16 = FULL_PAYLOAD + HEADER;
 
 /// A distribution of flow sizes: pairs of a size in bytes and the share of flows of at most that size, linear between.
 #[derive(Clone, Debug, PartialEq)]
@@ -249,7 +249,7 @@ impl Poisson {
             .iter()
             .map(|card| card.rate.bps())
             .sum();
-        let wire = sizes.mean() * f64::from(FULL_PACKET) / f64::from(SEGMENT);
+        let wire = sizes.mean() * f64::from(FULL_PACKET) / f64::from(FULL_PAYLOAD);
         let at_once = if let Pattern::Incast { senders } = pattern {
             f64::from(senders)
         } else {

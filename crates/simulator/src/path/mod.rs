@@ -11,5 +11,5 @@ mod probes;
 pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, End, Event};
 pub use network::{Application, Ends, Lane, Network, NetworkError};
-pub use page::{Fetch, Handshake, PageLoad, PageObject, Protocol};
+pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
 pub use probes::{RoundTrips, Train, Trains};

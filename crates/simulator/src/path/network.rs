@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::connection::Connection;
 use super::event::{ConnectionId, End, Event};
 use super::pool::{Content, Packet, Pool};
-use crate::tcp::{Purpose, Segment, Sending, Tcp};
+use crate::tcp::{Segment, SegmentKind, Sending, Tcp};
 
 /// A program on all hosts, driven by events.
 pub trait Application {
@@ -632,7 +632,7 @@ impl Network {
 fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRecord {
     let (protocol, tcp_sequence, payload) = match packet.content {
         Content::Segment { segment, .. } => {
-            let opening = segment.purpose != Purpose::Data;
+            let opening = segment.kind != SegmentKind::Data;
             // A SYN takes the number before the first byte.
             let sequence = segment.start as u32 + u32::from(!opening);
             (TCP, sequence, segment.length as u32)

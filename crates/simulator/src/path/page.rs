@@ -19,7 +19,7 @@ pub struct PageObject {
 
 /// How objects travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
+pub enum HttpVersion {
     /// Persistent connections, one object at a time on each (RFC 9112), as many as browsers open to a server: six.
     Http1,
     /// One connection; requested objects take turns by frames of 16 KiB (RFC 9113 §4.2).
@@ -59,7 +59,7 @@ pub struct PageLoad {
     pub handshake: Option<Handshake>,
     /// From the arrival of an object until the browser requests those that it names.
     pub processing: Duration,
-    protocol: Protocol,
+    protocol: HttpVersion,
     tcp: Tcp,
     objects: Vec<PageObject>,
     fetches: Vec<Fetch>,
@@ -100,10 +100,10 @@ const FRAGMENT: u64 = u64::MAX - 2;
 
 impl PageLoad {
     /// A load of these objects, with TLS. Sizes of headers are ours: those of HTTP/2 are compressed (RFC 7541).
-    pub fn new(protocol: Protocol, objects: &[PageObject], tcp: Tcp) -> Self {
+    pub fn new(protocol: HttpVersion, objects: &[PageObject], tcp: Tcp) -> Self {
         let (request, header) = match protocol {
-            Protocol::Http1 => (500, 300),
-            Protocol::Http2 => (100, 100),
+            HttpVersion::Http1 => (500, 300),
+            HttpVersion::Http2 => (100, 100),
         };
         Self {
             request,
@@ -154,8 +154,8 @@ impl PageLoad {
             self.ask(connection, network);
         }
         let most = match self.protocol {
-            Protocol::Http1 => CONNECTIONS,
-            Protocol::Http2 => 1,
+            HttpVersion::Http1 => CONNECTIONS,
+            HttpVersion::Http2 => 1,
         };
         while self.opening < self.waiting.len() && self.connections < most {
             self.connections += 1;
@@ -169,7 +169,7 @@ impl PageLoad {
         while let Some(number) = self.waiting.pop_front() {
             self.fetches[number].requested = Some(network.now());
             network.write(connection, End::Client, self.request, number as u64);
-            if self.protocol == Protocol::Http1 {
+            if self.protocol == HttpVersion::Http1 {
                 return;
             }
         }
@@ -184,8 +184,8 @@ impl PageLoad {
     fn answer(&mut self, connection: ConnectionId, number: usize, network: &mut Network) {
         let bytes = self.header + self.objects[number].bytes;
         match self.protocol {
-            Protocol::Http1 => network.write(connection, End::Server, bytes, number as u64),
-            Protocol::Http2 => {
+            HttpVersion::Http1 => network.write(connection, End::Server, bytes, number as u64),
+            HttpVersion::Http2 => {
                 self.answers.push_back((number, bytes));
                 self.take_turns(connection, network);
             }
@@ -217,7 +217,7 @@ impl PageLoad {
         } else {
             network.wake(network.now() + self.processing, 1 + number as u64);
         }
-        if self.protocol == Protocol::Http1 {
+        if self.protocol == HttpVersion::Http1 {
             self.ask(connection, network);
         }
     }

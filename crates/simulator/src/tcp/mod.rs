@@ -22,7 +22,7 @@ use cellbed_link::{Duration, Time};
 pub use congestion::Control;
 use receiver::Receiver;
 use round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION};
-pub(crate) use segment::{Purpose, Segment};
+pub(crate) use segment::{Segment, SegmentKind};
 pub(crate) use sender::Counters;
 use sender::Sender;
 pub use sender::Sending;
@@ -65,7 +65,7 @@ enum Phase {
     Closed,
     /// A SYN, or the answer to one, waits for its answer.
     Opening {
-        purpose: Purpose,
+        kind: SegmentKind,
         since: Time,
         due: Time,
         tries: u32,
@@ -97,15 +97,15 @@ impl Socket {
     /// An end that sends its SYN now.
     pub fn connecting(tcp: Tcp, now: Time) -> Self {
         let mut socket = Self::listening(tcp);
-        socket.open(now, Purpose::Syn, 0);
+        socket.open(now, SegmentKind::Syn, 0);
         socket
     }
 
-    fn open(&mut self, now: Time, purpose: Purpose, tries: u32) {
+    fn open(&mut self, now: Time, kind: SegmentKind, tries: u32) {
         self.opening = true;
         let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));
         self.phase = Phase::Opening {
-            purpose,
+            kind,
             since: now,
             due,
             tries,
@@ -165,31 +165,28 @@ impl Socket {
         if segment.length > 0 {
             self.receiver.note_mark(marked);
         }
-        match (self.phase, segment.purpose) {
-            (Phase::Closed, Purpose::Syn) => {
+        match (self.phase, segment.kind) {
+            (Phase::Closed, SegmentKind::Syn) => {
                 self.receiver.stamped(0, segment.stamp);
-                self.open(now, Purpose::SynAck, 0);
+                self.open(now, SegmentKind::SynAck, 0);
             }
             (
                 Phase::Opening {
-                    purpose: Purpose::SynAck,
+                    kind: SegmentKind::SynAck,
                     since,
                     tries,
                     ..
                 },
-                Purpose::Syn,
+                SegmentKind::Syn,
             ) => {
-                self.open(now.max(since), Purpose::SynAck, tries);
+                self.open(now.max(since), SegmentKind::SynAck, tries);
             }
             (
                 Phase::Opening {
-                    purpose,
-                    since,
-                    tries,
-                    ..
+                    kind, since, tries, ..
                 },
                 other,
-            ) if purpose != other => {
+            ) if kind != other => {
                 if tries == 0 {
                     self.sender.opened(now, now - since);
                 }
@@ -203,17 +200,17 @@ impl Socket {
     }
 
     fn established(&mut self, now: Time, segment: &Segment) {
-        match segment.purpose {
-            Purpose::Data if segment.length > 0 => {
+        match segment.kind {
+            SegmentKind::Data if segment.length > 0 => {
                 self.receiver.receive(now, segment, self.sender.timeout());
             }
-            Purpose::Data => self.receiver.stamped(segment.start, segment.stamp),
-            Purpose::Syn | Purpose::SynAck => {
+            SegmentKind::Data => self.receiver.stamped(segment.start, segment.stamp),
+            SegmentKind::Syn | SegmentKind::SynAck => {
                 self.receiver.stamped(0, segment.stamp);
                 self.receiver.acknowledge();
             }
         }
-        if segment.purpose != Purpose::Syn {
+        if segment.kind != SegmentKind::Syn {
             self.sender.acknowledged(now, &segment.acknowledgement);
         }
     }
@@ -233,12 +230,9 @@ impl Socket {
     pub fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Opening {
-                purpose,
-                due,
-                tries,
-                ..
+                kind, due, tries, ..
             } if due <= now => {
-                self.open(now, purpose, tries + 1);
+                self.open(now, kind, tries + 1);
             }
             Phase::Established => {
                 self.sender.tick(now);
@@ -250,26 +244,26 @@ impl Socket {
 
     /// The next segment that leaves now; call until `None`.
     pub fn transmit(&mut self, now: Time) -> Option<Segment> {
-        let (purpose, start, end) = match self.phase {
-            Phase::Opening { purpose, .. } if self.opening => {
+        let (kind, start, end) = match self.phase {
+            Phase::Opening { kind, .. } if self.opening => {
                 self.opening = false;
-                (purpose, 0, 0)
+                (kind, 0, 0)
             }
             Phase::Established => match self.sender.send(now) {
                 Some((start, end)) => {
                     self.receiver.answered(now);
-                    (Purpose::Data, start, end)
+                    (SegmentKind::Data, start, end)
                 }
                 None if self.receiver.is_due() => {
                     let end = self.sender.written() - self.sender.unsent();
-                    (Purpose::Data, end, end)
+                    (SegmentKind::Data, end, end)
                 }
                 None => return None,
             },
             _ => return None,
         };
         Some(Segment {
-            purpose,
+            kind,
             start,
             length: end - start,
             acknowledgement: self.receiver.acknowledgement(),

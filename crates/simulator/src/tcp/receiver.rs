@@ -197,12 +197,12 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use super::super::segment::Purpose;
+    use super::super::segment::SegmentKind;
     use super::*;
 
     fn data(start: u64, length: u64) -> Segment {
         Segment {
-            purpose: Purpose::Data,
+            kind: SegmentKind::Data,
             start,
             length,
             acknowledgement: Acknowledgement::default(),

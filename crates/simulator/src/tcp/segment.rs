@@ -12,9 +12,9 @@ const BLOCK: u64 = 8;
 /// The maximum beside the timestamps.
 pub(super) const BLOCKS: usize = 3;
 
-/// The purpose of a segment.
+/// The kind of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum SegmentKind {
     /// Asks for a connection.
     Syn,
     /// Grants it.
@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 /// A segment. Offsets count the bytes of a stream from 0; the data itself is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    pub purpose: Purpose,
+    pub kind: SegmentKind,
     /// Offset of the first byte of data, in the stream of the segment's sender.
     pub start: u64,
     /// Bytes of data.
@@ -68,9 +68,9 @@ impl Segment {
 
     /// The IP length over IPv4.
     pub fn size(&self) -> Bytes {
-        Bytes(match self.purpose {
-            Purpose::Syn | Purpose::SynAck => SYN,
-            Purpose::Data => {
+        Bytes(match self.kind {
+            SegmentKind::Syn | SegmentKind::SynAck => SYN,
+            SegmentKind::Data => {
                 let options = match self.acknowledgement.count() {
                     0 => 0,
                     blocks => SELECTIVE + BLOCK * blocks,

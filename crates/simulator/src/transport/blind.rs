@@ -1,12 +1,13 @@
 //! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
 
 use super::{Transport, packets, wire_size};
-use crate::fabric::{Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet};
+use crate::fabric::{Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::units::{FlowId, HostId};
 
 const DATA: Kind = Kind(0);
 const ACKNOWLEDGEMENT: Kind = Kind(1);
 
-/// See [`Protocol::Blind`](super::Protocol::Blind). A flow that loses a packet never ends.
+/// See [`TransportConfig::Blind`](super::TransportConfig::Blind). A flow that loses a packet never ends.
 #[derive(Debug, Default)]
 pub struct Blind {
     /// Packets that have not arrived.

@@ -10,9 +10,8 @@ use std::collections::BTreeSet;
 
 use super::arrivals::Arrivals;
 use super::{Transport, packets, wire_size};
-use crate::fabric::{
-    FULL_PACKET, Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Node, Packet, Picos,
-};
+use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Node, Packet};
+use crate::units::{FlowId, HostId, Picos};
 
 const DATA: Kind = Kind(0);
 const ACKNOWLEDGEMENT: Kind = Kind(1);
@@ -35,7 +34,7 @@ pub enum Objective {
 /// Constants.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Fastpass {
+pub struct FastpassConfig {
     /// What the arbiter favours.
     pub objective: Objective,
     /// From a host to the arbiter, and the same back.
@@ -44,7 +43,7 @@ pub struct Fastpass {
     pub repeat_ps: Picos,
 }
 
-impl Default for Fastpass {
+impl Default for FastpassConfig {
     fn default() -> Self {
         Self {
             objective: Objective::Shortest,
@@ -57,7 +56,7 @@ impl Default for Fastpass {
 /// The arbiter and all hosts.
 #[derive(Debug)]
 pub struct FastpassHosts {
-    constants: Fastpass,
+    constants: FastpassConfig,
     /// Room for a full packet and an acknowledgement at the rate of the hosts' links.
     slot: Picos,
     /// Requests in the order in which they are served.
@@ -82,7 +81,7 @@ struct State {
 }
 
 impl FastpassHosts {
-    pub(super) fn new(constants: Fastpass, net: &Fabric) -> Self {
+    pub(super) fn new(constants: FastpassConfig, net: &Fabric) -> Self {
         let hosts = net.topology().hosts();
         let slowest = (0..hosts).map(|host| net.card_rate(HostId(host)).time(FULL_PACKET + HEADER));
         Self {

@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 
 use super::arrivals::Arrivals;
 use super::{AnyTransport, Transport, packets};
-use crate::fabric::{Fabric, FlowId, FlowMap, HEADER, HostId, Packet, Picos};
-use crate::radio::{Admission, Delivery, Radio, RadioConfig, Sdu, Verdict};
+use crate::fabric::{Fabric, FlowMap, HEADER, Packet};
+use crate::ran::{Admission, Delivery, Ran, RanConfig, Sdu, Verdict};
+use crate::units::{FlowId, HostId, Picos};
 
 /// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the bits below.
 const RADIO: u64 = 1 << 63;
@@ -20,39 +21,39 @@ const UPLINK: u64 = 1 << 62;
 /// A radio access network driven by the events of the fabric.
 #[derive(Debug)]
 pub(super) struct Access {
-    pub(super) radio: Box<Radio>,
+    pub(super) ran: Box<Ran>,
     armed: bool,
 }
 
 impl Access {
-    pub(super) fn new(config: RadioConfig, otherwise: Admission, seed: u64) -> Self {
+    pub(super) fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         Self {
-            radio: Box::new(Radio::new(config, otherwise, seed)),
+            ran: Box::new(Ran::new(config, otherwise, seed)),
             armed: false,
         }
     }
 
     /// The central unit.
     pub(super) fn host(&self) -> HostId {
-        HostId(self.radio.config().host)
+        HostId(self.ran.config().host)
     }
 
     /// A flow to a user begins.
     pub(super) fn open(&mut self, net: &Fabric, id: FlowId, user: u32) {
         let bytes = net.flow(id).bytes;
         let headers = u64::from(packets(bytes)) * u64::from(HEADER);
-        self.radio.open(user, id, bytes + headers);
+        self.ran.open(user, id, bytes + headers);
     }
 
     /// A packet for a user reaches the central unit.
     pub(super) fn offer(&mut self, net: &mut Fabric, user: u32, sdu: Sdu) -> Verdict {
-        let verdict = self.radio.offer(net.now(), user, sdu);
+        let verdict = self.ran.offer(net.now(), user, sdu);
         self.arm(net);
         verdict
     }
 
     fn arm(&mut self, net: &mut Fabric) {
-        if let Some(at) = self.radio.next_event().filter(|_| !self.armed) {
+        if let Some(at) = self.ran.next_event().filter(|_| !self.armed) {
             self.armed = true;
             net.wake(at, RADIO);
         }
@@ -69,7 +70,7 @@ impl Access {
             return false;
         }
         self.armed = false;
-        self.radio.step(net.now(), delivered);
+        self.ran.step(net.now(), delivered);
         self.arm(net);
         true
     }
@@ -102,12 +103,7 @@ struct State {
 }
 
 impl Mobile {
-    pub(super) fn new(
-        inner: AnyTransport,
-        end_to_end: bool,
-        config: RadioConfig,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(inner: AnyTransport, end_to_end: bool, config: RanConfig, seed: u64) -> Self {
         Self {
             inner,
             access: Access::new(config, Admission::Tail, seed),
@@ -121,8 +117,8 @@ impl Mobile {
     }
 
     /// The radio access network.
-    pub fn radio(&self) -> &Radio {
-        &self.access.radio
+    pub fn ran(&self) -> &Ran {
+        &self.access.ran
     }
 
     /// Any packet of an end-to-end transport to a user's device.
@@ -194,7 +190,7 @@ impl Mobile {
     /// A flow is over.
     fn close(&mut self, net: &mut Fabric, id: FlowId) {
         if let Some(state) = self.flows.remove(&id) {
-            self.access.radio.close(state.user, id);
+            self.access.ran.close(state.user, id);
             net.release(id);
         }
     }
@@ -227,7 +223,7 @@ impl Transport for Mobile {
         match (at_unit, self.end_to_end) {
             (true, true) => self.send_to_device(net, user, packet),
             (false, true) => {
-                let due = net.now() + self.access.radio.config().uplink_ps;
+                let due = net.now() + self.access.ran.config().uplink_ps;
                 self.uplink.push_back((due, at, packet));
                 net.wake(due, UPLINK);
             }

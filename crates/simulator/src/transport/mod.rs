@@ -13,79 +13,45 @@ mod testing;
 mod window;
 
 pub use blind::Blind;
-pub use fastpass::{Fastpass, FastpassHosts, Objective};
+pub use fastpass::{FastpassConfig, FastpassHosts, Objective};
 pub use mobile::Mobile;
-pub use pdcell::{Pdcell, PdcellHosts};
-pub use pfabric::Pfabric;
-pub use phost::{Phost, PhostHosts};
-pub use tcp::{TcpConstants, TcpHosts};
-pub use window::{SlowStart, WindowHosts};
+pub use pdcell::{PdcellConfig, PdcellHosts};
+pub use pfabric::PfabricConfig;
+pub use phost::{PhostConfig, PhostHosts};
+pub use tcp::{TcpConfig, TcpHosts};
+pub use window::{SlowStartConfig, WindowHosts};
 
-use crate::fabric::{Discipline, Fabric, FlowId, HEADER, HostId, Packet, SEGMENT};
-use crate::radio::{Admission, Radio, RadioConfig, RadioError};
+use crate::fabric::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
+use crate::ran::{Admission, Ran, RanConfig, RanError, Table};
 use crate::tcp::Control;
-
-/// The actions of all hosts. A transport keeps its states in a [`FlowMap`](crate::fabric::FlowMap) or by host, and frees those
-/// of a flow when it calls [`Fabric::acknowledged`].
-pub trait Transport {
-    /// A flow starts: its source has the bytes, its destination knows nothing.
-    fn start(&mut self, net: &mut Fabric, flow: FlowId);
-
-    /// A packet has reached a host, whole.
-    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
-
-    /// A time has come that was asked for by [`Fabric::wake`]. Times cannot be taken back: a transport ignores tokens that it
-    /// no longer needs.
-    fn wake(&mut self, net: &mut Fabric, token: u64);
-
-    /// The card of a host is idle, after [`Fabric::kick`]: the next packet to send, or nothing until the next kick. It may
-    /// [`send`](Fabric::send) others, which go first.
-    fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
-        let _ = (net, host);
-        None
-    }
-
-    /// A port has dropped a packet. For counters only: a transport must not react, as no host knows.
-    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
-        let _ = (net, packet);
-    }
-}
-
-/// A table of measurements, such as of radio cells.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    /// Its name.
-    pub name: &'static str,
-    /// Its columns, of one length, by names that end in the unit.
-    pub columns: Vec<(&'static str, Vec<f64>)>,
-}
+use crate::units::{FlowId, HostId};
 
 /// The transport of a description, with its constants.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Protocol {
+pub enum TransportConfig {
     /// All packets at once, none of them twice: to test the network.
     Blind {},
     /// TCP, a connection for each flow.
-    Tcp(TcpConstants),
+    Tcp(TcpConfig),
     /// DCTCP (RFC 8257) likewise.
-    Dctcp(TcpConstants),
+    Dctcp(TcpConfig),
     /// An ideal Fastpass.
-    Fastpass(Fastpass),
+    Fastpass(FastpassConfig),
     /// pDCell.
-    Pdcell(Pdcell),
+    Pdcell(PdcellConfig),
     /// pHost.
-    Phost(Phost),
+    Phost(PhostConfig),
     /// pFabric.
-    Pfabric(Pfabric),
+    Pfabric(PfabricConfig),
     /// A TCP reduced to slow start.
-    SlowStart(SlowStart),
+    SlowStart(SlowStartConfig),
 }
 
 /// Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark above this at 10 Gbit/s.
 const MARK_ABOVE: u64 = 22_500;
 
-impl Protocol {
+impl TransportConfig {
     /// The transport.
     pub fn transport(&self, net: &Fabric) -> AnyTransport {
         match *self {
@@ -122,41 +88,41 @@ impl Protocol {
 /// One of the transports; calls are dispatched by a match.
 #[derive(Debug)]
 pub enum AnyTransport {
-    /// See [`Protocol::Blind`].
+    /// See [`TransportConfig::Blind`].
     Blind(Blind),
-    /// See [`Protocol::Tcp`] and [`Protocol::Dctcp`].
+    /// See [`TransportConfig::Tcp`] and [`TransportConfig::Dctcp`].
     Tcp(TcpHosts),
-    /// See [`Protocol::Fastpass`].
+    /// See [`TransportConfig::Fastpass`].
     Fastpass(FastpassHosts),
-    /// See [`Protocol::Pdcell`].
+    /// See [`TransportConfig::Pdcell`].
     Pdcell(PdcellHosts),
-    /// See [`Protocol::Phost`].
+    /// See [`TransportConfig::Phost`].
     Phost(PhostHosts),
-    /// See [`Protocol::Pfabric`] and [`Protocol::SlowStart`].
+    /// See [`TransportConfig::Pfabric`] and [`TransportConfig::SlowStart`].
     Window(WindowHosts),
     /// One of the others, with mobile users.
     Mobile(Box<Mobile>),
 }
 
 impl AnyTransport {
-    /// With mobile users behind one of the hosts. config: has been [checked](RadioConfig::check).
-    pub fn with_radio(self, config: RadioConfig, seed: u64) -> Result<Self, RadioError> {
+    /// With mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
+    pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, RanError> {
         let lqd = config.admission == Some(Admission::Lqd);
         let end_to_end = match self {
-            Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_radio(config, seed))),
+            Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
             Self::Blind(_) | Self::Tcp(_) => true,
             Self::Window(_) => {
                 let text = "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
                     use pdcell, phost, fastpass, tcp or dctcp";
-                return Err(RadioError::new(text));
+                return Err(RanError::new(text));
             }
             Self::Fastpass(_) | Self::Phost(_) => false,
-            Self::Mobile(_) => return Err(RadioError::new("there is one already")),
+            Self::Mobile(_) => return Err(RanError::new("there is one already")),
         };
         if lqd && !end_to_end {
             let text =
                 "LQD drops packets that a transport ending at the central unit will not send again";
-            return Err(RadioError::new(text));
+            return Err(RanError::new(text));
         }
         let mobile = Mobile::new(self, end_to_end, config, seed);
         Ok(Self::Mobile(Box::new(mobile)))
@@ -164,14 +130,14 @@ impl AnyTransport {
 
     /// What it has measured beside flows and ports.
     pub fn tables(&self) -> Vec<Table> {
-        self.radio().map_or_else(Vec::new, Radio::tables)
+        self.ran().map_or_else(Vec::new, Ran::tables)
     }
 
     /// The radio access network, if there is one.
-    pub fn radio(&self) -> Option<&Radio> {
+    pub fn ran(&self) -> Option<&Ran> {
         match self {
-            Self::Pdcell(hosts) => hosts.radio(),
-            Self::Mobile(mobile) => Some(mobile.radio()),
+            Self::Pdcell(hosts) => hosts.ran(),
+            Self::Mobile(mobile) => Some(mobile.ran()),
             _ => None,
         }
     }
@@ -179,13 +145,13 @@ impl AnyTransport {
 
 /// Packets of a flow.
 fn packets(bytes: u64) -> u32 {
-    bytes.div_ceil(u64::from(SEGMENT)) as u32
+    bytes.div_ceil(u64::from(FULL_PAYLOAD)) as u32
 }
 
 /// Bytes on the wire of a packet of a flow: all are full but the last.
 fn wire_size(bytes: u64, packet: u32) -> u16 {
-    let rest = bytes - u64::from(packet) * u64::from(SEGMENT);
-    rest.min(u64::from(SEGMENT)) as u16 + HEADER
+    let rest = bytes - u64::from(packet) * u64::from(FULL_PAYLOAD);
+    rest.min(u64::from(FULL_PAYLOAD)) as u16 + HEADER
 }
 
 macro_rules! dispatch {

@@ -20,8 +20,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 use super::arrivals::Arrivals;
 use super::mobile::Access;
 use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet, Picos};
-use crate::radio::{Admission, BackoffFrom, Delivery, Radio, RadioConfig, Sdu, Verdict};
+use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict};
+use crate::units::{FlowId, HostId, Picos};
 
 const REQUEST: Kind = Kind(0);
 const CREDIT: Kind = Kind(1);
@@ -31,7 +32,7 @@ const ACKNOWLEDGEMENT: Kind = Kind(3);
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pdcell {
+pub struct PdcellConfig {
     /// Flows of at most so many packets are sent with their request.
     pub free_packets: u32,
     /// A credit can be used for so long.
@@ -46,7 +47,7 @@ pub struct Pdcell {
     pub repeat_request: f64,
 }
 
-impl Default for Pdcell {
+impl Default for PdcellConfig {
     fn default() -> Self {
         Self {
             free_packets: 8,
@@ -62,7 +63,7 @@ impl Default for Pdcell {
 /// All hosts.
 #[derive(Debug)]
 pub struct PdcellHosts {
-    constants: Pdcell,
+    constants: PdcellConfig,
     hosts: Vec<Host>,
     flows: FlowMap<State>,
     access: Option<Access>,
@@ -139,7 +140,7 @@ const REPEAT: u64 = 3 << 32;
 
 impl PdcellHosts {
     /// Hosts that know of no flow.
-    pub fn new(constants: Pdcell, net: &Fabric) -> Self {
+    pub fn new(constants: PdcellConfig, net: &Fabric) -> Self {
         let host = |number| Host {
             packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
             credits: Vec::new(),
@@ -159,7 +160,7 @@ impl PdcellHosts {
     }
 
     /// With a radio access network behind one of the hosts.
-    pub(super) fn with_radio(mut self, config: RadioConfig, seed: u64) -> Self {
+    pub(super) fn with_ran(mut self, config: RanConfig, seed: u64) -> Self {
         let groups = vec![Group::default(); config.users as usize + 1];
         self.hosts[config.host as usize].groups = groups;
         self.access = Some(Access::new(config, Admission::Htd, seed));
@@ -167,8 +168,8 @@ impl PdcellHosts {
     }
 
     /// The radio access network, if there is one.
-    pub fn radio(&self) -> Option<&Radio> {
-        self.access.as_ref().map(|access| &*access.radio)
+    pub fn ran(&self) -> Option<&Ran> {
+        self.access.as_ref().map(|access| &*access.ran)
     }
 
     fn request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
@@ -285,7 +286,7 @@ impl PdcellHosts {
         };
         state.again.insert(packet);
         if let (Some(user), Some(access)) = (net.flow(id).user, &self.access) {
-            state.not_before = net.now() + access.radio.backoff(user);
+            state.not_before = net.now() + access.ran.backoff(user);
         }
         self.list(net, id);
     }
@@ -328,7 +329,7 @@ impl PdcellHosts {
                 return None;
             }
             if let (Some(user), Some(access)) = (index.checked_sub(1), &self.access)
-                && access.radio.room(user as u32) <= group.outstanding
+                && access.ran.room(user as u32) <= group.outstanding
             {
                 return None;
             }
@@ -354,9 +355,9 @@ impl PdcellHosts {
         let delay = match (net.flow(id).user, &self.access) {
             (Some(user), Some(access))
                 if state.not_before > Picos::ZERO
-                    && access.radio.config().readings.backoff_from == BackoffFrom::Credit =>
+                    && access.ran.config().readings.backoff_from == BackoffFrom::Credit =>
             {
-                access.radio.backoff(user)
+                access.ran.backoff(user)
             }
             _ => state.not_before.since(now),
         };
@@ -478,7 +479,7 @@ impl PdcellHosts {
         }
         let flow = *net.flow(id);
         if let (Some(user), Some(access)) = (flow.user, &mut self.access) {
-            access.radio.close(user, id);
+            access.ran.close(user, id);
         }
         net.finish(id);
         let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
@@ -589,8 +590,8 @@ mod tests {
     use cellbed_link::Probability;
 
     use super::*;
-    use crate::fabric::{Flow, Ports, Record, SEGMENT, Simulation, Topology, Traffic};
-    use crate::radio::{Cqi, CqiSource, Readings, TTI};
+    use crate::fabric::{FULL_PAYLOAD, Flow, Ports, Record, Simulation, Topology, Traffic};
+    use crate::ran::{Cqi, CqiSource, Readings, TTI};
 
     /// Hosts that note each credit (when it reaches the source, packet, t_s) and lose the first ones.
     struct Watched {
@@ -648,12 +649,12 @@ mod tests {
             source: HostId(1),
             destination: HostId(0),
             user,
-            bytes: u64::from(packets) * u64::from(SEGMENT),
+            bytes: u64::from(packets) * u64::from(FULL_PAYLOAD),
             start: Picos::ZERO,
         };
         let traffic = Traffic::list(flows.iter().map(flow).collect(), &topology).unwrap();
         let net = Fabric::new(topology, &Ports::default(), 1);
-        let config = RadioConfig {
+        let config = RanConfig {
             users: 2,
             user_packets: threshold,
             readings: Readings {
@@ -664,9 +665,9 @@ mod tests {
             cqi: CqiSource::Trace {
                 traces: vec![vec![Cqi::HIGHEST]],
             },
-            ..RadioConfig::default()
+            ..RanConfig::default()
         };
-        let inner = PdcellHosts::new(Pdcell::default(), &net).with_radio(config, 1);
+        let inner = PdcellHosts::new(PdcellConfig::default(), &net).with_ran(config, 1);
         let watched = Watched {
             inner,
             credits: Vec::new(),
@@ -684,7 +685,7 @@ mod tests {
                 .all(|it| it.outstanding == 0 && it.wanting.is_empty())
         );
         assert!(inner.flows.is_empty());
-        let refused = inner.radio().unwrap().counts().refused;
+        let refused = inner.ran().unwrap().counts().refused;
         (records, credits.clone(), refused)
     }
 

@@ -6,12 +6,12 @@
 //! (§4.3): a window that begins at line rate, a fixed short timeout, slow start after it, and probes after many of them.
 
 use super::window::Rules;
-use crate::fabric::Picos;
+use crate::units::Picos;
 
 /// Constants, with the paper's for links of 10 Gbit/s.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pfabric {
+pub struct PfabricConfig {
     /// The first window, packets: what the path holds.
     pub initial_window: u32,
     /// The largest window, packets.
@@ -22,7 +22,7 @@ pub struct Pfabric {
     pub probe_after: u32,
 }
 
-impl Default for Pfabric {
+impl Default for PfabricConfig {
     fn default() -> Self {
         Self {
             initial_window: 12,
@@ -33,7 +33,7 @@ impl Default for Pfabric {
     }
 }
 
-impl Pfabric {
+impl PfabricConfig {
     pub(super) fn rules(self) -> Rules {
         Rules {
             handshake: false,

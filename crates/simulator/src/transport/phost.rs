@@ -9,7 +9,8 @@
 
 use super::arrivals::Arrivals;
 use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet, Picos};
+use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::units::{FlowId, HostId, Picos};
 
 const REQUEST: Kind = Kind(0);
 const TOKEN: Kind = Kind(1);
@@ -19,7 +20,7 @@ const ACKNOWLEDGEMENT: Kind = Kind(3);
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Phost {
+pub struct PhostConfig {
     /// Flows of at most so many packets begin with a token for each.
     pub free_tokens: u32,
     /// A token can be used for so long.
@@ -41,7 +42,7 @@ pub struct Phost {
     pub repeats_carry_data: bool,
 }
 
-impl Phost {
+impl PhostConfig {
     /// Free tokens of a flow of so many packets.
     fn free(&self, packets: u32) -> u32 {
         if packets <= self.free_tokens {
@@ -52,7 +53,7 @@ impl Phost {
     }
 }
 
-impl Default for Phost {
+impl Default for PhostConfig {
     fn default() -> Self {
         Self {
             free_tokens: 8,
@@ -70,7 +71,7 @@ impl Default for Phost {
 /// All hosts.
 #[derive(Debug)]
 pub struct PhostHosts {
-    constants: Phost,
+    constants: PhostConfig,
     hosts: Vec<Host>,
     flows: FlowMap<State>,
 }
@@ -154,7 +155,7 @@ const OF_FLOW: u64 = 1 << 32;
 
 impl PhostHosts {
     /// Hosts that know of no flow.
-    pub fn new(mut constants: Phost, net: &Fabric) -> Self {
+    pub fn new(mut constants: PhostConfig, net: &Fabric) -> Self {
         constants.unanswered = constants.unanswered.max(1);
         constants.repeat_request = constants.repeat_request.max(1.0);
         let host = |number| Host {
@@ -270,7 +271,7 @@ impl PhostHosts {
     }
 
     fn grant_shortest(
-        constants: &Phost,
+        constants: &PhostConfig,
         host: &mut Host,
         flows: &mut FlowMap<State>,
         net: &mut Fabric,

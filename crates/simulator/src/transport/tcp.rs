@@ -3,8 +3,9 @@
 use cellbed_link::{Duration, Time};
 
 use super::Transport;
-use crate::fabric::{Fabric, FlowId, FlowMap, HostId, Kind, Packet, Picos};
+use crate::fabric::{Fabric, FlowMap, Kind, Packet};
 use crate::tcp::{Control, Segment, Socket, Tcp};
+use crate::units::{FlowId, HostId, Picos};
 
 const SEGMENT: Kind = Kind(0);
 const NEVER: Picos = Picos(u64::MAX);
@@ -12,7 +13,7 @@ const NEVER: Picos = Picos(u64::MAX);
 /// Constants of TCP and DCTCP.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TcpConstants {
+pub struct TcpConfig {
     /// Congestion control of `tcp`.
     pub control: Control,
     /// The initial window, segments.
@@ -22,7 +23,7 @@ pub struct TcpConstants {
     pub least_timeout_ps: Picos,
 }
 
-impl Default for TcpConstants {
+impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             control: Control::NewReno,
@@ -53,7 +54,7 @@ struct State {
 }
 
 impl TcpHosts {
-    pub(super) fn new(control: Control, constants: TcpConstants) -> Self {
+    pub(super) fn new(control: Control, constants: TcpConfig) -> Self {
         let tcp = Tcp {
             control,
             initial_window: constants.initial_window,

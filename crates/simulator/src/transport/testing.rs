@@ -1,7 +1,8 @@
 //! A rack of four hosts for the tests of transports.
 
 use super::AnyTransport;
-use crate::fabric::{Description, Record, Simulation};
+use crate::description::Description;
+use crate::fabric::{Record, Simulation};
 
 /// Flows of bytes, source, destination and start (ps) on four hosts with 10 Gbit/s at one switch.
 pub fn simulation(transport: &str, flows: &[(u64, u32, u32, u64)]) -> Simulation<AnyTransport> {

@@ -1,11 +1,12 @@
 //! A window of packets with selective acknowledgements, where only a fixed timeout finds losses.
 //!
-//! This is the rate control of [pFabric](super::Pfabric), and a TCP reduced to [slow start](SlowStart), the "TCP" of the
+//! This is the rate control of [pFabric](super::PfabricConfig), and a TCP reduced to [slow start](SlowStartConfig), the "TCP" of the
 //! public pHost simulator.
 
 use super::arrivals::Arrivals;
 use super::{Transport, packets, wire_size};
-use crate::fabric::{Fabric, FlowId, FlowMap, HEADER, HostId, Kind, Packet, Picos, SEGMENT};
+use crate::fabric::{FULL_PAYLOAD, Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::units::{FlowId, HostId, Picos};
 
 const OPEN: Kind = Kind(0);
 const OPENED: Kind = Kind(1);
@@ -19,14 +20,14 @@ const ACKNOWLEDGEMENT: Kind = Kind(4);
 /// comparison with the public pHost simulator, whose TCP it is.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SlowStart {
+pub struct SlowStartConfig {
     /// The largest window, packets.
     pub largest_window: u32,
     /// The retransmission timeout.
     pub timeout_ps: Picos,
 }
 
-impl Default for SlowStart {
+impl Default for SlowStartConfig {
     fn default() -> Self {
         Self {
             largest_window: 15,
@@ -35,7 +36,7 @@ impl Default for SlowStart {
     }
 }
 
-impl SlowStart {
+impl SlowStartConfig {
     pub(super) fn rules(self) -> Rules {
         Rules {
             handshake: true,
@@ -129,7 +130,7 @@ impl State {
 
     /// Bytes that are not known to have arrived: the order of pFabric's ports.
     fn remaining(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(u64::from(self.known.upto() + self.selected) * u64::from(SEGMENT))
+        bytes.saturating_sub(u64::from(self.known.upto() + self.selected) * u64::from(FULL_PAYLOAD))
     }
 
     /// A timer that only moves to later times needs one wake-up at a time.

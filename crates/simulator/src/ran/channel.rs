@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 
-use super::table::Cqi;
-use super::{RadioError, error};
-use crate::fabric::Picos;
+use super::config::{RanError, error};
+use super::cqi::Cqi;
 use crate::random::{Purpose, Stream, stream};
+use crate::units::Picos;
 
 /// Where the channel quality indicators (CQI) of the users come from. They report every [`REPORT_INTERVAL`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -72,7 +72,7 @@ impl Default for CqiSource {
 }
 
 impl CqiSource {
-    pub(super) fn check(&self) -> Result<(), RadioError> {
+    pub(super) fn check(&self) -> Result<(), RanError> {
         match self {
             Self::Fixed { low, high } => bounds(*low, *high),
             Self::GaussMarkov {
@@ -105,7 +105,7 @@ impl CqiSource {
     }
 }
 
-fn bounds(low: Cqi, high: Cqi) -> Result<(), RadioError> {
+fn bounds(low: Cqi, high: Cqi) -> Result<(), RanError> {
     if low < Cqi::LOWEST {
         return error("users with a CQI of 0 are out of range: the lowest is 1");
     }

@@ -2,7 +2,7 @@
 //! distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile Edge
 //! Computing Architectures", ICDCN 2019.
 //!
-//! [`Radio`] is a state machine without a clock: [`next_event`](Radio::next_event) and [`step`](Radio::step) are the contract.
+//! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the contract.
 //! Time is divided into transmission time intervals (TTI). Around each of them three things happen:
 //!
 //! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
@@ -12,47 +12,28 @@
 
 mod buffer;
 mod channel;
-mod readings;
-mod table;
-mod unit;
+mod config;
+mod cqi;
+mod distributed_unit;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use cellbed_link::cell::{Average, Candidate, Scheduler};
-use cellbed_link::{Duration, Probability, Time};
-use serde::Deserialize;
-use thiserror::Error;
+use cellbed_link::{Duration, Time};
 
 use buffer::Buffer;
 pub use buffer::{Admission, Sdu, Verdict};
 use channel::Channels;
 pub use channel::{CqiSource, REPORT_INTERVAL};
-pub use readings::{BackoffFrom, Cut, FirstThreshold, Rank, Readings};
-pub use table::Cqi;
-use table::RESOURCE_BLOCKS;
-pub use unit::BlockCounts;
-use unit::{Harq, Report, Unit};
+pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, RanError, Rank, Readings};
+pub use cqi::Cqi;
+use cqi::RESOURCE_BLOCKS;
+pub use distributed_unit::BlockCounts;
+use distributed_unit::{DistributedUnit, Harq, Report};
 
-use crate::fabric::{FlowId, Picos};
 use crate::random::{Purpose, stream};
-use crate::transport::Table;
-
-/// A radio access network that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("radio: {0}")]
-pub struct RadioError(String);
-
-impl RadioError {
-    /// Why it cannot be.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-fn error<T>(text: impl Into<String>) -> Result<T, RadioError> {
-    Err(RadioError::new(text))
-}
+use crate::units::{FlowId, Picos};
 
 /// A transmission time interval of LTE.
 pub const TTI: Picos = Picos::from_millis(1);
@@ -60,164 +41,13 @@ pub const TTI: Picos = Picos::from_millis(1);
 /// Packet length by which buffer sizes in bytes are divided.
 const PACKET: u64 = 1500;
 
-/// A radio access network. Defaults are those of the paper, or our choices where it is silent (`docs/explanation/pdcell.md`).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RadioConfig {
-    /// The host that is the central unit.
-    pub host: u32,
-    /// Users.
-    pub users: u32,
-    /// Their channels.
-    pub cqi: CqiSource,
-    /// Who gets the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS, [`Scheduler::ProportionalFair`] is PFS (window
-    /// 100 TTI where none is given).
-    #[serde(deserialize_with = "scheduler")]
-    pub scheduler: Scheduler,
-    /// What happens to packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
-    pub admission: Option<Admission>,
-    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may have.
-    pub buffer_bytes: Option<u64>,
-    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of 1500 bytes
-    /// for category 3.
-    pub user_packets: u32,
-    /// Rate of the link between the units.
-    pub fronthaul_bps: f64,
-    /// Its one-way delay.
-    pub fronthaul_ps: Picos,
-    /// Probability that a try of a transport block fails.
-    pub block_errors: Probability,
-    /// TTIs between two tries.
-    pub harq_ttis: u32,
-    /// Most tries of a block.
-    pub harq_tries: u32,
-    /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
-    pub uplink_ps: Picos,
-    /// What the load of the traffic refers to.
-    pub load_of: LoadOf,
-    /// Share of flows that go to users; the others go between random hosts.
-    pub share: f64,
-    /// Interval of the samples of the queues. At 0 there are none.
-    pub series_ps: Picos,
-    /// Choices where the paper is open.
-    pub readings: Readings,
-}
-
-/// What the load of the users' traffic refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LoadOf {
-    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows arrives
-    /// and is then sent.
-    CuLink,
-    /// The mean capacity of the cell: a load that lasts.
-    Cell,
-}
-
-const PFS: Scheduler = Scheduler::ProportionalFair {
-    window: Duration::from_millis(100),
-};
-
-fn scheduler<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Scheduler, D::Error> {
-    let mut value = serde_json::Value::deserialize(from)?;
-    if value["kind"] == "proportional-fair" && value.get("window_ns").is_none() {
-        value["window_ns"] = (100 * TTI.0 / 1000).into();
-    }
-    Scheduler::deserialize(value).map_err(serde::de::Error::custom)
-}
-
-impl Default for RadioConfig {
-    fn default() -> Self {
-        Self {
-            host: 0,
-            users: 100,
-            cqi: CqiSource::default(),
-            scheduler: PFS,
-            admission: None,
-            buffer_bytes: None,
-            user_packets: 1024,
-            fronthaul_bps: 10e9,
-            fronthaul_ps: Picos::from_micros(100),
-            block_errors: Probability::new(0.1).unwrap_or_default(),
-            harq_ttis: 8,
-            harq_tries: 4,
-            uplink_ps: Picos::from_millis(4),
-            load_of: LoadOf::CuLink,
-            share: 1.0,
-            series_ps: TTI,
-            readings: Readings::default(),
-        }
-    }
-}
-
-impl RadioConfig {
-    /// Refuses what cannot be in a data centre of so many hosts.
-    pub fn check(&self, hosts: u32) -> Result<(), RadioError> {
-        self.cqi.check()?;
-        if self.host >= hosts {
-            let host = self.host;
-            return error(format!(
-                "no host {host}; there are {hosts}, numbered from 0"
-            ));
-        }
-        if !(1..=100_000).contains(&self.users) {
-            return error(format!("a cell has 1 to 100000 users, not {}", self.users));
-        }
-        if self.user_packets == 0 {
-            return error("a user needs a queue of at least 1 packet");
-        }
-        if self.buffer_bytes.is_some_and(|it| it < PACKET) {
-            return error("a buffer holds at least one packet of 1500 bytes");
-        }
-        if !(1e9..=1e13).contains(&self.fronthaul_bps) || self.fronthaul_ps.0 > TTI.0 / 4 {
-            let text =
-                "the fronthaul has 1 Gbit/s to 10 Tbit/s and a delay of at most a quarter of a TTI";
-            return error(text);
-        }
-        if self.block_errors.get() > 0.9 {
-            let chance = self.block_errors.get();
-            return error(format!("block errors of {chance} exceed 0.9"));
-        }
-        if !(1..=64).contains(&self.harq_ttis) || !(1..=16).contains(&self.harq_tries) {
-            return error("HARQ has 1 to 64 TTIs between tries, and 1 to 16 tries");
-        }
-        if !(self.share > 0.0 && self.share <= 1.0) {
-            return error(format!(
-                "a share of flows of {} is outside 0 to 1",
-                self.share
-            ));
-        }
-        if self.scheduler.window().is_some_and(Duration::is_zero) {
-            return error("the window of the scheduler must be longer than 0");
-        }
-        if matches!(self.scheduler, Scheduler::Priority {}) {
-            return error("the users of this cell have no priorities");
-        }
-        Ok(())
-    }
-
-    /// Mean capacity of the cell in bits per second, as far as blocks pass: users have equal times.
-    pub fn capacity_bps(&self, seed: u64) -> f64 {
-        let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
-        bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
-    }
-
-    /// Packets that the buffer of the central unit holds.
-    fn capacity(&self, admission: Admission) -> u32 {
-        let bytes = self.buffer_bytes.or(match admission {
-            Admission::Htd | Admission::Lqd => Some(3_000_000),
-            Admission::Tail | Admission::Infinite => None,
-        });
-        let all = u64::from(self.users) * u64::from(self.user_packets);
-        bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
-    }
-
-    /// How long before a TTI the central unit must send: the fronthaul's delay, and the time of the largest subframe with the last
-    /// packet whole.
-    fn lead(&self) -> u64 {
-        let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
-        self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
-    }
+/// A table of measurements, such as of radio cells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, of one length, by names that end in the unit.
+    pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
 /// Packets that arrived at the central unit, since the start.
@@ -276,12 +106,12 @@ enum Phase {
 
 /// A radio access network and its users.
 #[derive(Clone, Debug)]
-pub struct Radio {
-    config: RadioConfig,
+pub struct Ran {
+    config: RanConfig,
     seed: u64,
     channels: Channels,
     buffer: Buffer,
-    unit: Unit,
+    unit: DistributedUnit,
     users: Vec<User>,
     /// Users with open flows.
     active: u32,
@@ -291,7 +121,7 @@ pub struct Radio {
     turn: u32,
     next: Option<Phase>,
     /// Resource blocks wanted, for the virtual subframe: kept for its memory.
-    heap: BinaryHeap<Ranked>,
+    heap: BinaryHeap<Contender>,
     /// Users in the order of the virtual subframe, likewise.
     schedule: Vec<u32>,
     counts: PacketCounts,
@@ -326,7 +156,7 @@ impl User {
 
 /// Who could have resource blocks, the best first.
 #[derive(Clone, Copy, Debug)]
-struct Ranked {
+struct Contender {
     rank: f64,
     /// Steps after the last that was served; then the lower number of a flow.
     turn: Reverse<(u32, Option<FlowId>)>,
@@ -334,30 +164,30 @@ struct Ranked {
     cqi: Cqi,
 }
 
-impl Ord for Ranked {
+impl Ord for Contender {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let rank = self.rank.total_cmp(&other.rank);
         rank.then(self.turn.cmp(&other.turn))
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for Contender {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ranked {
+impl PartialEq for Contender {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for Contender {}
 
-impl Radio {
-    /// A network at rest, of a configuration that has been [checked](RadioConfig::check). otherwise: the admission where it names none.
-    pub fn new(config: RadioConfig, otherwise: Admission, seed: u64) -> Self {
+impl Ran {
+    /// A network at rest, of a configuration that has been [checked](RanConfig::check). otherwise: the admission where it names none.
+    pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
         let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
         let user = User {
@@ -381,7 +211,7 @@ impl Radio {
                 config.users,
                 by_flow,
             ),
-            unit: Unit::new(config.users, harq),
+            unit: DistributedUnit::new(config.users, harq),
             channels: Channels::new(&config.cqi, config.users, seed),
             users: vec![user; config.users as usize],
             seed,
@@ -399,7 +229,7 @@ impl Radio {
     }
 
     /// Its configuration.
-    pub fn config(&self) -> &RadioConfig {
+    pub fn config(&self) -> &RanConfig {
         &self.config
     }
 
@@ -547,7 +377,7 @@ impl Radio {
                     remaining: remaining as f64,
                     throughput: user.throughput,
                 };
-                self.heap.push(Ranked {
+                self.heap.push(Contender {
                     rank: self.config.scheduler.rank(candidate, now),
                     turn: Reverse((steps, flow)),
                     user: number,
@@ -596,8 +426,8 @@ impl Radio {
     }
 
     /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns how many.
-    fn forward(&mut self, best: Ranked, left: u32, now: Time) -> u32 {
-        let Ranked {
+    fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
+        let Contender {
             turn: Reverse((_, flow)),
             user: number,
             cqi,
@@ -742,21 +572,23 @@ fn to_time(at: Picos) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use cellbed_link::Probability;
     use proptest::prelude::*;
 
+    use super::config::PFS;
     use super::*;
 
     /// Users with constant channels; blocks without errors.
-    fn config(cqi: &[u8], scheduler: Scheduler) -> RadioConfig {
+    fn config(cqi: &[u8], scheduler: Scheduler) -> RanConfig {
         let traces = cqi.iter().map(|&it| vec![Cqi::new(it).unwrap()]);
-        RadioConfig {
+        RanConfig {
             users: cqi.len() as u32,
             cqi: CqiSource::Trace {
                 traces: traces.collect(),
             },
             scheduler,
             block_errors: Probability::NEVER,
-            ..RadioConfig::default()
+            ..RanConfig::default()
         }
     }
 
@@ -772,14 +604,14 @@ mod tests {
 
     /// Steps up to a number of milliseconds, with a call before each event.
     fn run(
-        radio: &mut Radio,
+        ran: &mut Ran,
         millis: u64,
-        mut each: impl FnMut(&mut Radio, Picos),
+        mut each: impl FnMut(&mut Ran, Picos),
     ) -> Vec<(Picos, Delivery)> {
         let (mut all, mut delivered) = (Vec::new(), Vec::new());
-        while let Some(at) = radio.next_event().filter(|it| it.0 <= millis * TTI.0) {
-            each(radio, at);
-            radio.step(at, &mut delivered);
+        while let Some(at) = ran.next_event().filter(|it| it.0 <= millis * TTI.0) {
+            each(ran, at);
+            ran.step(at, &mut delivered);
             all.extend(delivered.drain(..).map(|it| (at, it)));
         }
         all
@@ -787,15 +619,15 @@ mod tests {
 
     /// Bytes delivered to each user within a time in which the queues of all have packets.
     fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
-        let mut radio = Radio::new(config(cqi, scheduler), Admission::Infinite, 1);
+        let mut ran = Ran::new(config(cqi, scheduler), Admission::Infinite, 1);
         for user in 0..cqi.len() as u32 {
-            radio.open(user, FlowId(user), 1 << 40);
+            ran.open(user, FlowId(user), 1 << 40);
             (0..9 * millis as u32).for_each(|it| {
-                radio.offer(Picos::ZERO, user, sdu(user, it));
+                ran.offer(Picos::ZERO, user, sdu(user, it));
             });
         }
         let mut bytes = vec![0; cqi.len()];
-        for (_, delivery) in run(&mut radio, millis, |_, _| {}) {
+        for (_, delivery) in run(&mut ran, millis, |_, _| {}) {
             bytes[delivery.user as usize] += 1500;
         }
         bytes
@@ -803,17 +635,17 @@ mod tests {
 
     #[test]
     fn a_packet_takes_the_next_subframe_a_tti_and_nothing_else() {
-        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1);
-        radio.open(0, FlowId(0), 1500);
-        radio.offer(Picos::from_micros(500), 0, sdu(0, 0));
+        let mut ran = Ran::new(config(&[15], PFS), Admission::Htd, 1);
+        ran.open(0, FlowId(0), 1500);
+        ran.offer(Picos::from_micros(500), 0, sdu(0, 0));
         // Filled shortly before 1 ms, sent from 1 to 2 ms, reported, and then nothing is left to do.
-        let delivered = run(&mut radio, 100, |_, _| {});
+        let delivered = run(&mut ran, 100, |_, _| {});
         assert_eq!(delivered.len(), 1);
         assert_eq!(delivered[0].0, Picos::from_millis(2));
-        assert_eq!((radio.next_event(), radio.held_bytes()), (None, 0));
+        assert_eq!((ran.next_event(), ran.held_bytes()), (None, 0));
         // Too late for the subframe of the next TTI, which begins 100 µs of fronthaul later.
-        radio.offer(Picos::from_micros(9_900), 0, sdu(0, 1));
-        assert_eq!(run(&mut radio, 100, |_, _| {})[0].0, Picos::from_millis(12));
+        ran.offer(Picos::from_micros(9_900), 0, sdu(0, 1));
+        assert_eq!(run(&mut ran, 100, |_, _| {})[0].0, Picos::from_millis(12));
     }
 
     #[test]
@@ -836,24 +668,24 @@ mod tests {
 
     #[test]
     fn thresholds_leave_a_user_alone_the_rate_of_its_channel() {
-        let mut radio = Radio::new(config(&[15], MRFS), Admission::Htd, 1);
-        radio.open(0, FlowId(0), 1 << 40);
+        let mut ran = Ran::new(config(&[15], MRFS), Admission::Htd, 1);
+        ran.open(0, FlowId(0), 1 << 40);
         let mut sequence = 0;
-        let mut fill = |radio: &mut Radio, now| {
-            while radio.room(0) > 0 {
-                assert_eq!(radio.offer(now, 0, sdu(0, sequence)), Verdict::Admitted);
+        let mut fill = |ran: &mut Ran, now| {
+            while ran.room(0) > 0 {
+                assert_eq!(ran.offer(now, 0, sdu(0, sequence)), Verdict::Admitted);
                 sequence += 1;
             }
         };
-        fill(&mut radio, Picos::ZERO);
-        let delivered = run(&mut radio, 1000, fill).len() as u64 * 1500;
+        fill(&mut ran, Picos::ZERO);
+        let delivered = run(&mut ran, 1000, fill).len() as u64 * 1500;
         let expected = 999 * 12_756;
         assert!(
             (expected - 1500..=expected).contains(&delivered),
             "{delivered}"
         );
         // The initial threshold of 1024 has fallen to Q + D + slack: a subframe under way, one delivered, and one more.
-        assert!(radio.series().last().unwrap().thresholds <= 3 * 10);
+        assert!(ran.series().last().unwrap().thresholds <= 3 * 10);
     }
 
     #[test]
@@ -875,15 +707,15 @@ mod tests {
     #[test]
     fn mrfs_sends_the_flow_that_ends_first_at_the_rate_of_its_user() {
         // 20 packets at CQI 15 take 2.4 ms, 12 at CQI 3 take 15.7 ms, 2 at CQI 3 take 2.6 ms.
-        let mut radio = Radio::new(config(&[15, 3], MRFS), Admission::Infinite, 1);
+        let mut ran = Ran::new(config(&[15, 3], MRFS), Admission::Infinite, 1);
         for (user, flow, packets) in [(1, 0, 12), (0, 1, 20), (1, 2, 2)] {
-            radio.open(user, FlowId(flow), 1500 * u64::from(packets));
+            ran.open(user, FlowId(flow), 1500 * u64::from(packets));
             (0..packets).for_each(|it| {
-                radio.offer(Picos::ZERO, user, sdu(flow, it));
+                ran.offer(Picos::ZERO, user, sdu(flow, it));
             });
         }
         let mut order: Vec<u32> = Vec::new();
-        for (_, it) in run(&mut radio, 100, |_, _| {}) {
+        for (_, it) in run(&mut ran, 100, |_, _| {}) {
             if order.last() != Some(&it.sdu.flow.0) {
                 order.push(it.sdu.flow.0);
             }
@@ -898,18 +730,18 @@ mod tests {
                 cut,
                 ..Readings::default()
             };
-            let config = RadioConfig {
+            let config = RanConfig {
                 readings,
                 ..config(&[1, 15], MRFS)
             };
-            let mut radio = Radio::new(config, Admission::Infinite, 1);
-            radio.open(0, FlowId(0), 1500);
-            radio.offer(Picos::ZERO, 0, sdu(0, 0)); // 3 subframes at 698 bytes
+            let mut ran = Ran::new(config, Admission::Infinite, 1);
+            ran.open(0, FlowId(0), 1500);
+            ran.offer(Picos::ZERO, 0, sdu(0, 0)); // 3 subframes at 698 bytes
             let mut late = false;
-            let delivered = run(&mut radio, 100, |radio, now| {
+            let delivered = run(&mut ran, 100, |ran, now| {
                 if now >= TTI && !std::mem::replace(&mut late, true) {
-                    radio.open(1, FlowId(1), 1500);
-                    radio.offer(now, 1, sdu(1, 0));
+                    ran.open(1, FlowId(1), 1500);
+                    ran.offer(now, 1, sdu(1, 0));
                 }
             });
             let (at, delivery) = delivered[0];
@@ -923,7 +755,7 @@ mod tests {
     #[test]
     fn first_thresholds_are_parts_of_the_buffer_for_all_users_or_those_active() {
         let rooms = |first_threshold| {
-            let config = RadioConfig {
+            let config = RanConfig {
                 readings: Readings {
                     first_threshold,
                     ..Readings::default()
@@ -931,10 +763,10 @@ mod tests {
                 buffer_bytes: Some(30_000),
                 ..config(&[15; 4], PFS)
             };
-            let mut radio = Radio::new(config, Admission::Htd, 1);
+            let mut ran = Ran::new(config, Admission::Htd, 1);
             [0, 1].map(|user| {
-                radio.open(user, FlowId(user), 15_000);
-                radio.room(user)
+                ran.open(user, FlowId(user), 15_000);
+                ran.room(user)
             })
         };
         assert_eq!(rooms(FirstThreshold::Equal), [5, 5]);
@@ -943,15 +775,15 @@ mod tests {
 
     #[test]
     fn mrfs_counts_what_has_not_arrived() {
-        let mut radio = Radio::new(config(&[15, 15], MRFS), Admission::Infinite, 1);
+        let mut ran = Ran::new(config(&[15, 15], MRFS), Admission::Infinite, 1);
         for (user, flow, all) in [(0, 0, 100), (1, 1, 9)] {
-            radio.open(user, FlowId(flow), 1500 * all);
+            ran.open(user, FlowId(flow), 1500 * all);
         }
-        radio.offer(Picos::ZERO, 0, sdu(0, 0)); // 1 of 100
+        ran.offer(Picos::ZERO, 0, sdu(0, 0)); // 1 of 100
         (0..9).for_each(|it| {
-            radio.offer(Picos::ZERO, 1, sdu(1, it));
+            ran.offer(Picos::ZERO, 1, sdu(1, it));
         });
-        let delivered = run(&mut radio, 100, |_, _| {});
+        let delivered = run(&mut ran, 100, |_, _| {});
         assert_eq!(delivered[0].1.user, 1);
     }
 
@@ -972,12 +804,12 @@ mod tests {
 
     #[test]
     fn sources_wait_for_what_the_lowest_quality_takes() {
-        let mut radio = Radio::new(config(&[15], PFS), Admission::Htd, 1);
-        assert_eq!(radio.backoff(0), TTI);
-        radio.users[0].accepted = 2; // 24,000 bits at 5,584 a TTI
-        assert_eq!(radio.backoff(0), Picos(TTI.0 + 24_000 * TTI.0 / 5_584));
-        radio.users[0].accepted = 1000;
-        assert_eq!(radio.backoff(0), Picos::from_millis(100));
+        let mut ran = Ran::new(config(&[15], PFS), Admission::Htd, 1);
+        assert_eq!(ran.backoff(0), TTI);
+        ran.users[0].accepted = 2; // 24,000 bits at 5,584 a TTI
+        assert_eq!(ran.backoff(0), Picos(TTI.0 + 24_000 * TTI.0 / 5_584));
+        ran.users[0].accepted = 1000;
+        assert_eq!(ran.backoff(0), Picos::from_millis(100));
     }
 
     #[test]
@@ -986,13 +818,13 @@ mod tests {
         // on the mean size: E[T] = E[S] / (1 − ρ) (Kleinrock, Queueing Systems 2, §4.4).
         let (flows, users) = (12_000, 30);
         let traces = vec![vec![Cqi::HIGHEST]];
-        let config = RadioConfig {
+        let config = RanConfig {
             users,
             cqi: CqiSource::Trace { traces },
             series_ps: Picos::ZERO,
             ..config(&[15], Scheduler::RoundRobin {})
         };
-        let mut radio = Radio::new(config, Admission::Infinite, 1);
+        let mut ran = Ran::new(config, Admission::Infinite, 1);
         let mut arrivals = stream(1, Purpose::Arrivals, 0);
         let (service, load) = (20.0, 0.6); // TTIs
         let packets = (service * 12_756.0_f64 / 1500.0) as u32;
@@ -1000,23 +832,23 @@ mod tests {
         let mut next = gap();
         let mut starts = vec![None; users as usize];
         let (mut begun, mut sum, mut delivered) = (0, 0.0, Vec::new());
-        while begun < flows || radio.next_event().is_some() {
-            if begun < flows && radio.next_event().is_none_or(|it| next <= it) {
+        while begun < flows || ran.next_event().is_some() {
+            if begun < flows && ran.next_event().is_none_or(|it| next <= it) {
                 let free = starts.iter().position(Option::is_none).unwrap();
                 starts[free] = Some(next);
-                radio.open(free as u32, FlowId(begun), 1 << 20);
+                ran.open(free as u32, FlowId(begun), 1 << 20);
                 (0..packets).for_each(|it| {
-                    radio.offer(next, free as u32, sdu(begun, it));
+                    ran.offer(next, free as u32, sdu(begun, it));
                 });
                 begun += 1;
                 next += gap();
-            } else if let Some(now) = radio.next_event() {
-                radio.step(now, &mut delivered);
+            } else if let Some(now) = ran.next_event() {
+                ran.step(now, &mut delivered);
                 for it in delivered.drain(..) {
                     if it.sdu.sequence + 1 == packets {
                         let start = starts[it.user as usize].take().unwrap();
                         sum += now.since(start).0 as f64 / TTI.0 as f64;
-                        radio.close(it.user, it.sdu.flow);
+                        ran.close(it.user, it.sdu.flow);
                     }
                 }
             }
@@ -1025,53 +857,6 @@ mod tests {
         let mean = sum / f64::from(flows) - 0.6 - 0.5 * load / (1.0 - load);
         let expected = service / (1.0 - load);
         assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");
-    }
-
-    #[test]
-    fn descriptions_have_the_paper_s_defaults_and_refuse_what_cannot_be() {
-        let parse = |text: &str| serde_json::from_str::<RadioConfig>(text);
-        assert_eq!(parse("{}").unwrap(), RadioConfig::default());
-        let pfs = parse(r#"{"scheduler": {"kind": "proportional-fair"}}"#).unwrap();
-        assert_eq!(pfs.scheduler, PFS);
-        let mrfs = r#"{"scheduler": {"kind": "shortest-remaining"}, "admission": "lqd", "load_of": "cell",
-            "cqi": {"kind": "gauss-markov", "deviation": 1.5}}"#;
-        assert_eq!(parse(mrfs).unwrap().scheduler, MRFS);
-        for wrong in [
-            r#"{"user": 3}"#,
-            r#"{"cqi": {"kind": "fixed", "low": 16}}"#,
-            r#"{"cqi": {"kind": "fixed", "lowest": 3}}"#,
-            r#"{"admission": "red"}"#,
-            r#"{"readings": {"cut": "last"}}"#,
-            r#"{"block_errors": 1.5}"#,
-            r#"{"scheduler": {"kind": "proportional-fair", "window": 3}}"#,
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
-        for impossible in [
-            r#"{"users": 0}"#,
-            r#"{"host": 1}"#,
-            r#"{"share": 0}"#,
-            r#"{"block_errors": 0.95}"#,
-            r#"{"harq_tries": 0}"#,
-            r#"{"buffer_bytes": 100}"#,
-            r#"{"fronthaul_ps": 900000000}"#,
-            r#"{"cqi": {"kind": "fixed", "low": 0}}"#,
-            r#"{"scheduler": {"kind": "proportional-fair", "window_ns": 0}}"#,
-            r#"{"scheduler": {"kind": "priority"}}"#,
-        ] {
-            let error = parse(impossible).unwrap().check(1).unwrap_err();
-            assert!(error.to_string().starts_with("radio: "), "{impossible}");
-        }
-    }
-
-    #[test]
-    fn the_capacity_is_that_of_equal_times() {
-        let config = RadioConfig {
-            block_errors: Probability::new(0.1).unwrap(),
-            ..config(&[1, 15], PFS)
-        };
-        let expected = (5_584.0 + 102_048.0) / 2.0 * 1000.0 * 0.9;
-        assert!((config.capacity_bps(1) - expected).abs() < 1e-3);
     }
 
     proptest! {
@@ -1084,13 +869,13 @@ mod tests {
             mrfs: bool,
             seed: u64,
         ) {
-            let config = RadioConfig {
+            let config = RanConfig {
                 block_errors: Probability::new(0.3).unwrap(),
                 buffer_bytes: Some(30_000),
                 ..config(&cqi, if mrfs { MRFS } else { PFS })
             };
-            let mut radio = Radio::new(config, admission, seed);
-            (0..4).for_each(|user| radio.open(user, FlowId(user), 1 << 20));
+            let mut ran = Ran::new(config, admission, seed);
+            (0..4).for_each(|user| ran.open(user, FlowId(user), 1 << 20));
             let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); 4];
             let (mut now, mut delivered) = (0, Vec::new());
             let take = |delivered: &mut Vec<Delivery>, waiting: &mut Vec<Vec<u32>>| {
@@ -1100,12 +885,12 @@ mod tests {
             };
             for (sequence, (user, gap, bytes)) in (0..).zip(offers) {
                 now += gap;
-                while let Some(at) = radio.next_event().filter(|it| it.0 <= now) {
-                    radio.step(at, &mut delivered);
+                while let Some(at) = ran.next_event().filter(|it| it.0 <= now) {
+                    ran.step(at, &mut delivered);
                     take(&mut delivered, &mut waiting);
                 }
                 let sdu = Sdu { flow: FlowId(user), sequence, bytes };
-                match radio.offer(Picos(now), user, sdu) {
+                match ran.offer(Picos(now), user, sdu) {
                     Verdict::Refused => {}
                     verdict => {
                         waiting[user as usize].push(sequence);
@@ -1115,14 +900,14 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(radio.buffer.length() <= 20);
+                prop_assert!(ran.buffer.length() <= 20);
             }
-            while let Some(at) = radio.next_event() {
-                radio.step(at, &mut delivered);
+            while let Some(at) = ran.next_event() {
+                ran.step(at, &mut delivered);
                 take(&mut delivered, &mut waiting);
             }
             prop_assert!(waiting.iter().all(Vec::is_empty));
-            prop_assert_eq!(radio.held_bytes(), 0);
+            prop_assert_eq!(ran.held_bytes(), 0);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::buffer::Sdu;
-use super::table::{Cqi, RESOURCE_BLOCKS};
+use super::cqi::{Cqi, RESOURCE_BLOCKS};
 
 /// Errors of transport blocks and how they are repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Report {
 
 /// A distributed unit with its users.
 #[derive(Clone, Debug)]
-pub struct Unit {
+pub struct DistributedUnit {
     harq: Harq,
     users: Vec<Stream>,
     /// Users with bytes to send, in the order in which they are served.
@@ -94,7 +94,7 @@ struct Block {
     tries: u32,
 }
 
-impl Unit {
+impl DistributedUnit {
     /// A unit without packets.
     pub fn new(users: u32, harq: Harq) -> Self {
         Self {
@@ -326,7 +326,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fabric::FlowId;
+    use crate::units::FlowId;
 
     fn sdu(sequence: u32, bytes: u16) -> Sdu {
         Sdu {
@@ -336,8 +336,8 @@ mod tests {
         }
     }
 
-    fn unit(error: f64) -> Unit {
-        Unit::new(
+    fn unit(error: f64) -> DistributedUnit {
+        DistributedUnit::new(
             3,
             Harq {
                 error,
@@ -349,7 +349,7 @@ mod tests {
 
     /// Runs TTIs until the unit is empty. Returns TTI, user and number of what was handed up.
     fn run(
-        unit: &mut Unit,
+        unit: &mut DistributedUnit,
         cqi: [u8; 3],
         chance: impl Fn(u32, u64) -> f64,
     ) -> Vec<(u64, u32, u32)> {

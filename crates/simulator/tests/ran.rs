@@ -1,7 +1,8 @@
 //! Flows from the hosts of a data centre to mobile users, end to end.
 
-use cellbed_simulator::fabric::{Description, Record, Simulation};
-use cellbed_simulator::radio::Radio;
+use cellbed_simulator::description::Description;
+use cellbed_simulator::fabric::{Record, Simulation};
+use cellbed_simulator::ran::Ran;
 use cellbed_simulator::transport::AnyTransport;
 
 /// Runs a description in JSON, from its parts. Returns the records in order of flows, and the simulation.
@@ -24,8 +25,8 @@ fn run(
     (records, simulation)
 }
 
-fn radio(simulation: &Simulation<AnyTransport>) -> &Radio {
-    simulation.transport().radio().unwrap()
+fn ran(simulation: &Simulation<AnyTransport>) -> &Ran {
+    simulation.transport().ran().unwrap()
 }
 
 const PDCELL: &str = r#"{"kind": "pdcell"}"#;
@@ -39,7 +40,7 @@ fn a_short_flow_comes_with_its_request_and_takes_two_ttis() {
     let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
     // A subframe is filled shortly before 1 ms, sent from then to 2 ms.
     assert_eq!(records[0].end.0, 2_000_000_000);
-    let counts = radio(&simulation).counts();
+    let counts = ran(&simulation).counts();
     assert_eq!(
         (counts.offered, counts.refused, counts.delivered),
         (3, 0, 3)
@@ -56,10 +57,10 @@ fn a_long_flow_alone_gets_the_rate_of_the_channel() {
     let taken = records[0].end.0 / 1_000_000_000;
     assert!((ttis + 1..ttis + 3).contains(&taken), "{taken} {ttis}");
     // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under way.
-    let counts = radio(&simulation).counts();
+    let counts = ran(&simulation).counts();
     assert_eq!(counts.delivered, 10_000);
     assert!(counts.refused <= 8, "{counts:?}");
-    let late = radio(&simulation).series().iter().skip(200);
+    let late = ran(&simulation).series().iter().skip(200);
     assert!(late.map(|it| it.packets).max() < Some(40));
 }
 
@@ -68,7 +69,7 @@ fn flows_between_hosts_need_no_radio() {
     let traffic = r#"{"flows": 300, "load": 0.5, "sizes": [[1460, 0.5], [146000, 1]]}"#;
     let (records, simulation) = run(PDCELL, traffic, "null", 1);
     assert_eq!(records.len(), 300);
-    assert!(simulation.transport().radio().is_none());
+    assert!(simulation.transport().ran().is_none());
     // On an empty network a packet waits for the request only.
     let (records, _) = run(PDCELL, r#"{"trace": [[1460, 5, 0, 0]]}"#, "null", 1);
     assert!((1.0..1.02).contains(&records[0].slowdown()));
@@ -96,22 +97,22 @@ fn all_flows_end_under_every_scheduler_and_admission() {
         );
         let (records, simulation) = busy(PDCELL, &config, 2);
         assert_eq!(records.len(), 150, "{scheduler} {admission}");
-        let radio = radio(&simulation);
+        let ran = ran(&simulation);
         let sent: u64 = records.iter().map(|it| it.flow.bytes).sum();
         let packets: u64 = records.iter().map(|it| it.flow.bytes.div_ceil(1460)).sum();
-        let counts = radio.counts();
+        let counts = ran.counts();
         assert_eq!(
             counts.delivered_bytes,
             sent + 40 * packets,
             "{scheduler} {admission}"
         );
-        assert_eq!(radio.held_bytes(), 0);
+        assert_eq!(ran.held_bytes(), 0);
         assert_eq!(
             counts.dropped > 0,
             admission == "lqd",
             "{scheduler} {admission}: {counts:?}"
         );
-        assert!(radio.series().iter().all(|it| it.packets <= 40));
+        assert!(ran.series().iter().all(|it| it.packets <= 40));
     }
 }
 
@@ -133,7 +134,7 @@ fn over_the_radio(transport: &str, admission: &str) -> u64 {
     );
     let (records, simulation) = busy(transport, &config, 3);
     assert_eq!(records.len(), 150, "{transport} {admission}");
-    let counts = radio(&simulation).counts();
+    let counts = ran(&simulation).counts();
     let users = records.iter().filter(|it| it.flow.user.is_some());
     let bytes: u64 = users.map(|it| it.flow.bytes).sum();
     assert!(counts.delivered_bytes > bytes, "{transport} {admission}");
@@ -162,7 +163,7 @@ fn transports_of_the_data_centre_end_at_the_central_unit() {
     // The source has its acknowledgement from the central unit long before the device has the data.
     let (records, simulation) = run(phost, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
     assert_eq!(records[0].end.0, 2_000_000_000);
-    assert_eq!(radio(&simulation).counts().delivered, 1);
+    assert_eq!(ran(&simulation).counts().delivered, 1);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
 
-use super::readings::Rank;
-use crate::fabric::FlowId;
+use super::config::Rank;
+use crate::units::FlowId;
 
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

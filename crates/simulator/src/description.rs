@@ -1,13 +1,12 @@
 //! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
 
-use super::flow::Flow;
-use super::port::Discipline;
-use super::topology::{Balancing, Switching, Topology, TopologyError};
-use super::traffic::{Pattern, Poisson, SEGMENT, Sizes, Traffic, TrafficError};
-use super::units::{HostId, Picos};
-use super::{Fabric, Ports, Simulation};
-use crate::radio::{LoadOf, RadioConfig, RadioError};
-use crate::transport::{AnyTransport, Protocol};
+use crate::fabric::{
+    Balancing, Discipline, FULL_PAYLOAD, Fabric, Flow, Pattern, Poisson, Ports, Simulation, Sizes,
+    Switching, Topology, TopologyError, Traffic, TrafficError,
+};
+use crate::ran::{LoadOf, RanConfig, RanError};
+use crate::transport::{AnyTransport, TransportConfig};
+use crate::units::{HostId, Picos};
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -18,12 +17,12 @@ pub struct Description {
     /// Nodes, links and ports.
     pub topology: TopologyDescription,
     /// What hosts do.
-    pub transport: Protocol,
+    pub transport: TransportConfig,
     /// Which flows they have.
     pub traffic: TrafficDescription,
     /// Mobile users behind one of the hosts. With random traffic the flows go to them.
     #[serde(default)]
-    pub radio: Option<RadioConfig>,
+    pub radio: Option<RanConfig>,
 }
 
 /// Why a description is no run.
@@ -37,7 +36,7 @@ pub enum DescriptionError {
     Traffic(#[from] TrafficError),
     /// Its radio access network.
     #[error(transparent)]
-    Radio(#[from] RadioError),
+    Radio(#[from] RanError),
 }
 
 /// Nodes, links and ports.
@@ -147,7 +146,7 @@ pub enum TrafficDescription {
 }
 
 fn size_multiple_bytes() -> u64 {
-    u64::from(SEGMENT)
+    u64::from(FULL_PAYLOAD)
 }
 
 /// A given flow.
@@ -225,7 +224,7 @@ impl Description {
         let transport = self.transport.transport(&net);
         let transport = match &self.radio {
             None => transport,
-            Some(radio) => transport.with_radio(radio.clone(), self.seed)?,
+            Some(radio) => transport.with_ran(radio.clone(), self.seed)?,
         };
         Ok(Simulation::new(net, transport, traffic))
     }
@@ -233,7 +232,7 @@ impl Description {
 
 /// Flows to the users of a radio access network at their load, and the others in proportion.
 fn radio_pattern(
-    radio: &RadioConfig,
+    radio: &RanConfig,
     pattern: Pattern,
     load: f64,
     topology: &Topology,
@@ -242,7 +241,7 @@ fn radio_pattern(
     radio.check(topology.hosts())?;
     if pattern != Pattern::default() {
         let text = "flows go to the users: leave out the traffic's pattern";
-        return Err(RadioError::new(text).into());
+        return Err(RanError::new(text).into());
     }
     let cards = &topology.edges()[..topology.hosts() as usize];
     let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();
@@ -257,7 +256,7 @@ fn radio_pattern(
     Ok((pattern, load * capacity / (radio.share * all)))
 }
 
-fn check_users(flows: &[Flow], radio: Option<&RadioConfig>) -> Result<(), TrafficError> {
+fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), TrafficError> {
     for (index, flow) in flows.iter().enumerate() {
         let Some(user) = flow.user else {
             continue;

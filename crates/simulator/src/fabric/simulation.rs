@@ -1,0 +1,159 @@
+//! The loop of a run, and the contract between a network and its transport.
+
+use super::{Event, Fabric, Flow, Live, Node, Packet, Record, Traffic};
+use crate::units::{FlowId, HostId, Picos};
+
+/// The actions of all hosts. A transport keeps its states in a [`FlowMap`](super::FlowMap) or by host, and frees those
+/// of a flow when it calls [`Fabric::acknowledged`].
+pub trait Transport {
+    /// A flow starts: its source has the bytes, its destination knows nothing.
+    fn start(&mut self, net: &mut Fabric, flow: FlowId);
+
+    /// A packet has reached a host, whole.
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
+
+    /// A time has come that was asked for by [`Fabric::wake`]. Times cannot be taken back: a transport ignores tokens that it
+    /// no longer needs.
+    fn wake(&mut self, net: &mut Fabric, token: u64);
+
+    /// The card of a host is idle, after [`Fabric::kick`]: the next packet to send, or nothing until the next kick. It may
+    /// [`send`](Fabric::send) others, which go first.
+    fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
+        let _ = (net, host);
+        None
+    }
+
+    /// A port has dropped a packet. For counters only: a transport must not react, as no host knows.
+    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
+        let _ = (net, packet);
+    }
+}
+
+/// A run: a network, a transport and its flows.
+#[derive(Debug)]
+pub struct Simulation<T> {
+    net: Fabric,
+    transport: T,
+    traffic: Traffic,
+    /// The next flow.
+    next: Option<Flow>,
+}
+
+impl<T: Transport> Simulation<T> {
+    /// At time 0.
+    pub fn new(mut net: Fabric, transport: T, mut traffic: Traffic) -> Self {
+        let next = traffic.next();
+        if let Some(flow) = &next {
+            net.wheel.push(flow.start.0, Event::Start);
+        }
+        Self {
+            net,
+            transport,
+            traffic,
+            next,
+        }
+    }
+
+    /// The network.
+    pub fn fabric(&self) -> &Fabric {
+        &self.net
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// Runs to the end; see [`advance`](Self::advance).
+    pub fn run(&mut self, mut sink: impl FnMut(Record)) {
+        while self.advance(u64::MAX, &mut sink) {}
+    }
+
+    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether more is to
+    /// come: the run ends when all flows are over, or nothing can happen any more.
+    pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
+        let until = self.net.counters.events.saturating_add(events);
+        while self.net.counters.events < until {
+            if self.next.is_none() && self.net.flows.is_empty() {
+                return false;
+            }
+            let Some((at, event)) = self.net.wheel.pop() else {
+                return false;
+            };
+            debug_assert!(at >= self.net.now.0);
+            self.net.now = Picos(at);
+            self.net.counters.events += 1;
+            self.process(event);
+            self.settle(sink);
+            self.net.audit();
+        }
+        true
+    }
+
+    #[inline]
+    fn process(&mut self, event: Event) {
+        let Self { net, transport, .. } = self;
+        match event {
+            Event::Reach { port } => match net.reach(port) {
+                Some((Node::Switch(switch), place)) => {
+                    let next = net.next_port(port, switch, place);
+                    net.offer(next, place);
+                }
+                Some((Node::Host(host), place)) => {
+                    let packet = net.arena.remove(place);
+                    net.counters.delivered += u64::from(packet.size);
+                    transport.receive(net, host, packet);
+                }
+                None => {}
+            },
+            Event::Card { host } => self.pull(host),
+            Event::Wake { token } => transport.wake(net, token),
+            Event::Start => {
+                if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
+                    let id = FlowId(net.counters.started as u32);
+                    net.counters.started += 1;
+                    let live = Live {
+                        flow,
+                        end: None,
+                        held: false,
+                        acknowledged: false,
+                    };
+                    net.flows.insert(id, live);
+                    transport.start(net, id);
+                }
+                if let Some(next) = &self.next {
+                    net.wheel.push(next.start.0, Event::Start);
+                }
+            }
+        }
+    }
+
+    /// Asks the transport for the next packet of a host, if its card is idle.
+    #[inline]
+    fn pull(&mut self, host: HostId) {
+        let Self { net, transport, .. } = self;
+        if net.card_is_idle(host) {
+            match transport.pull(net, host) {
+                Some(packet) => net.send(host, packet),
+                None => return net.ports[host.index()].pulls = false,
+            }
+        }
+        net.pull_later(host);
+    }
+
+    /// Does what callbacks have left to the loop.
+    #[inline]
+    fn settle(&mut self, sink: &mut impl FnMut(Record)) {
+        while let Some(host) = self.net.kicked.pop() {
+            self.pull(host);
+        }
+        while let Some(place) = self.net.dropped.pop() {
+            let packet = self.net.arena.remove(place);
+            self.net.counters.dropped += u64::from(packet.size);
+            self.transport.dropped(&mut self.net, packet);
+        }
+        if !self.net.records.is_empty() {
+            self.net.records.drain(..).for_each(sink);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The configuration of a radio access network, with the readings of the paper on pDCell where it is open.
+
+use cellbed_link::cell::Scheduler;
+use cellbed_link::{Duration, Probability};
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::buffer::Admission;
+use super::channel::{Channels, CqiSource};
+use super::cqi::Cqi;
+use super::{PACKET, TTI};
+use crate::units::Picos;
+
+/// A radio access network. Defaults are those of the paper, or our choices where it is silent (`docs/explanation/pdcell.md`).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RanConfig {
+    /// The host that is the central unit.
+    pub host: u32,
+    /// Users.
+    pub users: u32,
+    /// Their channels.
+    pub cqi: CqiSource,
+    /// Who gets the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS, [`Scheduler::ProportionalFair`] is PFS (window
+    /// 100 TTI where none is given).
+    #[serde(deserialize_with = "scheduler")]
+    pub scheduler: Scheduler,
+    /// What happens to packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
+    pub admission: Option<Admission>,
+    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may have.
+    pub buffer_bytes: Option<u64>,
+    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of 1500 bytes
+    /// for category 3.
+    pub user_packets: u32,
+    /// Rate of the link between the units.
+    pub fronthaul_bps: f64,
+    /// Its one-way delay.
+    pub fronthaul_ps: Picos,
+    /// Probability that a try of a transport block fails.
+    pub block_errors: Probability,
+    /// TTIs between two tries.
+    pub harq_ttis: u32,
+    /// Most tries of a block.
+    pub harq_tries: u32,
+    /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
+    pub uplink_ps: Picos,
+    /// What the load of the traffic refers to.
+    pub load_of: LoadOf,
+    /// Share of flows that go to users; the others go between random hosts.
+    pub share: f64,
+    /// Interval of the samples of the queues. At 0 there are none.
+    pub series_ps: Picos,
+    /// Choices where the paper is open.
+    pub readings: Readings,
+}
+
+/// What the load of the users' traffic refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadOf {
+    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows arrives
+    /// and is then sent.
+    CuLink,
+    /// The mean capacity of the cell: a load that lasts.
+    Cell,
+}
+
+pub(super) const PFS: Scheduler = Scheduler::ProportionalFair {
+    window: Duration::from_millis(100),
+};
+
+fn scheduler<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Scheduler, D::Error> {
+    let mut value = serde_json::Value::deserialize(from)?;
+    if value["kind"] == "proportional-fair" && value.get("window_ns").is_none() {
+        value["window_ns"] = (100 * TTI.0 / 1000).into();
+    }
+    Scheduler::deserialize(value).map_err(serde::de::Error::custom)
+}
+
+impl Default for RanConfig {
+    fn default() -> Self {
+        Self {
+            host: 0,
+            users: 100,
+            cqi: CqiSource::default(),
+            scheduler: PFS,
+            admission: None,
+            buffer_bytes: None,
+            user_packets: 1024,
+            fronthaul_bps: 10e9,
+            fronthaul_ps: Picos::from_micros(100),
+            block_errors: Probability::new(0.1).unwrap_or_default(),
+            harq_ttis: 8,
+            harq_tries: 4,
+            uplink_ps: Picos::from_millis(4),
+            load_of: LoadOf::CuLink,
+            share: 1.0,
+            series_ps: TTI,
+            readings: Readings::default(),
+        }
+    }
+}
+
+impl RanConfig {
+    /// Refuses what cannot be in a data centre of so many hosts.
+    pub fn check(&self, hosts: u32) -> Result<(), RanError> {
+        self.cqi.check()?;
+        if self.host >= hosts {
+            let host = self.host;
+            return error(format!(
+                "no host {host}; there are {hosts}, numbered from 0"
+            ));
+        }
+        if !(1..=100_000).contains(&self.users) {
+            return error(format!("a cell has 1 to 100000 users, not {}", self.users));
+        }
+        if self.user_packets == 0 {
+            return error("a user needs a queue of at least 1 packet");
+        }
+        if self.buffer_bytes.is_some_and(|it| it < PACKET) {
+            return error("a buffer holds at least one packet of 1500 bytes");
+        }
+        if !(1e9..=1e13).contains(&self.fronthaul_bps) || self.fronthaul_ps.0 > TTI.0 / 4 {
+            let text =
+                "the fronthaul has 1 Gbit/s to 10 Tbit/s and a delay of at most a quarter of a TTI";
+            return error(text);
+        }
+        if self.block_errors.get() > 0.9 {
+            let chance = self.block_errors.get();
+            return error(format!("block errors of {chance} exceed 0.9"));
+        }
+        if !(1..=64).contains(&self.harq_ttis) || !(1..=16).contains(&self.harq_tries) {
+            return error("HARQ has 1 to 64 TTIs between tries, and 1 to 16 tries");
+        }
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return error(format!(
+                "a share of flows of {} is outside 0 to 1",
+                self.share
+            ));
+        }
+        if self.scheduler.window().is_some_and(Duration::is_zero) {
+            return error("the window of the scheduler must be longer than 0");
+        }
+        if matches!(self.scheduler, Scheduler::Priority {}) {
+            return error("the users of this cell have no priorities");
+        }
+        Ok(())
+    }
+
+    /// Mean capacity of the cell in bits per second, as far as blocks pass: users have equal times.
+    pub fn capacity_bps(&self, seed: u64) -> f64 {
+        let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
+        bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
+    }
+
+    /// Packets that the buffer of the central unit holds.
+    pub(super) fn capacity(&self, admission: Admission) -> u32 {
+        let bytes = self.buffer_bytes.or(match admission {
+            Admission::Htd | Admission::Lqd => Some(3_000_000),
+            Admission::Tail | Admission::Infinite => None,
+        });
+        let all = u64::from(self.users) * u64::from(self.user_packets);
+        bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// How long before a TTI the central unit must send: the fronthaul's delay, and the time of the largest subframe with the last
+    /// packet whole.
+    pub(super) fn lead(&self) -> u64 {
+        let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
+        self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
+    }
+}
+
+/// How the paper is read where it is open. The defaults are the readings with which its figures are reproduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Readings {
+    /// The threshold of a user before the first report.
+    pub first_threshold: FirstThreshold,
+    /// Under MRFS, the rank of the shortest flow in a user's queue.
+    pub rank: Rank,
+    /// The rest of a packet that did not fit whole into a subframe.
+    pub cut: Cut,
+    /// The beginning of the wait (t_s) after a missed packet of pDCell.
+    pub backoff_from: BackoffFrom,
+}
+
+/// The threshold of a user before the first report, at most its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstThreshold {
+    /// An equal part of the buffer among all users.
+    #[default]
+    Equal,
+    /// Each time a user becomes active, an equal part among the users that are active then.
+    Active,
+}
+
+/// The rank of the shortest flow in a user's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rank {
+    /// That of the shortest open flow of the user, whether it has packets in the queue or not.
+    #[default]
+    Shortest,
+    /// Its own.
+    Head,
+}
+
+/// The rest of a packet that did not fit whole into a subframe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cut {
+    /// It competes in the next subframe, in the order of the scheduler.
+    #[default]
+    Compete,
+    /// It is served before all packets.
+    First,
+}
+
+/// The beginning of the wait after a missed packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackoffFrom {
+    /// When the packet was missed.
+    #[default]
+    Refusal,
+    /// Whenever a credit is granted, until a packet of the flow is admitted.
+    Credit,
+}
+
+/// A radio access network that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("radio: {0}")]
+pub struct RanError(String);
+
+impl RanError {
+    /// Why it cannot be.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+pub(super) fn error<T>(text: impl Into<String>) -> Result<T, RanError> {
+    Err(RanError::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_have_the_paper_s_defaults_and_refuse_what_cannot_be() {
+        let parse = |text: &str| serde_json::from_str::<RanConfig>(text);
+        assert_eq!(parse("{}").unwrap(), RanConfig::default());
+        let pfs = parse(r#"{"scheduler": {"kind": "proportional-fair"}}"#).unwrap();
+        assert_eq!(pfs.scheduler, PFS);
+        let mrfs = r#"{"scheduler": {"kind": "shortest-remaining"}, "admission": "lqd", "load_of": "cell",
+            "cqi": {"kind": "gauss-markov", "deviation": 1.5}}"#;
+        assert_eq!(
+            parse(mrfs).unwrap().scheduler,
+            Scheduler::ShortestRemaining {}
+        );
+        for wrong in [
+            r#"{"user": 3}"#,
+            r#"{"cqi": {"kind": "fixed", "low": 16}}"#,
+            r#"{"cqi": {"kind": "fixed", "lowest": 3}}"#,
+            r#"{"admission": "red"}"#,
+            r#"{"readings": {"cut": "last"}}"#,
+            r#"{"block_errors": 1.5}"#,
+            r#"{"scheduler": {"kind": "proportional-fair", "window": 3}}"#,
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for impossible in [
+            r#"{"users": 0}"#,
+            r#"{"host": 1}"#,
+            r#"{"share": 0}"#,
+            r#"{"block_errors": 0.95}"#,
+            r#"{"harq_tries": 0}"#,
+            r#"{"buffer_bytes": 100}"#,
+            r#"{"fronthaul_ps": 900000000}"#,
+            r#"{"cqi": {"kind": "fixed", "low": 0}}"#,
+            r#"{"scheduler": {"kind": "proportional-fair", "window_ns": 0}}"#,
+            r#"{"scheduler": {"kind": "priority"}}"#,
+        ] {
+            let error = parse(impossible).unwrap().check(1).unwrap_err();
+            assert!(error.to_string().starts_with("radio: "), "{impossible}");
+        }
+    }
+
+    #[test]
+    fn the_capacity_is_that_of_equal_times() {
+        let traces = [Cqi::LOWEST, Cqi::HIGHEST].map(|it| vec![it]).to_vec();
+        let config = RanConfig {
+            users: 2,
+            cqi: CqiSource::Trace { traces },
+            ..RanConfig::default()
+        };
+        let expected = (5_584.0 + 102_048.0) / 2.0 * 1000.0 * 0.9;
+        assert!((config.capacity_bps(1) - expected).abs() < 1e-3);
+    }
+}
