@@ -323,6 +323,67 @@ def test_progress_can_end_a_simulation(tmp_path: Path) -> None:
         simulate(path, progress=stop)
 
 
+# ---- sweeps
+
+
+def test_a_sweep_of_simulations_compares_transports_on_the_same_flows(tmp_path: Path) -> None:
+    write(tmp_path, traffic=GOOD["traffic"] | {"flows": 120})
+    factors = {"transport": {"key": "transport.kind", "levels": ["phost", "tcp"]}}
+    path = tmp_path / "sweep.toml"
+    content = {"name": "s", "simulation": "small.toml", "repetitions": 2}
+    path.write_text(tomli_w.dumps(content | {"factors": factors}))
+    for option, problem in (("--virtual", "in virtual time already"), ("--on=dask://localhost:1", "leave out --on")):
+        done = cellbed("sweep", path, option, cwd=tmp_path)
+        assert (done.returncode, problem in done.stderr) == (2, True)
+    done = cellbed("sweep", path, "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["complete"]) == (0, 4), done.stderr
+    trials = pl.read_parquet(tmp_path / "sweeps" / "s" / "trials.parquet")
+    of_all = trials.filter(app="all")
+    assert of_all.select("transport", "repetition").n_unique() == 4
+    assert of_all["seed"].n_unique() == 2
+    assert (of_all["finished"].to_list(), of_all["unfinished"].to_list()) == ([120] * 4, [0] * 4)
+    flows = [pl.read_parquet(tmp_path / "sweeps" / "s" / each / "flows.parquet") for each in of_all["folder"]]
+    drawn = ("source", "destination", "bytes")
+    assert len({str(each.select(drawn).rows()) for each in flows}) == 2
+    again = cellbed("sweep", path, "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["ran"] == 0
+    report = cellbed("sweep", "report", tmp_path / "sweeps" / "s", "--json", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    found = json.loads(report.stdout)["applications"]
+    assert found[0]["name"] == "all"
+    slowdown = next(each for each in found[0]["measures"] if each["measure"] == "slowdown_mean")
+    assert all(point["value"] > 1 for point in slowdown["points"])
+    page = (tmp_path / "sweeps" / "s" / "report.html").read_text()
+    assert page.count("/report.html") >= 4
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({}, ":1: scenario: write one of the two"),
+        ({"simulation": "small.toml", "scenario": "x.toml"}, "scenario: write one of the two"),
+        ({"simulation": "small.toml", "vary_start": False}, ":3: vary_start: a simulation has no mobile link"),
+        ({"simulation": "none.toml"}, ":2: simulation: none.toml: no such file"),
+        (
+            {"simulation": "small.toml", "factors": {"x": {"key": "topology.racks", "levels": [1, 0]}}},
+            "factors.x.levels[1]: topology.racks: 0 is too small",
+        ),
+        (
+            {"simulation": "small.toml", "factors": {"finished": {"key": "traffic.flows", "levels": [1]}}},
+            "factors.finished: the dataset has a column of this name",
+        ),
+    ],
+)
+def test_mistakes_in_a_sweep_of_simulations_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any], problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    Path("sweep.toml").write_text(tomli_w.dumps({"name": "s"} | content))
+    done = cellbed("sweep", "sweep.toml", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
 # ---- flow sizes and traces
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -131,6 +132,8 @@ def run_sweep(
     terminal = Terminal()
     if (virtual and on is not None) or (profile is not None and not virtual):
         raise CellbedError("--virtual is of this machine, without --on; --profile is of --virtual")
+    if virtual and plan.simulated:
+        raise CellbedError("a simulation is in virtual time already: leave out --virtual")
     chosen: Callable[..., AbstractContextManager[runner.Executor]]
     if virtual:
         from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
@@ -139,7 +142,8 @@ def run_sweep(
         plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
         if profile is None and not dry_run:
             measure_profiles(plan, terminal.note)
-        chosen = lambda held: VirtualPool(jobs, limits=not no_limits, profile=profile)  # noqa: E731
+        width = jobs or os.cpu_count() or 1
+        chosen = lambda held: VirtualPool.of_runs(width, limits=not no_limits, profile=profile)  # noqa: E731
     else:
         chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
     if dry_run:

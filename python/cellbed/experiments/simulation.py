@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from importlib.metadata import version
@@ -45,21 +45,32 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
     out = out.absolute()
     fresh = not out.exists()
     name = described.file.name
-    import polars as pl
-
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with unfinished_beside(out / name) as unfinished:
-            _fill(unfinished, described, seeds, jobs, progress)
-            return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
-    except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
-        reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
-        reason = "not a folder" if isinstance(error, FileExistsError) else reason
-        raise CellbedError(f"cannot write to {out}: {reason}; choose another place with --out") from None
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            with unfinished_beside(out / name) as unfinished:
+                fill(unfinished, described, seeds, jobs, progress)
+                page.write(unfinished)
+                return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     finally:
         if fresh:
             with contextlib.suppress(OSError):
                 out.rmdir()  # only if it is empty
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Makes CellbedError of errors that writing to a folder raises."""
+    import polars as pl
+
+    try:
+        yield
+    except InterruptedError:
+        raise
+    except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
+        reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
+        reason = "not a folder" if isinstance(error, FileExistsError) else reason
+        raise CellbedError(f"cannot write to {folder}: {reason}; choose another place with --out") from None
 
 
 def processors() -> int:
@@ -79,7 +90,9 @@ def _named(folder: Path, stem: str) -> Path:
             number += 1
 
 
-def _fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, progress: Progress) -> None:
+def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, progress: Progress) -> None:
+    """Run a simulation as `simulate` does, and write all but the report into an empty folder. What `progress` raises
+    ends it."""
     import polars as pl
 
     parts = folder / "parts"
@@ -101,7 +114,6 @@ def _fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, p
     if described.text is not None:
         (folder / "simulation.toml").write_text(described.text, encoding="utf-8")
     write_json(folder / "summary.json", _over_seeds(described, [summaries[seed] for seed in seeds]))
-    page.write(folder)
 
 
 def _simulations(

@@ -150,7 +150,7 @@ def measure_name(measure: str) -> str:
     stem = re.sub("(_per)?_s$", "", measure).removeprefix("part_")
     stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
     shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
-    return ", ".join(filter(None, [stem.replace("_", " "), shown]))
+    return ", ".join(filter(None, [{"fct": "flow completion time"}.get(stem, stem.replace("_", " ")), shown]))
 
 
 def measure_value(measure: str, value: float | None) -> str:

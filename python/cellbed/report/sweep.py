@@ -14,7 +14,7 @@ from cellbed.errors import CellbedError
 from cellbed.measure import collect
 from cellbed.measure.factors import Study
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.report import factor_figures, figures, formats, html, plot
+from cellbed.report import factor_figures, figures, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError, style
 from cellbed.report.figures import Ending
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "lost_share")
 """Those that are shown where none are chosen."""
+FLOW_MEASURES = ("fct_p50_s", "slowdown_mean", "slowdown_p99")
+"""The same for simulations."""
 _SHOWN = 30
 """Rows of a table that are shown before the fold, and on the terminal."""
 
@@ -185,9 +187,12 @@ def _run_report(run: Path) -> Path | None:
     """The page of a run, made where it is missing; None where the run has too little for one."""
     page = run / "report.html"
     if not page.is_file():
-        if not (run / "run.json").is_file():
-            return None
         try:
+            if not (run / "run.json").is_file():
+                if not (run / "flows.parquet").is_file():
+                    return None
+                simulation.write(run)
+                return page
             if not (run / "summary.json").is_file():
                 collect(run)
             html.write(run)

@@ -168,17 +168,21 @@ def _quantity(ends: list[str]) -> Quantity:
 
 
 class SweepFile(Table):
-    """A sweep: a scenario at the points of a design, each several times."""
+    """A sweep: a scenario or a simulation at the points of a design, each several times."""
 
     name: str = Field(
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
         description="Name of the sweep, also of its folder.",
         examples=["load-and-place"],
     )
-    scenario: str = Field(
+    scenario: str | None = Field(
+        None,
         min_length=1,
         description="Scenario file, relative to this file. Factors change keys of it.",
         examples=["offload-lte.toml"],
+    )
+    simulation: str | None = Field(
+        None, min_length=1, description="Simulation file instead of a scenario.", examples=["leaf-spine.toml"]
     )
     repetitions: int = Field(
         5, ge=1, le=_MOST, description="Trials of each point, each with another seed and another offset of the traces."
@@ -207,12 +211,17 @@ class SweepFile(Table):
     def misfits(self) -> list[Problem]:
         """Conflicts between keys."""
         found = []
+        if (self.scenario is None) == (self.simulation is None):
+            text = 'write one of the two, scenario = "FILE" or simulation = "FILE"'
+            found.append(Problem(("scenario",), text))
+        if self.simulation is not None and self.vary_start is not None:
+            found.append(Problem(("vary_start",), "a simulation has no mobile link: remove this key"))
         set_by: dict[str, str] = {}
         hypercube = isinstance(self.design, LatinHypercube)
         combinations = 1
         for name, factor in self.factors.items():
             path = ("factors", name)
-            if is_taken(name):
+            if is_taken(name, simulated=self.simulation is not None):
                 found.append(Problem(path, "the dataset has a column of this name: choose another one"))
             if factor.range is not None and not hypercube:
                 text = 'a range needs design = { kind = "latin-hypercube", points = 20 }: or write levels'
@@ -255,4 +264,5 @@ def parse_sweep(text: str, source: str) -> SweepFile:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of sweep files."""
-    return schema_of(SweepFile, "cellbed sweep")
+    one = [{"required": ["scenario"]}, {"required": ["simulation"]}]
+    return schema_of(SweepFile, "cellbed sweep") | {"oneOf": one}

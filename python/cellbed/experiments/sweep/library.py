@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
 from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
+from cellbed.experiments.sweep.virtual import VirtualPool
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.testbed.testbed import obstacles
@@ -156,12 +158,13 @@ class Sweep:
     ) -> SweepReport:
         """The report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of the
         dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
-        from cellbed.report.sweep import MEASURES, SweepReport
+        from cellbed.report.sweep import FLOW_MEASURES, MEASURES, SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
         planned = len(self.points), self.file.repetitions
+        usual = MEASURES if self.file.simulation is None else FLOW_MEASURES
         name = f"{self.name}, predicted" if self.predicted else self.name
-        return SweepReport(name, self.path, study, planned, tuple(measures) or MEASURES)
+        return SweepReport(name, self.path, study, planned, tuple(measures) or usual)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """The application; checks the measure, too."""
@@ -241,6 +244,12 @@ def executor(
     plan: Plan, on: str | None, jobs: int | None, *, limits: bool, held: int | None, note: Callable[[str], object]
 ) -> Iterator[Executor]:
     """What runs the trials of a sweep: this machine, or the Dask cluster `on`. held: as of `LocalPool`."""
+    if plan.simulated:
+        if on is not None:
+            raise CellbedError("a sweep of simulations runs on this machine: leave out --on")
+        with VirtualPool.of_flows(jobs or os.cpu_count() or 1) as flows:
+            yield flows
+        return
     if on is None:
         yield runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=held)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cellbed.measure.factors import RESULT_COLUMNS
+from cellbed.simulation.data_centre import ALL
 from cellbed.workloads.kind import PLACES, Description
 
 if TYPE_CHECKING:
@@ -39,13 +41,21 @@ MEASURES = (
     *(f"{place}_{name}_s" for place in PLACES for name in ("p01", "p50", "p99", "mean")),
     *("network_p50_s", "network_p99_s"),
 )
-"""Columns of measures that every dataset has."""
+"""Columns of measures that every dataset of scenarios has."""
+FLOW_MEASURES = (
+    *("finished", "unfinished", "dropped", "marked"),
+    *(f"fct_{name}_s" for name in ("mean", "p50", "p99")),
+    *(f"slowdown_{name}" for name in ("mean", "p50", "p99")),
+)
+"""Columns of measures of a dataset of simulations."""
 PART = "part_"
 
 
-def is_taken(name: str) -> bool:
-    """Whether a factor cannot have this name: the dataset, or a table of its results, has such a column."""
-    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *MEASURES, *RESULT_COLUMNS} or name.startswith(PART)
+def is_taken(name: str, *, simulated: bool) -> bool:
+    """Whether a factor cannot have this name: the dataset, or a table of its results, has such a column. simulated:
+    of a dataset of simulations."""
+    measures = FLOW_MEASURES if simulated else MEASURES
+    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith(PART)
 
 
 def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -55,6 +65,9 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
     """
     import polars as pl
+
+    if not (run / "run.json").is_file():
+        return flows_of(run), []
 
     from cellbed.measure import Summary
     from cellbed.measure.run_folder import applications_of, read_run
@@ -72,6 +85,26 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         for each in applications_of(description)
     ]
     return rows, summary.disturbances
+
+
+def flows_of(folder: Path) -> list[dict[str, Any]]:
+    """The measures of a simulation with one seed: those of all flows, then of each class of sizes that has flows.
+    Packets dropped and marked, and unfinished flows, are those of the whole simulation."""
+    (run,) = json.loads((folder / "summary.json").read_bytes())["runs"]
+    whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
+    whole["unfinished"] = float(run["unfinished"])
+    return [
+        {
+            "app": row["size"],
+            "kind": "flows",
+            "finished": float(row["count"]),
+            **(whole if row["size"] == ALL else {}),
+            **{f"fct_{name}_s": row[f"fct_s_{name}"] for name in ("mean", "p50", "p99")},
+            **{key: value for key, value in row.items() if key.startswith("slowdown_")},
+        }
+        for row in run["by_size"]
+        if row["count"] or row["size"] == ALL
+    ]
 
 
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
-from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, MEASURES, PART, TRIAL_COLUMNS
+from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
 from cellbed.testbed.folder import write_json
 from cellbed.testbed.state import process_start
 from cellbed.whole_files import write_whole
@@ -225,5 +225,5 @@ def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
     schema: dict[str, Any] = {name: getattr(pl, kind) for name, kind in TRIAL_COLUMNS.items()}
     schema |= dict.fromkeys(factors, pl.String)
     schema |= {name: getattr(pl, kind) for name, kind in APPLICATION_COLUMNS.items()}
-    schema |= dict.fromkeys((*MEASURES, *parts), pl.Float64)
+    schema |= dict.fromkeys(FLOW_MEASURES if plan.simulated else (*MEASURES, *parts), pl.Float64)
     return pl.DataFrame([[row.get(name) for name in schema] for row in found], schema=schema, orient="row")

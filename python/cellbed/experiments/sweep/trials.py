@@ -1,4 +1,4 @@
-"""The trials of a sweep: each point checked as a scenario, each repetition with its seed, offset, inputs and key."""
+"""The trials of a sweep: each point checked, each repetition with its seed, offset, inputs and key."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from cellbed.scenario.reader import TablesError, as_stated, place, report, table
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
+from cellbed.simulation.data_centre import ALL
+from cellbed.simulation.file import Described, described
 from cellbed.units import DURATION
 
 KEY_DIGITS = 16
@@ -43,7 +45,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Trial:
-    """A point run once.
+    """A point run once. Of a simulation everything named scenario is the simulation file.
 
     key: hash of what the scenario states and of the contents of its inputs; trials with one key are one run. seed: of
     the scenario. offset_ns: what its traces start later, None where there are none. tables: of the scenario file; paths
@@ -84,6 +86,11 @@ class Plan:
     trials: list[Trial]
     notes: list[str]
 
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a sweep of simulations."""
+        return self.sweep.simulation is not None
+
     @cached_property
     def distinct(self) -> dict[str, Trial]:
         """The trials by key, in their order: equal ones once."""
@@ -98,19 +105,23 @@ def plan(file: Path, lacks: Lacks = lambda scenario: []) -> Plan:
     """The plan of a sweep file. Raises ScenarioError with all problems of the file and of the scenarios that it
     makes."""
     sweep, text = read_sweep(file)
-    path = file.parent / Path(sweep.scenario).expanduser()
+    kind = "scenario" if sweep.simulation is None else "simulation"
+    path = file.parent / Path(getattr(sweep, kind)).expanduser()
     try:
-        scenario_text = read(path)
+        scenario_text = read(path, kind)
     except ScenarioError as error:
-        line = place(text, [("scenario",)])[0]
-        raise ScenarioError(f"{file}:{line}: scenario: {error}") from None
-    base = tables(scenario_text, str(path))
+        line = place(text, [(kind,)])[0]
+        raise ScenarioError(f"{file}:{line}: {kind}: {error}") from None
+    base = tables(scenario_text, str(path), kind)
     found = points(sweep)
     checker = _Checker(sweep, text, file, scenario_text, path, lacks)
     notes: dict[str, None] = {}
     trials: list[Trial] = []
     for point in found:
-        if (made := checker.scenario(point, base)) is not None:
+        if kind == "simulation":
+            if (simulation := checker.simulation(point, base)) is not None:
+                trials += _simulations(sweep, point, *simulation, path.parent)
+        elif (made := checker.scenario(point, base)) is not None:
             trials += _repetitions(sweep, point, *made, path.parent, notes)
     checker.finish()
     order = sorted(trials, key=lambda trial: place_in_order(sweep.seed, trial.repetition, trial.key))
@@ -138,12 +149,7 @@ class _Checker:
 
     def scenario(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Scenario] | None:
         """The tables and the scenario of a point, not completed; None where it has problems, which `finish` reports."""
-        self._points += 1
-        try:
-            data = with_values(base, point.changes)
-        except ScenarioError as error:
-            key, _, text = str(error).partition(": ")
-            self._note(point, Problem(tuple(key.split(".")), text))
+        if (data := self._tables(point, base)) is None:
             return None
         try:
             stated = as_stated(data, self._scenario.parent, self._controls)
@@ -168,6 +174,26 @@ class _Checker:
                 self._note(point, problem)
             return None
         return data, stated
+
+    def simulation(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Described] | None:
+        """The same for a simulation."""
+        if (data := self._tables(point, base)) is None:
+            return None
+        try:
+            return data, described(data, self._scenario.parent)
+        except TablesError as error:
+            for problem in error.problems:
+                self._note(point, problem)
+            return None
+
+    def _tables(self, point: Point, base: dict[str, Any]) -> dict[str, Any] | None:
+        self._points += 1
+        try:
+            return with_values(base, point.changes)
+        except ScenarioError as error:
+            key, _, text = str(error).partition(": ")
+            self._note(point, Problem(tuple(key.split(".")), text))
+            return None
 
     def _note(self, point: Point, problem: Problem) -> None:
         """File a problem under the level that makes it, else under the key of the scenario."""
@@ -229,6 +255,28 @@ def _repetitions(
             applications={name: each.kind for name, each in scenario.applications.items()},
             cpus=cpus,
             planned_s=(scenario.duration + drain) / 1e9,
+        )
+
+
+def _simulations(
+    sweep: SweepFile, point: Point, data: dict[str, Any], simulation: Described, folder: Path
+) -> Iterator[Trial]:
+    inputs = tuple(Input(name, path, content_hash(path)) for name, path in simulation.inputs.items())
+    stated = simulation.file.model_dump(mode="json", exclude_unset=True)
+    for repetition in range(1, sweep.repetitions + 1):
+        seed = seed_of(sweep.seed, repetition)
+        yield Trial(
+            point=point,
+            repetition=repetition,
+            key=_key(stated | {"seed": seed}, inputs),
+            seed=seed,
+            offset_ns=None,
+            tables=with_values(data, {"seed": seed}),
+            folder=folder,
+            inputs=inputs,
+            applications={ALL: "flows"},
+            cpus=1.0,
+            planned_s=0.0,
         )
 
 

@@ -1,10 +1,13 @@
-"""Trials of a sweep in virtual time, in processes of this machine."""
+"""Trials of a sweep in virtual time on this machine: predicted runs, and simulations."""
 
 from __future__ import annotations
 
-import os
+import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,18 +55,35 @@ def measure_profiles(plan: Plan, note: Any) -> None:
 
 
 class VirtualPool:
-    """Trials in virtual time in a pool of processes; a context. An :class:`~cellbed.experiments.sweep.runner.Executor`.
+    """Trials in virtual time in a pool of processes or threads; a context. An
+    :class:`~cellbed.experiments.sweep.runner.Executor`.
 
-    jobs: processes. profile: of all trials; ``None`` for those of the user's cache.
+    work: runs a trial, given by its text, its folder and the place for its results. jobs: of the pool. stop: ends the
+    running trials early.
     """
 
-    def __init__(self, jobs: int | None, *, limits: bool, profile: Path | None) -> None:
-        self._jobs = jobs or os.cpu_count() or 1
-        self._limits, self._profile = limits, profile
-        self._pool = WorkerPool(
-            self._jobs, CellbedError("a process of the sweep was killed: run the same command again")
-        )
+    def __init__(
+        self,
+        pool: futures.Executor,
+        jobs: int,
+        work: Callable[[str, str, str], dict[str, Any]],
+        stop: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._pool, self._jobs, self._work, self._stop = pool, jobs, work, stop
         self._running: dict[Future[dict[str, Any]], tuple[Trial, float]] = {}
+
+    @classmethod
+    def of_runs(cls, jobs: int, *, limits: bool, profile: Path | None) -> Self:
+        """Scenarios, in processes. profile: of all trials; ``None`` for those of the user's cache."""
+        pool = WorkerPool(jobs, CellbedError("a process of the sweep was killed: run the same command again"))
+        measured = str(profile.absolute()) if profile is not None else None
+        return cls(pool, jobs, partial(simulate, limits=limits, profile=measured))
+
+    @classmethod
+    def of_flows(cls, jobs: int) -> Self:
+        """Simulations, in threads: the simulator releases the interpreter's lock."""
+        stop = threading.Event()
+        return cls(ThreadPoolExecutor(jobs), jobs, partial(simulate_flows, stop=stop), stop.set)
 
     def __enter__(self) -> Self:
         self._pool.__enter__()
@@ -83,9 +103,7 @@ class VirtualPool:
         return self._jobs * _AHEAD
 
     def start(self, trial: Trial, place: Path) -> None:
-        profile = str(self._profile.absolute()) if self._profile is not None else None
-        folders = str(trial.folder.absolute()), str(place.absolute())
-        asked = self._pool.submit(simulate, trial.text, *folders, self._limits, profile)
+        asked = self._pool.submit(self._work, trial.text, str(trial.folder.absolute()), str(place.absolute()))
         self._running[asked] = (trial, time.monotonic())
 
     def wait(self, timeout_s: float) -> list[Outcome]:
@@ -106,12 +124,13 @@ class VirtualPool:
         )
 
     def interrupt(self) -> None:
+        self._stop()
         for each in list(self._running):
             if each.cancel():
                 del self._running[each]
 
 
-def simulate(text: str, folder: str, out: str, limits: bool, profile: str | None) -> dict[str, Any]:
+def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
     """Run a scenario in virtual time in this process, without a page: what became of it."""
     from cellbed import measure
     from cellbed.experiments.run import exit_code
@@ -133,3 +152,26 @@ def simulate(text: str, folder: str, out: str, limits: bool, profile: str | None
         "error": str(outcome.error) if outcome.error is not None else None,
         "exit_code": exit_code(outcome),
     }
+
+
+def simulate_flows(text: str, folder: str, out: str, *, stop: threading.Event) -> dict[str, Any]:
+    """Run a simulation with the seed of its file, without a page, until `stop` is set: what became of it."""
+    from cellbed.experiments import simulation
+    from cellbed.scenario.reader import tables
+    from cellbed.simulation.file import described
+
+    def note(flows: int, seeds: int) -> None:
+        if stop.is_set():
+            raise InterruptedError
+
+    place = Path(out, "simulation")
+    try:
+        found = described(tables(text, "simulation.toml", "simulation"), Path(folder), text)
+        place.mkdir()
+        with simulation.writing(place):
+            simulation.fill(place, found, [found.file.seed], 1, note)
+    except InterruptedError:
+        return {"folder": None, "status": "interrupted", "error": None, "exit_code": 130}
+    except CellbedError as error:
+        return {"folder": None, "status": "failed", "error": str(error), "exit_code": error.exit_code}
+    return {"folder": str(place), "status": "complete", "error": None, "exit_code": 0}
