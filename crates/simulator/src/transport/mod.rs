@@ -7,6 +7,7 @@ mod mobile;
 mod pdcell;
 mod pfabric;
 mod phost;
+mod receiver_driven;
 mod tcp;
 #[cfg(test)]
 mod testing;

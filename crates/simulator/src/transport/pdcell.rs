@@ -19,15 +19,11 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use super::arrivals::Arrivals;
 use super::mobile::Access;
+use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
 use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict};
 use crate::units::{FlowId, HostId, Picos};
-
-const REQUEST: Kind = Kind(0);
-const CREDIT: Kind = Kind(1);
-const DATA: Kind = Kind(2);
-const ACKNOWLEDGEMENT: Kind = Kind(3);
 
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -114,9 +110,8 @@ impl Credit {
 #[derive(Debug)]
 struct State {
     packets: u32,
-    /// Source: when it last heard of the destination, and after how long without that it repeats the request.
-    heard: Picos,
-    patience: Picos,
+    /// Source.
+    request: Request,
     /// Destination: whether it knows of the flow.
     requested: bool,
     arrived: Arrivals,
@@ -133,10 +128,9 @@ struct State {
     undelivered: u32,
 }
 
-/// Wake-ups: a host's turn to grant, its deadlines, a source's credit that becomes valid, a request without an answer.
+/// Wake-ups, with those of requests: a host's turn to grant, its deadlines, a source's credit that becomes valid.
 const DEADLINE: u64 = 1 << 32;
 const CREDITED: u64 = 2 << 32;
-const REPEAT: u64 = 3 << 32;
 
 impl PdcellHosts {
     /// Hosts that know of no flow.
@@ -172,37 +166,6 @@ impl PdcellHosts {
         self.access.as_ref().map(|access| &*access.ran)
     }
 
-    fn request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
-        let flow = *net.flow(id);
-        let request = Packet::new(id, flow.destination, REQUEST, HEADER);
-        let sequence = u32::from(repeated);
-        net.send(
-            flow.source,
-            Packet {
-                sequence,
-                ..request
-            },
-        );
-        if let Some(state) = self.flows.get(&id) {
-            net.wake(net.now() + state.patience, REPEAT | u64::from(id.0));
-        }
-    }
-
-    /// A source has waited for an answer.
-    fn waited(&mut self, net: &mut Fabric, id: FlowId) {
-        let now = net.now();
-        let Some(state) = self.flows.get_mut(&id) else {
-            return;
-        };
-        let due = state.heard + state.patience;
-        if due > now {
-            return net.wake(due, REPEAT | u64::from(id.0));
-        }
-        state.heard = now;
-        state.patience = Picos(state.patience.0 * 2).min(Picos::from_millis(1000));
-        self.request(net, id, true);
-    }
-
     /// The destination learns of a flow.
     fn on_request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
         let Some(state) = self.flows.get_mut(&id) else {
@@ -211,8 +174,7 @@ impl PdcellHosts {
         let flow = *net.flow(id);
         if state.requested {
             if repeated && state.undelivered == 0 {
-                let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
-                net.send(flow.destination, packet);
+                acknowledge(net, id);
             }
             return;
         }
@@ -374,7 +336,7 @@ impl PdcellHosts {
                 sequence: packet,
                 value: delay.0,
                 rank: u64::from(missing),
-                ..Packet::new(id, net.flow(id).source, CREDIT, HEADER)
+                ..Packet::new(id, net.flow(id).source, GRANT, HEADER)
             },
         );
         self.pace(net, at);
@@ -404,7 +366,7 @@ impl PdcellHosts {
         let Some(state) = self.flows.get_mut(&credit.flow) else {
             return;
         };
-        state.heard = now;
+        state.request.heard = now;
         let host = &mut self.hosts[at.index()];
         let from = now + Picos(credit.value);
         let missing = credit.rank as u32;
@@ -482,8 +444,7 @@ impl PdcellHosts {
             access.ran.close(user, id);
         }
         net.finish(id);
-        let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
-        net.send(flow.destination, packet);
+        acknowledge(net, id);
     }
 }
 
@@ -492,19 +453,6 @@ impl Transport for PdcellHosts {
         let flow = *net.flow(id);
         let packets = packets(flow.bytes);
         let host = &mut self.hosts[flow.source.index()];
-        let state = State {
-            packets,
-            heard: net.now(),
-            patience: host.packet_time * self.constants.repeat_request,
-            requested: false,
-            arrived: Arrivals::default(),
-            next: 0,
-            again: BTreeSet::new(),
-            outstanding: Vec::new(),
-            listed: None,
-            not_before: Picos::ZERO,
-            undelivered: packets,
-        };
         if packets <= self.constants.free_packets {
             let life = f64::from(packets) + self.constants.credit_life;
             let until = net.now() + host.packet_time * life;
@@ -517,15 +465,27 @@ impl Transport for PdcellHosts {
             }));
             net.kick(flow.source);
         }
+        let patience = host.packet_time * self.constants.repeat_request;
+        let state = State {
+            packets,
+            request: Request::new(net, id, patience, Picos::from_millis(1000)),
+            requested: false,
+            arrived: Arrivals::default(),
+            next: 0,
+            again: BTreeSet::new(),
+            outstanding: Vec::new(),
+            listed: None,
+            not_before: Picos::ZERO,
+            undelivered: packets,
+        };
         self.flows.insert(id, state);
-        self.request(net, id, false);
     }
 
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
         let id = packet.flow;
         match packet.kind {
             REQUEST => self.on_request(net, id, packet.sequence > 0),
-            CREDIT => self.on_credit(net, at, &packet),
+            GRANT => self.on_credit(net, at, &packet),
             DATA => self.on_data(net, at, &packet),
             _ => {
                 if self.flows.remove(&id).is_some() {
@@ -553,7 +513,11 @@ impl Transport for PdcellHosts {
         match token & !u64::from(u32::MAX) {
             DEADLINE => self.expire(net, HostId(number)),
             CREDITED => net.kick(HostId(number)),
-            REPEAT => self.waited(net, FlowId(number)),
+            REPEAT => {
+                if let Some(state) = self.flows.get_mut(&FlowId(number)) {
+                    state.request.wake(net, FlowId(number));
+                }
+            }
             _ => self.grant(net, HostId(number)),
         }
     }
@@ -566,14 +530,9 @@ impl Transport for PdcellHosts {
         let (index, _) = valid.min_by_key(|(_, it)| it.order())?;
         let credit = credits.swap_remove(index);
         let flow = net.flow(credit.flow);
-        let long = self.flows[&credit.flow].packets > self.constants.short_flow;
-        let priority = if long && self.constants.short_flow > 0 {
-            2
-        } else {
-            1
-        };
+        let packets = self.flows[&credit.flow].packets;
         Some(Packet {
-            priority,
+            priority: rank(packets, self.constants.short_flow),
             sequence: credit.packet,
             ..Packet::new(
                 credit.flow,
@@ -606,7 +565,7 @@ mod tests {
         }
 
         fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
-            if packet.kind == CREDIT {
+            if packet.kind == GRANT {
                 let credit = (net.now(), packet.sequence, Picos(packet.value));
                 self.credits.push(credit);
                 if self.lose > 0 {

@@ -8,14 +8,10 @@
 //! other data, and of the flow of the best packet send the oldest one ([`Discipline::Smallest`](crate::fabric::Discipline)).
 
 use super::arrivals::Arrivals;
+use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
 use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Packet};
+use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 use crate::units::{FlowId, HostId, Picos};
-
-const REQUEST: Kind = Kind(0);
-const TOKEN: Kind = Kind(1);
-const DATA: Kind = Kind(2);
-const ACKNOWLEDGEMENT: Kind = Kind(3);
 
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -134,9 +130,9 @@ enum Standing {
 #[derive(Debug)]
 struct State {
     packets: u32,
-    /// Packets that its source has sent, and when it last heard of the destination.
+    /// Source: packets that it has sent.
     sent: u32,
-    heard: Picos,
+    request: Request,
     /// Destination: whether it knows of the flow, and its place in [`Host::incoming`].
     requested: bool,
     place: u32,
@@ -149,9 +145,6 @@ struct State {
     /// The packet of the last token.
     last_packet: u32,
 }
-
-/// Wake-ups of a host for its turn, and of a source for its request.
-const OF_FLOW: u64 = 1 << 32;
 
 impl PhostHosts {
     /// Hosts that know of no flow.
@@ -172,42 +165,11 @@ impl PhostHosts {
         }
     }
 
-    /// tries: requests before this one.
-    fn request(&self, net: &mut Fabric, id: FlowId, tries: u32) {
-        let flow = *net.flow(id);
-        let request = Packet::new(id, flow.destination, REQUEST, HEADER);
-        net.send(
-            flow.source,
-            Packet {
-                sequence: tries,
-                ..request
-            },
-        );
-        let packet_time = self.hosts[flow.source.index()].packet_time;
-        let again = net.now() + packet_time * self.constants.repeat_request;
-        net.wake(again, OF_FLOW | u64::from(id.0));
-    }
-
-    /// A source has waited for an answer.
-    fn waited(&mut self, net: &mut Fabric, id: FlowId) {
-        let Some(state) = self.flows.get_mut(&id) else {
-            return;
-        };
-        let packet_time = self.hosts[net.flow(id).source.index()].packet_time;
-        let due = state.heard + packet_time * self.constants.repeat_request;
-        if due > net.now() {
-            return net.wake(due, OF_FLOW | u64::from(id.0));
-        }
-        state.heard = net.now();
-        self.request(net, id, 1);
-    }
-
     fn on_request(&mut self, net: &mut Fabric, at: HostId, request: &Packet) {
         let id = request.flow;
         let complete = |state: &State| state.arrived.count() == state.packets;
         if request.sequence > 0 && self.flows.get(&id).is_some_and(complete) {
-            let source = net.flow(id).source;
-            net.send(at, Packet::new(id, source, ACKNOWLEDGEMENT, HEADER));
+            acknowledge(net, id);
         } else {
             self.requested(net, at, id);
         }
@@ -307,7 +269,7 @@ impl PhostHosts {
             let token = Packet {
                 sequence: packet,
                 value: u64::from(state.granted) << 32 | u64::from(incoming.urgency.missing),
-                ..Packet::new(id, net.flow(id).source, TOKEN, HEADER)
+                ..Packet::new(id, net.flow(id).source, GRANT, HEADER)
             };
             state.last_packet = packet;
             state.last_grant = now;
@@ -327,7 +289,7 @@ impl PhostHosts {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
-        state.heard = now;
+        state.request.heard = now;
         let host = &mut self.hosts[at.index()];
         let urgency = Urgency {
             missing: token.value as u32,
@@ -366,8 +328,7 @@ impl PhostHosts {
             }
             return;
         }
-        let source = net.flow(id).source;
-        net.send(at, Packet::new(id, source, ACKNOWLEDGEMENT, HEADER));
+        acknowledge(net, id);
         if new {
             net.finish(id);
             let place = state.place as usize;
@@ -413,12 +374,14 @@ impl Transport for PhostHosts {
             number,
             packet: number,
         }));
+        let patience = host.packet_time * self.constants.repeat_request;
+        let request = Request::new(net, id, patience, patience);
         self.flows.insert(
             id,
             State {
                 packets,
                 sent: 0,
-                heard: net.now(),
+                request,
                 requested: false,
                 place: 0,
                 arrived: Arrivals::default(),
@@ -429,7 +392,6 @@ impl Transport for PhostHosts {
                 last_packet: 0,
             },
         );
-        self.request(net, id, 0);
         if free > 0 {
             net.kick(flow.source);
         }
@@ -438,7 +400,7 @@ impl Transport for PhostHosts {
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
         match packet.kind {
             DATA => self.on_data(net, at, &packet),
-            TOKEN => self.on_token(net, at, &packet),
+            GRANT => self.on_token(net, at, &packet),
             REQUEST => self.on_request(net, at, &packet),
             _ => {
                 let id = packet.flow;
@@ -452,17 +414,16 @@ impl Transport for PhostHosts {
     }
 
     fn wake(&mut self, net: &mut Fabric, token: u64) {
-        let now = net.now();
-        if token < OF_FLOW {
-            let at = HostId(token as u32);
-            if self.hosts[at.index()]
-                .turn
-                .is_some_and(|turn| turn.at == now)
-            {
-                self.grant(net, at);
+        let number = token as u32;
+        if token >= REPEAT {
+            if let Some(state) = self.flows.get_mut(&FlowId(number)) {
+                state.request.wake(net, FlowId(number));
             }
-        } else {
-            self.waited(net, FlowId(token as u32));
+            return;
+        }
+        let turn = self.hosts[number as usize].turn;
+        if turn.is_some_and(|turn| turn.at == net.now()) {
+            self.grant(net, HostId(number));
         }
     }
 
@@ -482,13 +443,8 @@ impl Transport for PhostHosts {
         } else {
             wire_size(flow.bytes, token.packet)
         };
-        let long = state.packets > self.constants.short_flow;
         Some(Packet {
-            rank: if long && self.constants.short_flow > 0 {
-                2
-            } else {
-                1
-            },
+            rank: rank(state.packets, self.constants.short_flow).into(),
             sequence: token.packet,
             value: u64::from(token.number),
             ..Packet::new(id, flow.destination, DATA, size)
