@@ -10,7 +10,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`units`], [`random`], [`wheel`] | times, rates and numbers; random streams; the event queue of data centres |
+//! | [`units`], [`random`], [`wheel`], `slab` | times, rates and numbers; random streams; the event queue of data centres; numbered places |
 //! | `tcp` | one end of a connection, with its congestion controls |
 //! | `path` | the network of paths and its applications |
 //! | [`fabric`] | topology, ports, packets and flows of a data centre, and the loop of a run |
@@ -24,6 +24,7 @@ pub mod fabric;
 mod path;
 pub mod ran;
 pub mod random;
+mod slab;
 mod tcp;
 pub mod transport;
 pub mod units;

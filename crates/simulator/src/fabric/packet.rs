@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::slab::Slab;
 use crate::units::{FlowId, HostId};
 
 /// What a packet is for its transport: a number whose meaning is the transport's.
@@ -67,16 +68,15 @@ pub(super) struct Slot {
     pub(super) since: u64,
     /// When it reaches the next node, once that is known.
     pub(super) reaches: u64,
-    /// Its neighbours in the [`List`] in which it is; the next free place.
+    /// Its neighbours in the [`List`] in which it is.
     pub(super) next: Option<Place>,
     previous: Option<Place>,
 }
 
-/// The packets under way. A place that becomes free is the next to be used, so the memory in use stays small and warm.
+/// The packets under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
-    slots: Vec<Slot>,
-    free: Option<Place>,
+    slots: Slab<Slot>,
     held: u64,
 }
 
@@ -91,21 +91,13 @@ impl Arena {
             next: None,
             previous: None,
         };
-        if let Some(place) = self.free {
-            let old = std::mem::replace(&mut self[place], slot);
-            self.free = old.next;
-            return place;
-        }
-        self.slots.push(slot);
-        Place(NonZeroU32::new(self.slots.len() as u32).expect("fewer than 2^32 packets under way"))
+        let index = self.slots.insert(slot);
+        Place(NonZeroU32::new(index + 1).expect("fewer than 2^32 packets under way"))
     }
 
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> Packet {
-        let free = self.free.replace(place);
-        let slot = &mut self[place];
-        slot.next = free;
-        let packet = slot.packet;
+        let packet = self.slots.remove(place.0.get() - 1).packet;
         self.held -= u64::from(packet.size);
         packet
     }
@@ -121,14 +113,14 @@ impl std::ops::Index<Place> for Arena {
     type Output = Slot;
     #[inline]
     fn index(&self, place: Place) -> &Slot {
-        &self.slots[place.0.get() as usize - 1]
+        &self.slots[place.0.get() - 1]
     }
 }
 
 impl std::ops::IndexMut<Place> for Arena {
     #[inline]
     fn index_mut(&mut self, place: Place) -> &mut Slot {
-        &mut self.slots[place.0.get() as usize - 1]
+        &mut self.slots[place.0.get() - 1]
     }
 }
 

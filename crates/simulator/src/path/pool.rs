@@ -1,8 +1,8 @@
 //! The packets in a network: directions hold their numbers only.
 
-use crate::tcp::Segment;
-
 use super::event::End;
+use crate::slab::Slab;
+use crate::tcp::Segment;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
@@ -33,40 +33,34 @@ pub(super) struct Packet {
     pub content: Content,
 }
 
-/// Packets in slots that are used again. A packet that a link has doubled stays until both have ended.
+/// Packets. One that a link has doubled stays until both have ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
-    slots: Vec<(Packet, u32)>,
-    free: Vec<u32>,
+    slots: Slab<(Packet, u32)>,
 }
 
 impl Pool {
     pub fn insert(&mut self, packet: Packet) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = (packet, 1);
-            return slot;
-        }
-        self.slots.push((packet, 1));
-        self.slots.len() as u32 - 1
+        self.slots.insert((packet, 1))
     }
 
     pub fn get(&self, slot: u32) -> &Packet {
-        &self.slots[slot as usize].0
+        &self.slots[slot].0
     }
 
     pub fn get_mut(&mut self, slot: u32) -> &mut Packet {
-        &mut self.slots[slot as usize].0
+        &mut self.slots[slot].0
     }
 
     pub fn double(&mut self, slot: u32) {
-        self.slots[slot as usize].1 += 1;
+        self.slots[slot].1 += 1;
     }
 
     pub fn release(&mut self, slot: u32) {
-        let references = &mut self.slots[slot as usize].1;
+        let references = &mut self.slots[slot].1;
         *references -= 1;
         if *references == 0 {
-            self.free.push(slot);
+            self.slots.remove(slot);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::arrivals::Arrivals;
 use super::{AnyTransport, Transport, packets};
 use crate::fabric::{Fabric, FlowMap, HEADER, Packet};
 use crate::ran::{Admission, Delivery, Ran, RanConfig, Sdu, Verdict};
+use crate::slab::Slab;
 use crate::units::{FlowId, HostId, Picos};
 
 /// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the bits below.
@@ -84,9 +85,8 @@ pub struct Mobile {
     /// Whether the receivers are the devices.
     end_to_end: bool,
     flows: FlowMap<State>,
-    /// Packets in the radio access network, by the numbers of their SDUs; free places.
-    packets: Vec<Packet>,
-    free: Vec<u32>,
+    /// Packets in the radio access network, by the numbers of their SDUs.
+    packets: Slab<Packet>,
     /// Packets from devices on the uplink.
     uplink: VecDeque<(Picos, HostId, Packet)>,
     delivered: Vec<Delivery>,
@@ -109,8 +109,7 @@ impl Mobile {
             access: Access::new(config, Admission::Tail, seed),
             end_to_end,
             flows: FlowMap::default(),
-            packets: Vec::new(),
-            free: Vec::new(),
+            packets: Slab::default(),
             uplink: VecDeque::new(),
             delivered: Vec::new(),
         }
@@ -123,16 +122,7 @@ impl Mobile {
 
     /// Any packet of an end-to-end transport to a user's device.
     fn send_to_device(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
-        let sequence = match self.free.pop() {
-            Some(place) => {
-                self.packets[place as usize] = packet;
-                place
-            }
-            None => {
-                self.packets.push(packet);
-                self.packets.len() as u32 - 1
-            }
-        };
+        let sequence = self.packets.insert(packet);
         let sdu = Sdu {
             flow: packet.flow,
             sequence,
@@ -146,8 +136,8 @@ impl Mobile {
     }
 
     fn drop(&mut self, net: &mut Fabric, place: u32) {
-        self.free.push(place);
-        self.inner.dropped(net, self.packets[place as usize]);
+        let packet = self.packets.remove(place);
+        self.inner.dropped(net, packet);
     }
 
     /// A data packet reaches a receiver in the central unit.
@@ -173,9 +163,7 @@ impl Mobile {
     fn deliver(&mut self, net: &mut Fabric, delivery: Delivery) {
         let id = delivery.sdu.flow;
         if self.end_to_end {
-            let place = delivery.sdu.sequence;
-            self.free.push(place);
-            let packet = self.packets[place as usize];
+            let packet = self.packets.remove(delivery.sdu.sequence);
             return self.inner.receive(net, self.access.host(), packet);
         }
         let Some(state) = self.flows.get_mut(&id) else {

@@ -4,6 +4,7 @@ use cellbed_link::{Duration, Time};
 
 use super::Transport;
 use crate::fabric::{Fabric, FlowMap, Kind, Packet};
+use crate::slab::Slab;
 use crate::tcp::{Control, Segment, Socket, Tcp};
 use crate::units::{FlowId, HostId, Picos};
 
@@ -39,8 +40,7 @@ pub struct TcpHosts {
     tcp: Tcp,
     flows: FlowMap<State>,
     /// Segments under way; packets carry their place here.
-    segments: Vec<Segment>,
-    free: Vec<u32>,
+    segments: Slab<Segment>,
 }
 
 #[derive(Debug)]
@@ -64,8 +64,7 @@ impl TcpHosts {
         Self {
             tcp,
             flows: FlowMap::default(),
-            segments: Vec::new(),
-            free: Vec::new(),
+            segments: Slab::default(),
         }
     }
 
@@ -76,16 +75,7 @@ impl TcpHosts {
         };
         let now = time(net);
         while let Some(segment) = state.sockets[end].transmit(now) {
-            let place = match self.free.pop() {
-                Some(place) => {
-                    self.segments[place as usize] = segment;
-                    place
-                }
-                None => {
-                    self.segments.push(segment);
-                    self.segments.len() as u32 - 1
-                }
-            };
+            let place = self.segments.insert(segment);
             let size = segment.size().0 as u16;
             let packet = Packet::new(id, state.hosts[1 - end], SEGMENT, size);
             net.send(
@@ -132,9 +122,8 @@ impl Transport for TcpHosts {
     }
 
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
-        let (id, place) = (packet.flow, packet.value as u32);
-        let segment = self.segments[place as usize];
-        self.free.push(place);
+        let id = packet.flow;
+        let segment = self.segments.remove(packet.value as u32);
         let Some(state) = self.flows.get_mut(&id) else {
             return; // a copy, after the end
         };
@@ -177,7 +166,7 @@ impl Transport for TcpHosts {
     }
 
     fn dropped(&mut self, _: &mut Fabric, packet: Packet) {
-        self.free.push(packet.value as u32);
+        self.segments.remove(packet.value as u32);
     }
 }
 
