@@ -177,3 +177,18 @@ fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
     let more = taken(true) - taken(false);
     assert!((0.049..0.051).contains(&more), "{more}");
 }
+
+#[test]
+fn segments_that_arrive_together_are_acknowledged_once() {
+    let delay = || vec![DelayConfig::Fixed(Duration::from_millis(10)).into()];
+    let mut network = Network::new(delay(), delay()).with_log();
+    let connection = network.connect(Tcp::default());
+    while let Some(event) = network.next_event(Time::from_millis(1000)) {
+        if matches!(event, Event::Open { at, .. } if at == End::Client) {
+            network.write(connection, End::Client, 4 * 1448, 0);
+        }
+    }
+    let passed = network.tallies().iter().map(|it| it.counters().delivered);
+    // SYN, its acknowledgement and four segments; SYN-ACK and one acknowledgement.
+    assert_eq!(passed.collect::<Vec<_>>(), [6, 2]);
+}

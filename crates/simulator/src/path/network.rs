@@ -129,6 +129,8 @@ pub struct Network {
     due: BinaryHeap<Reverse<(Time, u64, u64)>>,
     asked: u64,
     events: VecDeque<Event>,
+    /// Segments that arrive together, as one, and the size of the first.
+    arriving: Option<(ConnectionId, End, Segment, u64)>,
     /// Ends that the application has written to since the last event.
     written: Vec<(ConnectionId, End)>,
     /// Ends at which the application waits for room.
@@ -220,6 +222,7 @@ impl Network {
             due: BinaryHeap::new(),
             asked: 0,
             events: VecDeque::new(),
+            arriving: None,
             written: Vec::new(),
             rooms: BTreeSet::new(),
             log: None,
@@ -506,6 +509,7 @@ impl Network {
         while let Some((direction, outcome)) = self.links.poll(self.now) {
             self.settle(direction, &outcome);
         }
+        self.receive();
         self.tick();
         while let Some(&Reverse((at, _, label))) = self.due.peek().filter(|it| it.0.0 <= self.now) {
             debug_assert!(at <= self.now);
@@ -551,16 +555,32 @@ impl Network {
                 connection,
                 segment,
                 at,
-            } => self.receive(ConnectionId(connection), at, &segment),
+            } => self.arrive(ConnectionId(connection), at, segment),
         }
     }
 
-    fn receive(&mut self, id: ConnectionId, at: End, segment: &Segment) {
+    /// A segment arrives. Linux receives those that arrive together as one super-packet, with one acknowledgement.
+    fn arrive(&mut self, id: ConnectionId, at: End, segment: Segment) {
+        if let Some((connection, end, before, size)) = &mut self.arriving
+            && (*connection, *end) == (id, at)
+            && before.join(&segment, *size)
+        {
+            return;
+        }
+        self.receive();
+        self.arriving = Some((id, at, segment, segment.length));
+    }
+
+    /// Hands what arrives to its connection.
+    fn receive(&mut self) {
+        let Some((id, at, segment, _)) = self.arriving.take() else {
+            return;
+        };
         let now = self.now;
         let Some(connection) = self.connection_mut(id) else {
             return; // Its application is over.
         };
-        let opened = connection.receive(at, now, segment);
+        let opened = connection.receive(at, now, &segment);
         // Before the application learns of it: what it answers does not carry this acknowledgement.
         self.transmit(id, at);
         if opened {

@@ -9,6 +9,8 @@ const SYN: u64 = 20 + 20 + 20;
 /// Two bytes of padding, kind and length in front of the blocks (RFC 2018 §3).
 const SELECTIVE: u64 = 4;
 const BLOCK: u64 = 8;
+/// Bytes of the largest super-packet.
+const LONGEST: u64 = 65_535;
 /// The maximum beside the timestamps.
 pub(super) const BLOCKS: usize = 3;
 
@@ -64,6 +66,22 @@ impl Acknowledgement {
 impl Segment {
     pub fn end(&self) -> u64 {
         self.start + self.length
+    }
+
+    /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one header
+    /// with the stamp, which has milliseconds, and a shorter segment only at the end.
+    pub fn join(&mut self, next: &Self, size: u64) -> bool {
+        let milliseconds = |stamp: Time| stamp.as_nanos() / 1_000_000;
+        let joins = (1..=size).contains(&next.length)
+            && next.start == self.end()
+            && self.length.is_multiple_of(size)
+            && HEADERS + self.length + next.length <= LONGEST
+            && next.acknowledgement == self.acknowledgement
+            && milliseconds(next.stamp) == milliseconds(self.stamp);
+        if joins {
+            self.length += next.length;
+        }
+        joins
     }
 
     /// The IP length over IPv4.
