@@ -63,6 +63,7 @@ rate = "4 /s"
 on = "edge"
 command = "python3 -m http.server 8080"
 """
+TRANSLATION_AND_WEB = TRANSLATION.replace("[workload]", "[apps.text]") + WEB.replace("VERSION", "1.1")
 OFFLOADED = {
     "generator": 50_000,
     "preprocessing": 1_000_000,
@@ -204,6 +205,12 @@ def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_pa
 def test_profiles_are_measured_in_valid_scenarios() -> None:
     for path in sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml")):
         parse(profiles._of_programs(path.read_text()), source=path.name, folder=path.parent)
+
+
+def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
+    for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
+        text = HEAD.format(count=1, duration="5 s") + load
+        assert len({profiles.cached(text, tmp_path, limits=limits) for limits in (True, False)}) == places
 
 
 def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def run_sweep(
         # A trial takes as long as its report.
         plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
         if profile is None and not dry_run:
-            measure_profiles(plan, terminal.note)
+            measure_profiles(plan, terminal.note, limits=not no_limits)
         width = jobs or os.cpu_count() or 1
         chosen = lambda held: VirtualPool.of_runs(width, limits=not no_limits, profile=profile)  # noqa: E731
     else:

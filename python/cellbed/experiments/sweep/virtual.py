@@ -37,7 +37,7 @@ class _Silent:
         pass
 
 
-def measure_profiles(plan: Plan, note: Any) -> None:
+def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
     """Measure the profiles of all trials that are not in the user's cache, one after the other. Raises CellbedError."""
     from cellbed.experiments.virtual import profile, run
     from cellbed.scenario import load_text
@@ -46,11 +46,11 @@ def measure_profiles(plan: Plan, note: Any) -> None:
     listener.note = note  # type: ignore[method-assign]
     done: set[Path] = set()
     for trial in plan.distinct.values():
-        place = profile.cached(trial.text, trial.folder)
+        place = profile.cached(trial.text, trial.folder, limits=limits)
         if place not in done:
             scenario = load_text(trial.text, trial.folder / "scenario.toml")
             run.check(scenario)
-            profile.measured(trial.text, scenario, trial.folder, listener)
+            profile.measured(trial.text, scenario, trial.folder, listener, limits=limits)
             done.add(place)
 
 

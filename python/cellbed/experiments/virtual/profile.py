@@ -228,14 +228,28 @@ def checked(profile: Profile, scenario: Scenario) -> Profile:
     return profile
 
 
-def cached(text: str, folder: Path) -> Path:
+def cached(text: str, folder: Path, *, limits: bool) -> Path:
     """Where the user's cache has the profile of the programs of a scenario, once it has been measured."""
-    return cache_folder() / "profiles" / f"{_key(_of_programs(text), folder)}.json"
+    key = _key(_of_programs(text), folder, limits=_measures_limits(text, limits=limits))
+    return cache_folder() / "profiles" / f"{key}.json"
 
 
-def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) -> Profile:
+def _measures_limits(text: str, *, limits: bool) -> bool:
+    """Whether the profile is measured with the CPU limits of the scenario.
+
+    They cost more than their quota: a service that computes all the time with the limit of one processor takes 3 %
+    longer. But a profile that contains them has nothing of how requests compete for a quota, as those of an HTTP server
+    do; a service with workers has a queue instead.
+    """
+    from cellbed.scenario.reader import tables
+
+    kinds = {load.get("kind") for load in _loads(tables(text, "scenario"))}
+    return limits and kinds <= set(OFFLOADING)
+
+
+def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *, limits: bool) -> Profile:
     """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, few requests
-    at a time. text: of the scenario's file; folder: of its paths.
+    at a time. text: of the scenario's file; folder: of its paths; limits: whether CPU limits apply to the prediction.
 
     Errors: :class:`CellbedError` where it cannot run here.
     """
@@ -244,7 +258,8 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) ->
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
 
-    place = cached(text, folder)
+    place = cached(text, folder, limits=limits)
+    limits = _measures_limits(text, limits=limits)
     if place.is_file():
         return checked(read(place), scenario)
     listener.note(f"measuring what the programs take, once, for {SECONDS} s: {place}")
@@ -252,13 +267,13 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener) ->
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True)
     with tempfile.TemporaryDirectory() as parent:
-        outcome = run(changed, short, make_plan(short), Options(Path(parent), limits=False, proof=False), listener)
+        outcome = run(changed, short, make_plan(short), Options(Path(parent), limits=limits, proof=False), listener)
         if outcome.error is not None:
             raise outcome.error
         if outcome.folder is None or outcome.status != "complete":
             raise KeyboardInterrupt
         found = checked(of_run(outcome.folder), scenario)
-    found = Profile(f"a run of {SECONDS} s over fast links", found.applications)
+    found = Profile(f"a run of {SECONDS} s over fast links", found.applications, found.limited)
     place.parent.mkdir(parents=True, exist_ok=True)
     found.write(place)
     return found
@@ -275,7 +290,6 @@ def _of_programs(text: str) -> str:
         data.pop(key, None)
     data |= {"name": "profile", "duration": f"{SECONDS} s", "seed": 1}
     for name, group in data.get("nodes", {}).items():
-        # CPU limits are applied to the prediction.
         for key in ("cell", "route", "stagger", "priority", "count"):
             group.pop(key, None)
         if group.get("class", name) not in ("edge", "cloud"):
@@ -298,12 +312,13 @@ def _loads(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [data["workload"]] if "workload" in data else list(data.get("apps", {}).values())
 
 
-def _key(text: str, folder: Path) -> str:
-    """What a profile depends on: programs and their inputs, this version and this machine."""
+def _key(text: str, folder: Path, *, limits: bool) -> str:
+    """What a profile depends on: programs and their inputs, this version and this machine. limits: whether it contains
+    the effect of CPU limits."""
     from cellbed.scenario.reader import tables
     from cellbed.testbed.folder import processor
 
-    content = [version("cellbed"), processor(), text]
+    content = [version("cellbed"), processor(), limits, text]
     for load in _loads(tables(text, "scenario")):
         paths = [folder / str(load[key]) for key in ("model", "body_file") if key in load]
         content += [f"{path.resolve()}:{path.stat().st_mtime_ns}" for path in paths if path.exists()]

@@ -100,7 +100,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         if options.profile is not None:
             profile = profiles.checked(profiles.read(options.profile), scenario)
         else:
-            profile = profiles.measured(text, scenario, options.folder, listener)
+            profile = profiles.measured(text, scenario, options.folder, listener, limits=options.limits)
         path = folder.create(options.out, scenario.name, started.astimezone())
         (path / "scenario.toml").write_text(text, encoding="utf-8")
         folder.write_json(path / "scenario.resolved.json", scenario.resolved())
