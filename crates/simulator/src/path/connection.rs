@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::Time;
 
-use super::event::End;
-use super::network::Ends;
+use super::event::{End, Ends};
 use crate::tcp::{Counters, Segment, Socket, Tcp};
 
 /// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only

@@ -19,6 +19,24 @@ impl End {
     }
 }
 
+/// The hosts of a connection, and their ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The vertex that opens it, and its port.
+    pub client: (u16, u16),
+    /// The other vertex, and its port.
+    pub server: (u16, u16),
+}
+
+impl Ends {
+    pub(super) fn of(self, end: End) -> (u16, u16) {
+        match end {
+            End::Client => self.client,
+            End::Server => self.server,
+        }
+    }
+}
+
 /// A connection of the running application, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);

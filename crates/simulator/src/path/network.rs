@@ -14,7 +14,7 @@ use cellbed_link::{
 use thiserror::Error;
 
 use super::connection::Connection;
-use super::event::{ConnectionId, End, Event};
+use super::event::{ConnectionId, End, Ends, Event};
 use super::pool::{Content, Packet, Pool};
 use crate::tcp::{Segment, SegmentKind, Sending, Tcp};
 
@@ -57,24 +57,6 @@ pub enum NetworkError {
     /// A cell is refused.
     #[error("cell: {0}")]
     Cell(#[from] CellError),
-}
-
-/// The hosts of a connection, and their ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The vertex that opens it, and its port.
-    pub client: (u16, u16),
-    /// The other vertex, and its port.
-    pub server: (u16, u16),
-}
-
-impl Ends {
-    fn of(self, end: End) -> (u16, u16) {
-        match end {
-            End::Client => self.client,
-            End::Server => self.server,
-        }
-    }
 }
 
 /// The first two hosts.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
 
-use super::config::Rank;
 use crate::units::FlowId;
 
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
@@ -33,6 +32,17 @@ pub enum Admission {
     Tail,
     /// All packets are admitted: queues without limits.
     Infinite,
+}
+
+/// The rank of the shortest flow in a user's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rank {
+    /// That of the shortest open flow of the user, whether it has packets in the queue or not.
+    #[default]
+    Shortest,
+    /// Its own.
+    Head,
 }
 
 /// What happened to a packet.

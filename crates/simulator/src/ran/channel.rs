@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 
-use super::config::{RanError, error};
 use super::cqi::Cqi;
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
@@ -72,7 +71,7 @@ impl Default for CqiSource {
 }
 
 impl CqiSource {
-    pub(super) fn check(&self) -> Result<(), RanError> {
+    pub(super) fn check(&self) -> Result<(), String> {
         match self {
             Self::Fixed { low, high } => bounds(*low, *high),
             Self::GaussMarkov {
@@ -83,35 +82,35 @@ impl CqiSource {
             } => {
                 bounds(*low, *high)?;
                 if !(0.0..=15.0).contains(deviation) {
-                    return error(format!("a deviation of {deviation} is outside 0 to 15"));
+                    return Err(format!("a deviation of {deviation} is outside 0 to 15"));
                 }
                 if memory_ps.0 == 0 {
-                    return error("the memory of a channel must be longer than 0");
+                    return Err("the memory of a channel must be longer than 0".into());
                 }
                 Ok(())
             }
-            Self::Trace { traces } if traces.is_empty() => error("there are no CQI traces"),
+            Self::Trace { traces } if traces.is_empty() => Err("there are no CQI traces".into()),
             Self::Trace { traces } if traces.iter().any(Vec::is_empty) => {
-                error("a CQI trace has no reports")
+                Err("a CQI trace has no reports".into())
             }
             // A user that is never in range would wait for ever.
             Self::Trace { traces }
                 if traces.iter().any(|it| it.iter().all(|cqi| cqi.get() == 0)) =>
             {
-                error("a CQI trace is out of range (0) at all times")
+                Err("a CQI trace is out of range (0) at all times".into())
             }
             Self::Trace { .. } => Ok(()),
         }
     }
 }
 
-fn bounds(low: Cqi, high: Cqi) -> Result<(), RanError> {
+fn bounds(low: Cqi, high: Cqi) -> Result<(), String> {
     if low < Cqi::LOWEST {
-        return error("users with a CQI of 0 are out of range: the lowest is 1");
+        return Err("users with a CQI of 0 are out of range: the lowest is 1".into());
     }
     if low > high {
         let (low, high) = (low.get(), high.get());
-        return error(format!("the lowest CQI {low} is above the highest {high}"));
+        return Err(format!("the lowest CQI {low} is above the highest {high}"));
     }
     Ok(())
 }

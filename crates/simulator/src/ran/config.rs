@@ -5,7 +5,7 @@ use cellbed_link::{Duration, Probability};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::buffer::Admission;
+use super::buffer::{Admission, Rank};
 use super::channel::{Channels, CqiSource};
 use super::cqi::Cqi;
 use super::{PACKET, TTI};
@@ -104,7 +104,7 @@ impl Default for RanConfig {
 impl RanConfig {
     /// Refuses what cannot be in a data centre of so many hosts.
     pub fn check(&self, hosts: u32) -> Result<(), RanError> {
-        self.cqi.check()?;
+        self.cqi.check().map_err(RanError)?;
         if self.host >= hosts {
             let host = self.host;
             return error(format!(
@@ -196,17 +196,6 @@ pub enum FirstThreshold {
     Active,
 }
 
-/// The rank of the shortest flow in a user's queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rank {
-    /// That of the shortest open flow of the user, whether it has packets in the queue or not.
-    #[default]
-    Shortest,
-    /// Its own.
-    Head,
-}
-
 /// The rest of a packet that did not fit whole into a subframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -241,7 +230,7 @@ impl RanError {
     }
 }
 
-pub(super) fn error<T>(text: impl Into<String>) -> Result<T, RanError> {
+fn error<T>(text: impl Into<String>) -> Result<T, RanError> {
     Err(RanError::new(text))
 }
 

@@ -9,6 +9,8 @@
 //! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and what is due again.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
 //!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
+//!
+//! `buffer.rs` is the CU's memory with its admission, `distributed_unit.rs` the DU with the devices, `channel.rs` the users' CQIs.
 
 mod buffer;
 mod channel;
@@ -23,10 +25,10 @@ use cellbed_link::cell::{Average, Candidate, Scheduler};
 use cellbed_link::{Duration, Time};
 
 use buffer::Buffer;
-pub use buffer::{Admission, Sdu, Verdict};
+pub use buffer::{Admission, Rank, Sdu, Verdict};
 use channel::Channels;
 pub use channel::{CqiSource, REPORT_INTERVAL};
-pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, RanError, Rank, Readings};
+pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, RanError, Readings};
 pub use cqi::Cqi;
 use cqi::RESOURCE_BLOCKS;
 pub use distributed_unit::BlockCounts;

@@ -10,12 +10,9 @@ mod pacing;
 mod ranges;
 mod rate;
 mod receiver;
-mod reduction;
-mod room;
 mod round_trip;
 mod segment;
 mod sender;
-mod usage;
 
 use cellbed_link::{Duration, Time};
 

@@ -3,7 +3,6 @@
 use cellbed_link::{Duration, Time};
 
 use super::ranges::Ranges;
-use super::room::Room;
 use super::segment::{Acknowledgement, BLOCKS, Segment};
 
 /// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`).
@@ -15,13 +14,21 @@ const QUICK: u32 = 16;
 /// answers (`TCP_PINGPONG_THRESH`).
 const INTERACTIVE: u32 = 3;
 
+/// What Linux offers with its usual first buffer of 128 KiB, while it expects that half of that will be overhead.
+const FIRST: u64 = 64 << 10;
+/// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
+/// are acknowledged one by one, as by Linux 6.18.
+const FIRST_BOUND: u64 = 112 << 10;
+/// Its assumption of the segments read in the first round trip.
+const FIRST_ROUND: u64 = 10;
+
 /// Acknowledges as Linux does: the first segments and those that open the window further at once, else every second
 /// full segment, a single one after 40 ms; out-of-order segments at once (RFC 5681 §4.2).
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     /// Bytes of a full segment.
     segment: u64,
-    room: Room,
+    window: ReceiveWindow,
     /// The first byte that is missing.
     next: u64,
     early: Ranges,
@@ -46,7 +53,7 @@ impl Receiver {
     pub fn new(segment: u64, window: u64) -> Self {
         Self {
             segment,
-            room: Room::new(window, segment),
+            window: ReceiveWindow::new(window, segment),
             next: 0,
             early: Ranges::default(),
             recent: [None; BLOCKS],
@@ -102,7 +109,7 @@ impl Receiver {
         if segment.start > self.next || !self.early.is_empty() {
             self.at_once = true;
         }
-        if self.room.grow(segment.length) {
+        if self.window.grow(segment.length) {
             self.quick |= 1;
         }
         if segment.start > self.next {
@@ -119,7 +126,7 @@ impl Receiver {
         }
         self.early.forget_before(self.next);
         let round_trip = now - segment.acknowledgement.echo;
-        self.room.read(now, self.next, round_trip);
+        self.window.read(now, self.next, round_trip);
         if (self.quick > 0 && self.answers < INTERACTIVE)
             || self.next - self.acknowledged > self.segment
         {
@@ -179,7 +186,7 @@ impl Receiver {
             blocks,
             duplicate: std::mem::take(&mut self.duplicate),
             echo: self.echo,
-            window: self.room.offered(),
+            window: self.window.offered(),
             marked: self.marked,
         }
     }
@@ -192,6 +199,62 @@ impl Receiver {
         });
         let mut others = others.into_iter().flatten();
         self.recent = [Some(offset), others.next(), others.next()];
+    }
+}
+
+/// The receive window. Once in the shortest round trip its bound becomes twice what was read in that, more if that was more than in
+/// the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window
+/// grows by two towards its bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveWindow {
+    largest: u64,
+    bound: u64,
+    offered: u64,
+    /// Bytes read in the last round trip.
+    round: u64,
+    began: Option<(Time, u64)>,
+    round_trip: Duration,
+}
+
+impl ReceiveWindow {
+    pub fn new(largest: u64, segment: u64) -> Self {
+        Self {
+            largest,
+            bound: FIRST_BOUND.min(largest),
+            offered: FIRST.min(largest),
+            round: FIRST_ROUND * segment,
+            began: None,
+            round_trip: Duration::MAX,
+        }
+    }
+
+    pub fn offered(&self) -> u64 {
+        self.offered
+    }
+
+    /// A segment has arrived. Returns whether the window has grown.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let grown = (self.offered + 2 * bytes).min(self.bound);
+        let grows = grown > self.offered;
+        self.offered = grown;
+        grows
+    }
+
+    /// The stream has been read up to `upto`. round_trip: a sample, from the sender's answer to a stamp of ours.
+    pub fn read(&mut self, now: Time, upto: u64, round_trip: Duration) {
+        self.round_trip = self.round_trip.min(round_trip);
+        let (began, before) = *self.began.get_or_insert((now, 0));
+        if now - began < self.round_trip {
+            return;
+        }
+        let read = upto - before;
+        if read > self.round {
+            let twice = 2 * read;
+            let wanted = twice + 2 * (twice * (read - self.round) / self.round);
+            self.bound = self.bound.max(wanted.min(self.largest));
+            self.round = read;
+        }
+        self.began = Some((now, upto));
     }
 }
 

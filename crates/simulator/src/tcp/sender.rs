@@ -3,14 +3,12 @@
 use cellbed_link::{Duration, Time};
 
 use super::Tcp;
-use super::congestion::{Bbr, Delivery, Progress, Repair, Window};
+use super::congestion::{Bbr, Delivery, Progress, Reduction, Repair, Usage, Window};
 use super::flight::{Flight, News};
 use super::pacing::Pacer;
 use super::rate::{Deliveries, Departure};
-use super::reduction::Reduction;
 use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
 use super::segment::Acknowledgement;
-use super::usage::Usage;
 
 /// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
 const DUPLICATES: u64 = 3;

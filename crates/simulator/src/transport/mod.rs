@@ -1,4 +1,6 @@
-//! Transports: what hosts do to bring the bytes of flows to their destinations. One file each.
+//! Transports: what hosts do to bring the bytes of flows to their destinations. One file each; the shortest is `blind.rs`.
+//!
+//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
 
 mod arrivals;
 mod blind;

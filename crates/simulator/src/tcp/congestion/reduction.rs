@@ -1,10 +1,10 @@
 //! Proportional rate reduction: the reduction of the window to its threshold while losses are repaired (RFC 6937).
 
-use super::flight::News;
+use super::super::flight::News;
 
 /// Since the losses were found. In segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Reduction {
+pub(in crate::tcp) struct Reduction {
     /// The window when they were.
     before: f64,
     delivered: f64,
