@@ -48,10 +48,7 @@ impl PfabricConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::transport::testing::{run, with_buffer};
-
-    const T: u64 = 1_200_000;
-    const FULL: u64 = 32_000 + T + 400_000;
+    use crate::transport::testing::{FULL, T, run, with_buffer};
 
     #[test]
     fn a_flow_alone_sends_at_line_rate_from_its_first_packet() {

@@ -457,13 +457,7 @@ mod tests {
     use super::*;
     use crate::fabric::Simulation;
     use crate::transport::AnyTransport;
-    use crate::transport::testing::{run, simulation, with_buffer};
-
-    /// Times in a rack: packet time, and latencies of control and of a full packet (40 bytes, then all of it, at 10
-    /// Gbit/s; two hops of 200 ns).
-    const T: u64 = 1_200_000;
-    const CONTROL: u64 = 2 * 32_000 + 400_000;
-    const FULL: u64 = 32_000 + T + 400_000;
+    use crate::transport::testing::{CONTROL, FULL, T, run, simulation, with_buffer};
 
     fn hosts(sim: &Simulation<AnyTransport>) -> &PhostHosts {
         let AnyTransport::Phost(hosts) = sim.transport() else {

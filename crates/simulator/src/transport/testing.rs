@@ -1,8 +1,13 @@
-//! A rack of four hosts for the tests of transports.
+//! A rack of four hosts for the tests of transports, and times in it.
 
 use super::AnyTransport;
 use crate::description::Description;
 use crate::fabric::{Record, Simulation};
+
+/// Time of a packet, and latencies of control and of a full packet: 40 bytes, then all of it, at 10 Gbit/s; two hops of 200 ns.
+pub const T: u64 = 1_200_000;
+pub const CONTROL: u64 = 2 * 32_000 + 400_000;
+pub const FULL: u64 = 32_000 + T + 400_000;
 
 /// Flows of bytes, source, destination and start (ps) on four hosts with 10 Gbit/s at one switch.
 pub fn simulation(transport: &str, flows: &[(u64, u32, u32, u64)]) -> Simulation<AnyTransport> {

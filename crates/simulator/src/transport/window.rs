@@ -278,12 +278,7 @@ impl Transport for WindowHosts {
 
 #[cfg(test)]
 mod tests {
-    use crate::transport::testing::{run, with_buffer};
-
-    /// Times in a rack: packet time, and latencies of control and of a full packet.
-    const T: u64 = 1_200_000;
-    const CONTROL: u64 = 2 * 32_000 + 400_000;
-    const FULL: u64 = 32_000 + T + 400_000;
+    use crate::transport::testing::{CONTROL, FULL, T, run, with_buffer};
 
     #[test]
     fn slow_start_opens_the_window_with_each_acknowledgement() {
