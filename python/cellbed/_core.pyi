@@ -312,6 +312,18 @@ class VirtualNetwork:
     def use_nagle(self, connection: int, at_client: bool) -> None:
         """Let an end hold back short segments (RFC 896)."""
 
+    def want_room(self, connection: int, at_client: bool, bytes: int) -> None:
+        """Ask for one event "room" when fewer than so many bytes are unsent at an end."""
+
+    def transferred(self, connection: int, at_client: bool) -> tuple[int, int]:
+        """Bytes that are unsent at an end, and that have arrived there."""
+
+    def close(self, connection: int, at_client: bool) -> None:
+        """Close an end at once: it discards what is unsent, and answers what still arrives with a reset."""
+
+    def send(self, icmp: bool, source: tuple[int, int], target: tuple[int, int], bytes: int, label: int) -> None:
+        """Send a datagram of ICMP, or of UDP, between two vertices, each with its port. bytes: its IP length."""
+
     def wake(self, at_ns: int, label: int) -> None:
         """Ask for an event "due" at a time."""
 
@@ -319,8 +331,8 @@ class VirtualNetwork:
         """Start all schedules anew at a time; bins of the series before it are not kept."""
 
     def next_event(self, until_ns: int) -> tuple[str, int, int, bool, int] | None:
-        """The next event by a time, or None: "due", "open" or "message", its time, connection, whether at the client's
-        end, label."""
+        """The next event by a time, or None: "due", "open", "message", "room" or "datagram" (at its target), its time,
+        connection, whether at the client's end, label."""
 
     def sending(self, connection: int, at_client: bool) -> tuple[int, int, int]:
         """Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions."""

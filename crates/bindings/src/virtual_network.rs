@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_emulator::{Config, Move, build};
 use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
-use cellbed_link::{Duration, Time};
-use cellbed_simulator::{ConnectionId, End, Ends, Event, Lane, Network, Tcp};
+use cellbed_link::{Bytes, Duration, Time};
+use cellbed_simulator::{ConnectionId, DatagramKind, End, Ends, Event, Lane, Network, Tcp};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -171,6 +171,59 @@ impl VirtualNetwork {
         py.detach(|| self.inner().network.use_nagle(connection, end(at_client)));
     }
 
+    /// Asks for one event "room" when fewer than so many bytes are unsent at an end of a connection.
+    fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64) {
+        py.detach(|| {
+            let connection = ConnectionId::of(connection);
+            let mut inner = self.inner();
+            inner.network.want_room(connection, end(at_client), bytes);
+        });
+    }
+
+    /// Of an end of a connection: bytes that are unsent there, and that have arrived there.
+    fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
+        py.detach(|| {
+            let (connection, at) = (ConnectionId::of(connection), end(at_client));
+            let network = &self.inner().network;
+            (
+                network.unsent(connection, at),
+                network.received(connection, at),
+            )
+        })
+    }
+
+    /// Closes an end of a connection at once, with a reset for what still arrives there.
+    fn close(&self, py: Python<'_>, connection: u64, at_client: bool) {
+        let connection = ConnectionId::of(connection);
+        py.detach(|| self.inner().network.close(connection, end(at_client)));
+    }
+
+    /// Sends a datagram of ICMP or UDP between two vertices, each with its port; where it arrives is "datagram".
+    fn send(
+        &self,
+        py: Python<'_>,
+        icmp: bool,
+        source: (u16, u16),
+        target: (u16, u16),
+        bytes: u64,
+        label: u64,
+    ) {
+        let kind = if icmp {
+            DatagramKind::Icmp
+        } else {
+            DatagramKind::Udp
+        };
+        let ends = Ends {
+            client: source,
+            server: target,
+        };
+        py.detach(|| {
+            let mut inner = self.inner();
+            let (network, bytes) = (&mut inner.network, Bytes(bytes));
+            network.send_ends(kind, ends, End::Client, bytes, label);
+        });
+    }
+
     /// Asks for an event at a time.
     fn wake(&self, py: Python<'_>, at_ns: u64, label: u64) {
         py.detach(|| self.inner().network.wake(Time::from_nanos(at_ns), label));
@@ -186,7 +239,7 @@ impl VirtualNetwork {
         });
     }
 
-    /// The next event by a time: "due", "open" or "message", when, and which; None if there is none.
+    /// The next event by a time: "due", "open", "message", "room" or "datagram", when, and which; None if there is none.
     fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
         let until = Time::from_nanos(until_ns);
         py.detach(|| {
@@ -214,7 +267,13 @@ impl VirtualNetwork {
                         let at_client = at == End::Client;
                         break Some(("message", now, connection.number(), at_client, label));
                     }
-                    Some(_) => {}
+                    Some(Event::Room { connection, at }) => {
+                        let at_client = at == End::Client;
+                        break Some(("room", now, connection.number(), at_client, 0));
+                    }
+                    Some(Event::Datagram { label, .. }) => {
+                        break Some(("datagram", now, 0, false, label));
+                    }
                     None if until <= flush => break None,
                     None => {}
                 }

@@ -192,3 +192,61 @@ fn segments_that_arrive_together_are_acknowledged_once() {
     // SYN, its acknowledgement and four segments; SYN-ACK and one acknowledgement.
     assert_eq!(passed.collect::<Vec<_>>(), [6, 2]);
 }
+
+/// Protocol, bytes and payload of the packets in the log.
+fn logged(network: &mut Network) -> Vec<(u8, u32, u32)> {
+    let word = |record: &[u8; RECORD_BYTES], at: usize| {
+        u32::from_le_bytes(record[at..at + 4].try_into().unwrap())
+    };
+    let mut found = Vec::new();
+    network.drain_packets(|it| found.push((it[43], word(&it, 44), word(&it, 56))));
+    found
+}
+
+#[test]
+fn an_echo_is_answered_over_both_links() {
+    let mut network = network(12_000_000, &[]);
+    let (request, answer) = (1, 2);
+    let ends = Ends {
+        client: (0, 0),
+        server: (2, 0),
+    };
+    let size = Bytes(84);
+    network.send_ends(DatagramKind::Icmp, ends, End::Client, size, request);
+    let end = Time::from_millis(1000);
+    let at = End::Server;
+    let label = request;
+    assert_eq!(network.next_event(end), Some(Event::Datagram { at, label }));
+    network.send_ends(DatagramKind::Icmp, ends, End::Server, size, answer);
+    let at = End::Client;
+    let label = answer;
+    assert_eq!(network.next_event(end), Some(Event::Datagram { at, label }));
+    // Two links of 20 and 5 ms in both ways, and 56 µs on the slow one.
+    assert_eq!(network.now().as_nanos() / 100_000, 501);
+    assert_eq!(logged(&mut network), [(1, 84, 64); 4]);
+}
+
+#[test]
+fn an_end_that_has_closed_resets_the_other_one() {
+    let mut network = network(12_000_000, &[]);
+    let ends = Ends {
+        client: (0, 40_000),
+        server: (2, 80),
+    };
+    let connection = network.connect_ends(ends, Tcp::default());
+    network.write(connection, End::Client, 1 << 40, 0);
+    network.wake(Time::from_millis(1000), 7);
+    while network.next_event(Time::from_millis(1000)) != Some(Event::Due { label: 7 }) {}
+    let received = network.received(connection, End::Server);
+    assert!(received > 500_000);
+    network.close(connection, End::Server);
+    logged(&mut network);
+    assert_eq!(network.next_event(Time::from_millis(100_000)), None);
+    assert_eq!(network.received(connection, End::Server), received);
+    let after = logged(&mut network);
+    // Everything on the way is answered once on each link, and nothing follows.
+    let resets = after.iter().filter(|it| it.1 == 40).count();
+    assert!(resets > 0);
+    assert_eq!(network.held(), 0);
+    assert!(network.unsent(connection, End::Client) > 1 << 39);
+}

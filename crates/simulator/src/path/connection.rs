@@ -22,6 +22,7 @@ struct Half {
     /// Messages that the other end has written and that have not arrived: their ends and labels.
     expected: VecDeque<(u64, u64)>,
     room: Option<u64>,
+    closed: bool,
 }
 
 impl Half {
@@ -30,6 +31,7 @@ impl Half {
             socket,
             expected: VecDeque::new(),
             room: None,
+            closed: false,
         }
     }
 }
@@ -79,7 +81,17 @@ impl Connection {
     /// Whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
-        half.room.is_some_and(|room| half.socket.unsent() < room)
+        let has_room = |room| half.socket.unsent() < room;
+        !half.closed && half.room.is_some_and(has_room)
+    }
+
+    /// Discards what this end has not sent, and all that it would do later.
+    pub fn close(&mut self, at: End) {
+        self.half_mut(at).closed = true;
+    }
+
+    pub fn is_closed(&self, at: End) -> bool {
+        self.half(at).closed
     }
 
     /// Takes in a segment; true if the connection is open to this end since.
@@ -102,17 +114,25 @@ impl Connection {
     }
 
     pub fn timer(&self) -> Option<Time> {
-        let timers = [self.client.socket.timer(), self.server.socket.timer()];
-        timers.into_iter().flatten().min()
+        let open = [&self.client, &self.server].into_iter();
+        let open = open.filter(|half| !half.closed);
+        open.filter_map(|half| half.socket.timer()).min()
     }
 
     pub fn tick(&mut self, now: Time) {
-        self.client.socket.tick(now);
-        self.server.socket.tick(now);
+        for half in [&mut self.client, &mut self.server] {
+            if !half.closed {
+                half.socket.tick(now);
+            }
+        }
     }
 
     pub fn transmit(&mut self, from: End, now: Time) -> Option<Segment> {
-        self.half_mut(from).socket.transmit(now)
+        let half = self.half_mut(from);
+        if half.closed {
+            return None;
+        }
+        half.socket.transmit(now)
     }
 
     pub fn counters(&self) -> impl Iterator<Item = Counters> {

@@ -37,6 +37,15 @@ impl Ends {
     }
 }
 
+/// The protocol of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramKind {
+    /// An echo request or its answer.
+    Icmp,
+    /// User data.
+    Udp,
+}
+
 /// A connection of the running application, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);

@@ -9,7 +9,7 @@ mod pool;
 mod probes;
 
 pub use downloads::{Download, Downloads};
-pub use event::{ConnectionId, End, Ends, Event};
+pub use event::{ConnectionId, DatagramKind, End, Ends, Event};
 pub use network::{Application, Lane, Network, NetworkError};
 pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
 pub use probes::{RoundTrips, Train, Trains};

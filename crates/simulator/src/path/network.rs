@@ -14,7 +14,7 @@ use cellbed_link::{
 use thiserror::Error;
 
 use super::connection::Connection;
-use super::event::{ConnectionId, End, Ends, Event};
+use super::event::{ConnectionId, DatagramKind, End, Ends, Event};
 use super::pool::{Content, Packet, Pool};
 use crate::tcp::{Segment, SegmentKind, Sending, Tcp};
 
@@ -354,10 +354,27 @@ impl Network {
             .push(Reverse((at.max(self.now), self.asked, label)));
     }
 
-    /// Sends a datagram of `size` bytes, its IP length, between the first two hosts.
+    /// Sends a UDP datagram of `size` bytes, its IP length, between the first two hosts.
     pub fn send(&mut self, from: End, size: Bytes, label: u64) {
-        let (run, at) = (self.run, from.peer());
-        self.dispatch(PAIR, from, Content::Datagram { run, label, at }, size);
+        self.send_ends(DatagramKind::Udp, PAIR, from, size, label);
+    }
+
+    /// Sends a datagram of `size` bytes, its IP length, between two hosts.
+    pub fn send_ends(
+        &mut self,
+        kind: DatagramKind,
+        ends: Ends,
+        from: End,
+        size: Bytes,
+        label: u64,
+    ) {
+        let content = Content::Datagram {
+            run: self.run,
+            kind,
+            label,
+            at: from.peer(),
+        };
+        self.dispatch(ends, from, content, size);
     }
 
     fn dispatch(&mut self, ends: Ends, from: End, content: Content, size: Bytes) {
@@ -382,8 +399,13 @@ impl Network {
     fn enter(&mut self, at_vertex: u16, slot: u32, at: Time, size: Bytes) {
         let packet = self.pool.get(slot);
         let flow = match packet.content {
-            Content::Segment { connection, .. } => 1 + connection,
-            Content::Datagram { .. } => 0,
+            Content::Segment { connection, .. } | Content::Reset { connection, .. } => {
+                1 + connection
+            }
+            Content::Datagram { .. } => {
+                // Those with the same ports are one flow, apart from all connections.
+                (u64::from(packet.ports.0) << 16 | u64::from(packet.ports.1)).wrapping_neg()
+            }
         };
         let routes = &self.joined(at).routes;
         let Some(next) = routes.next(at_vertex.into(), packet.to.into()) else {
@@ -431,6 +453,22 @@ impl Network {
         if let Some(open) = self.connection_mut(connection) {
             open.use_nagle(at);
         }
+    }
+
+    /// Closes an end at once: what it has not sent is discarded, and it answers what still arrives with a reset, which
+    /// closes the other end.
+    pub fn close(&mut self, connection: ConnectionId, at: End) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.close(at);
+            self.rooms.remove(&(connection, at));
+            self.set_timer(connection);
+        }
+    }
+
+    /// Bytes that have arrived in order at this end.
+    pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(0, |open| open.socket(at).received())
     }
 
     /// Bytes that were written at this end and have not been sent.
@@ -528,7 +566,7 @@ impl Network {
             return; // The checksum detects it.
         }
         match packet.content {
-            Content::Datagram { run, label, at } => {
+            Content::Datagram { run, label, at, .. } => {
                 if run == self.run {
                     self.events.push_back(Event::Datagram { at, label });
                 }
@@ -538,6 +576,7 @@ impl Network {
                 segment,
                 at,
             } => self.arrive(ConnectionId(connection), at, segment),
+            Content::Reset { connection, at, .. } => self.close(ConnectionId(connection), at),
         }
     }
 
@@ -562,6 +601,15 @@ impl Network {
         let Some(connection) = self.connection_mut(id) else {
             return; // Its application is over.
         };
+        if connection.is_closed(at) {
+            let (ends, socket) = (connection.ends, connection.socket(at));
+            let content = Content::Reset {
+                connection: id.0,
+                sequence: (socket.written() - socket.unsent()) as u32 + 1,
+                at: at.peer(),
+            };
+            return self.dispatch(ends, at, content, RESET);
+        }
         let opened = connection.receive(at, now, &segment);
         // Before the application learns of it: what it answers does not carry this acknowledgement.
         self.transmit(id, at);
@@ -625,8 +673,14 @@ impl Network {
             };
             self.dispatch(ends, from, content, segment.size());
         }
-        let timer = self.connections.get(place).and_then(Connection::timer);
-        self.timers.set(place, timer);
+        self.set_timer(id);
+    }
+
+    fn set_timer(&mut self, id: ConnectionId) {
+        if let Some(place) = self.place(id) {
+            let timer = self.connections.get(place).and_then(Connection::timer);
+            self.timers.set(place, timer);
+        }
     }
 }
 
@@ -639,7 +693,15 @@ fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRe
             let sequence = segment.start as u32 + u32::from(!opening);
             (TCP, sequence, segment.length as u32)
         }
-        Content::Datagram { .. } => (UDP, 0, (outcome.size.0 as u32).saturating_sub(UDP_HEADERS)),
+        Content::Reset { sequence, .. } => (TCP, sequence, 0),
+        // As the emulator, which reads no headers of ICMP.
+        Content::Datagram { kind, .. } => {
+            let (protocol, headers) = match kind {
+                DatagramKind::Icmp => (ICMP, IP_HEADER),
+                DatagramKind::Udp => (UDP, UDP_HEADERS),
+            };
+            (protocol, 0, (outcome.size.0 as u32).saturating_sub(headers))
+        }
     };
     PacketRecord {
         packet: packet.number,
@@ -664,7 +726,12 @@ fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRe
 }
 
 /// Transport protocols (IANA numbers).
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// Of IPv4.
+const IP_HEADER: u32 = 20;
+/// Length of a reset: headers without options.
+const RESET: Bytes = Bytes(40);
 /// Of IPv4 and UDP.
 const UDP_HEADERS: u32 = 28;

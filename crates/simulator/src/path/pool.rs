@@ -1,6 +1,6 @@
 //! The packets in a network: directions hold their numbers only.
 
-use super::event::End;
+use super::event::{DatagramKind, End};
 use crate::slab::Slab;
 use crate::tcp::Segment;
 
@@ -9,12 +9,19 @@ use crate::tcp::Segment;
 pub(super) enum Content {
     Datagram {
         run: u64,
+        kind: DatagramKind,
         label: u64,
         at: End,
     },
     Segment {
         connection: u64,
         segment: Segment,
+        at: End,
+    },
+    /// The answer of an end that has closed to a segment.
+    Reset {
+        connection: u64,
+        sequence: u32,
         at: End,
     },
 }
