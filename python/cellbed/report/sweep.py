@@ -33,7 +33,8 @@ _SHOWN = 30
 @dataclass(frozen=True)
 class SweepReport:
     """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns
-    of the dataset.
+    of the dataset. predicted: whether the trials are predictions: thousands of them take seconds, their pages minutes,
+    so that missing ones are not made.
 
     Raises MeasureError for an unknown measure and for a dataset without trials.
     """
@@ -43,6 +44,7 @@ class SweepReport:
     study: Study
     planned: tuple[int, int]
     measures: Sequence[str] = MEASURES
+    predicted: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.study.trials):
@@ -171,7 +173,8 @@ class SweepReport:
         None where there is none."""
         found: dict[int, list[dict[str, Any]]] = {}
         for row in self._runs.iter_rows(named=True):
-            report = _run_report(self.folder / row["folder"]) if row["folder"] else None
+            run = self.folder / row["folder"] if row["folder"] else None
+            report = None if run is None else _page(run) if self.predicted else _run_report(run)
             href = None if report is None else quote(os.path.relpath(report.resolve(), page.resolve().parent))
             found.setdefault(row["point"], []).append(
                 {"repetition": row["repetition"], "status": row["status"], "href": href}
@@ -181,6 +184,12 @@ class SweepReport:
 
 def _applications(study: Study) -> list[tuple[str, str]]:
     return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
+
+
+def _page(run: Path) -> Path | None:
+    """The page of a run, if there is one."""
+    page = run / "report.html"
+    return page if page.is_file() else None
 
 
 def _run_report(run: Path) -> Path | None:

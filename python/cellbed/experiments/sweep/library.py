@@ -164,7 +164,7 @@ class Sweep:
         planned = len(self.points), self.file.repetitions
         usual = MEASURES if self.file.simulation is None else FLOW_MEASURES
         name = f"{self.name}, predicted" if self.predicted else self.name
-        return SweepReport(name, self.path, study, planned, tuple(measures) or usual)
+        return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """The application; checks the measure, too."""
