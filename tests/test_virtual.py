@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -177,15 +178,33 @@ def refusal(folder: Path, profile: Path, text: str) -> str:
     return str(done.stderr)
 
 
-PROGRAM = """
-[apps.ping]
+WITHOUT_MODEL = """
+[apps.flood]
 kind = "program"
-client = { on = "endpoint", command = "ping -c 3 {server.address}" }
+client = { on = "endpoint", command = "ping -f -c 3 -Q 4 {server.address}" }
 server = { on = "edge", command = "sleep 100" }
+
+[apps.capture]
+kind = "program"
+client = { on = "endpoint", command = "/usr/bin/tcpdump -c 1" }
+
+[apps.transfer]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 --client {server.address} --port 5299" }
+server = { on = "edge", command = "iperf3 -s" }
+
+[apps.sctp]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c edge --sctp" }
 
 [apps.mqtt]
 kind = "translation"
 server = "edge"
+rate = "1 /s"
+
+[apps.web]
+kind = "http"
+url = "http://192.0.2.1/"
 rate = "1 /s"
 
 [[faults]]
@@ -197,9 +216,97 @@ for = "1 s"
 
 
 def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_path: Path) -> None:
-    message = refusal(tmp_path, profile, PROGRAM)
-    assert "application 'ping' of kind 'program'" in message
+    message = refusal(tmp_path, profile, WITHOUT_MODEL)
+    assert "application 'flood': -f -Q of ping (modelled: -c, -s, -i, -w, -W, -q, -n, -4)" in message
+    assert "application 'capture': the client '/usr/bin/tcpdump'" in message
+    assert "application 'transfer': '100.64.64.2' port 5299, where no iperf3 server listens" in message
+    assert "application 'sctp': --sctp of iperf3" in message
+    assert "application 'web': the URL of 192.0.2.1, which is no node" in message
     assert "fault 'crash'" in message
+    assert "'mqtt'" not in message
+
+
+PROGRAMS = """
+[apps.probe]
+kind = "program"
+client = { on = "endpoint", command = "ping -c 12 -i 0.1 -s 100 edge" }
+server = { on = "edge", command = "sleep 100" }
+
+[apps.lasting]
+kind = "program"
+client = { on = "endpoint", command = "ping -q {server.address}" }
+server = { on = "edge", command = "sleep 100" }
+stop = "4 s"
+
+[apps.up]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 --client {server.address} --time 3" }
+server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }
+
+[apps.down]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c {server.address} -p 5202 -R -n 2M -P 2" }
+server = { on = "edge", command = "iperf3 -s -p 5202", ready = { port = 5202 } }
+
+[apps.datagrams]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c edge -p 5203 -u -b 400k -t 2" }
+server = { on = "edge", command = "iperf3 -s -p 5203", ready = { port = 5203 } }
+"""
+
+
+def test_ping_and_iperf3_print_what_the_real_ones_do(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS)
+    # Without a profile: none is needed.
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the run ended then" in done.stderr
+    (run,) = tmp_path.glob("virtual-*")
+    printed = {path.name: path.read_text() for path in (run / "raw").glob("*.out")}
+
+    probe = printed["probe.endpoint-0.client.out"].splitlines()
+    assert probe[0] == "PING edge (100.64.64.2) 100(128) bytes of data."
+    reply = r"108 bytes from edge-0 \(100.64.64.2\): icmp_seq=\d+ ttl=64 time=(.*) ms"
+    times = [float(found[1]) for line in probe if (found := re.fullmatch(reply, line))]
+    # Twice the base delay; a full queue may have dropped some.
+    assert len(times) >= 8
+    assert min(times) > 20
+    assert f"12 packets transmitted, {len(times)} received" in probe[-2]
+    assert printed["lasting.endpoint-0.client.out"] == "PING 100.64.64.2 (100.64.64.2) 56(84) bytes of data.\n"
+
+    connections = pl.read_parquet(run / "connections.parquet").sort("to_server_bytes")
+    up = connections.filter(server_port=5201)["to_server_bytes"].to_list()[-1]
+    (received,) = re.findall(
+        r"0\.00-3\.\d+ +sec +([\d.]+) MBytes +[\d.]+ Mbits/sec +receiver", printed["up.endpoint-0.client.out"]
+    )
+    # The server closes its end while packets are on the way.
+    assert 0.8 * up < float(received) * (1 << 20) < up
+    assert received in printed["up.edge-0.server.out"]
+    assert printed["up.endpoint-0.client.out"].endswith("\niperf Done.\n")
+    assert "Reverse mode, remote host 100.64.64.2 is sending" in printed["down.endpoint-0.client.out"]
+    assert "[SUM]" in printed["down.endpoint-0.client.out"]
+    assert len(connections.filter(server_port=5202)) == 3
+    assert re.search(r"/(69|70) \(.*%\)  receiver", printed["datagrams.endpoint-0.client.out"])
+    udp = connections.filter(protocol="udp")
+    assert udp["to_server_packets"].to_list()[-1] >= 69
+
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    statuses = {each["what"]: each["status"] for each in events if each["event"] == "program ended"}
+    assert statuses.pop("lasting.endpoint-0.client") == -15
+    assert set(statuses.values()) == {0}
+    assert len(statuses) == 4
+
+
+def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    text = HEAD.format(count=1, duration="5 s").replace("base_delay", 'outage = [["0 s", "5 s"]]\nbase_delay')
+    ping = 'client = { on = "endpoint", command = "ping -c 2 -i 0.2 -W 1 edge" }'
+    scenario.write_text(f'{text}[apps.probe]\nkind = "program"\n{ping}\n')
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert "probe.endpoint-0.client on endpoint-0 ended with status 1: 2 packets transmitted, 0 received" in done.stderr
+    assert done.returncode == 1
+    assert (next(tmp_path.glob("virtual-*")) / "report.html").exists()
 
 
 def test_profiles_are_measured_in_valid_scenarios() -> None:

@@ -378,13 +378,15 @@ def _follow(
         if late := ", ".join(load.name for load in loads if load not in finished):
             state.warnings.append(f"{late} did not end within the drain; its last records may be missing")
     elif (now_ns := time.monotonic_ns()) < end_ns - EARLY_NS:
-        planned = (end_ns - t0_ns) / 1e9
         state.duration_ns = now_ns - t0_ns
-        state.notes.append(
-            f"all clients had ended after {state.duration_ns / 1e9:.1f} of {planned:g} s: the run ended then"
-        )
+        state.notes.append(ended_early(state.duration_ns, end_ns - t0_ns))
         listener.note(state.notes[-1])
     tick()
+
+
+def ended_early(duration_ns: int, planned_ns: int) -> str:
+    """A note on a run that was over before the end of its schedule."""
+    return f"all clients had ended after {duration_ns / 1e9:.1f} of {planned_ns / 1e9:g} s: the run ended then"
 
 
 def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:

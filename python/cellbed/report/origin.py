@@ -14,7 +14,7 @@ State = Literal["holds", "not reached", "not proved", "off"]
 
 PREDICTED = Caution(
     "predicted: simulated in virtual time, not measured",
-    "Links and TCP are simulated; what programs take is drawn from the measured profile in profile.json.",
+    "Links and TCP are simulated; what programs take is drawn from the measured profile in profile.json, if any.",
 )
 
 MARKS: dict[State, str] = {"holds": "✓", "not reached": "!", "not proved": "–", "off": "✗"}

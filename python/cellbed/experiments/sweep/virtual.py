@@ -41,6 +41,7 @@ def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
     """Measure the profiles of all trials that are not in the user's cache, one after the other. Raises CellbedError."""
     from cellbed.experiments.virtual import profile, run
     from cellbed.scenario import load_text
+    from cellbed.testbed.plan import make_plan
 
     listener = _Silent()
     listener.note = note  # type: ignore[method-assign]
@@ -49,7 +50,7 @@ def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
         place = profile.cached(trial.text, trial.folder, limits=limits)
         if place not in done:
             scenario = load_text(trial.text, trial.folder / "scenario.toml")
-            run.check(scenario)
+            run.check(make_plan(scenario))
             profile.measured(trial.text, scenario, trial.folder, listener, limits=limits)
             done.add(place)
 

@@ -258,6 +258,8 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
 
+    if not any(application.kind in KINDS for application in scenario.applications.values()):
+        return Profile("no application needs one", {})
     place = cached(text, folder, limits=limits)
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
@@ -297,6 +299,10 @@ def _of_programs(text: str) -> str:
     queue = {"kind": "droptail", "limit": "10 MB"}
     fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
     data.setdefault("links", {})["mobile"] = fast
+    for name, load in list(data.get("apps", {}).items()):
+        # Of programs, only servers that others may use.
+        if load.get("kind") == "program" and load.pop("client", None) is not None and "server" not in load:
+            del data["apps"][name]
     for load in _loads(data):
         for key in ("start", "stop", "rate", "policy", "timeout", "drain", "edge_policy", "state"):
             load.pop(key, None)

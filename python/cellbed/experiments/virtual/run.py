@@ -16,11 +16,12 @@ from typing import IO, Any
 
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import RunState, cautions, deployments, describe
-from cellbed.experiments.run import Listener, Outcome
+from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
+from cellbed.experiments.virtual import programs
 from cellbed.experiments.virtual.profile import Draw, Profile
 from cellbed.experiments.virtual.servers import Broker, Http, Offloaded
-from cellbed.experiments.virtual.world import SECOND, Host, Program, Socket, World
+from cellbed.experiments.virtual.world import SECOND, Host, Program, Socket, World, names
 from cellbed.scenario import Scenario
 from cellbed.scenario.faults import LinkFault
 from cellbed.testbed import faults, folder
@@ -62,23 +63,36 @@ class Options:
     profile: Path | None = None
 
 
-def check(scenario: Scenario) -> None:
-    """Check that everything in a scenario has a model. Raises NoModelError with all that has none."""
-    found = []
+def check(plan: Plan) -> None:
+    """Check that everything in a plan has a model. Raises NoModelError with all that has none."""
+    scenario, found = plan.scenario, list[str]()
     if not scenario.applications:
         raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
-    for name, application in scenario.applications.items():
-        # A program without a client is a server of another application.
-        if application.kind not in profiles.KINDS and application.client is not None:
-            found.append(f"application '{name}' of kind '{application.kind}'")
+    programs.planned(plan, Path(), found)
+    found += _strangers(plan)
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
     if scenario.transport.congestion_control not in (None, *_CONTROLS):
         found.append(f"congestion control '{scenario.transport.congestion_control}'")
     if found:
-        remedy = f"models exist for {', '.join(profiles.KINDS)}; run it without --virtual, or remove these"
-        raise NoModelError(f"{scenario.name}: no model in virtual time for {', '.join(found)}: {remedy}")
+        kinds = ", ".join(profiles.KINDS)
+        raise NoModelError(
+            "\n  ".join([f"{scenario.name}: no model in virtual time for", *found])
+            + f"\nmodels exist for the applications {kinds}, and for the programs {programs.MODELLED}; run it without "
+            "--virtual, or change these"
+        )
+
+
+def _strangers(plan: Plan) -> Iterator[str]:
+    """URLs that are not those of a node."""
+    addresses = {name: address for name, address in names(plan).items() if not address.startswith("127.")}
+    for each in deployments(plan):
+        if each.table.kind == "http":
+            clients = range(len(each.clients))
+            hosts = {str(http_kind.settings(each, Path(), index, 0)["host"]) for index in clients}
+            strange = hosts - addresses.keys() - set(addresses.values())
+            yield from (f"application '{each.name}': the URL of {host}, which is no node" for host in sorted(strange))
 
 
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
@@ -86,7 +100,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
 
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
-    check(scenario)
+    check(plan)
     path: Path | None = None
     state = RunState(clock="virtual")
     started = datetime.now(UTC)  # noqa: TID251 - the date of the run
@@ -105,7 +119,8 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         (path / "scenario.toml").write_text(text, encoding="utf-8")
         folder.write_json(path / "scenario.resolved.json", scenario.resolved())
         folder.write_json(path / "environment.json", folder.environment(plan) | {"nodes": []})
-        profile.write(path / profiles.FILE)
+        if profile.applications:
+            profile.write(path / profiles.FILE)
         _drive(path, scenario, plan, profile, options, listener, state)
         state.status = "complete"
     except KeyboardInterrupt:
@@ -154,6 +169,12 @@ def _drive(
             if each.table.kind in profiles.KINDS
             for client in _clients(each, world, profile, raw, scenario.seed, stack)
         ]
+        planned = programs.planned(plan, raw, [])
+        for close in programs.serve(world, planned, raw):
+            stack.callback(close)
+        loads = [programs.Load(world, each, raw, journal, scenario.seed) for each in planned if each.command.load]
+        for load in loads:
+            stack.callback(load.finish)
         for number, client in enumerate(clients):
             world.at(number * _CONNECT_EVERY_NS, client.prepare)
         patience_ns = max((client.generator.patience_ns for client in clients), default=0) + SECOND
@@ -176,21 +197,35 @@ def _drive(
                 faults.note(journal, event, number, fault, t0_ns + at_ns)
         for client in clients:
             client.start(t0_ns)
+        for load in loads:
+            load.start(t0_ns)
         end_ns = t0_ns + scenario.duration
+
+        def over() -> bool:
+            return all(client.over for client in clients) and all(load.over for load in loads)
+
         listener.phase(f"simulating {scenario.duration / SECOND:g} s")
         step = max(1, round(scenario.duration * _PROGRESS))
         try:
             for until in itertools.count(t0_ns + step, step):
-                world.run(until, lambda: all(client.over for client in clients))
+                world.run(until, over)
+                if failed := next((load.failure for load in loads if load.failure is not None), None):
+                    raise failed
                 total = _total([client.generator.counts() for client in clients])
                 listener.progress((until - t0_ns) / SECOND, scenario.duration / SECOND, total)
-                if until >= end_ns and all(client.over for client in clients):
+                if (until >= end_ns or not clients) and over():
                     break
-            journal.note("drain", "no more requests are sent", end_ns)
+            if loads and not clients and world.now_ns < end_ns - EARLY_NS:
+                state.duration_ns = world.now_ns - t0_ns
+                state.notes.append(ended_early(state.duration_ns, scenario.duration))
+                listener.note(state.notes[-1])
+            else:
+                journal.note("drain", "no more requests are sent", end_ns)
         finally:
             for client in clients:
                 client.finish()
             state.emulator = _account(plan, world, before)
+            state.warnings += [load.restarted for load in loads if load.restarts]
 
 
 def _total(counts: list[dict[str, int]]) -> dict[str, int]:
@@ -382,8 +417,6 @@ def _http(each: Deployment, world: World, draw: Draw, raw: Path, seed: int) -> I
     for index, node in enumerate(each.clients):
         settings = HttpSettings(**http_kind.settings(each, raw, index, seed))
         servers = world.hosts_of(settings.host)
-        if not servers:
-            raise NoModelError(f"{each.name}: {settings.host} is not a node of this scenario: write another URL")
         for server in servers:
             world.listen(server, settings.port, Http(world, server, settings.version, draw))
         yield _client(world, world.hosts[node.name], HttpLoad(settings), each, draw)

@@ -31,6 +31,8 @@ _LOOPBACK_NS = 30_000
 """One way between programs of one host."""
 _PIECE = 1 << 16
 """Bytes that arrive together."""
+_DATAGRAMS = 1 << 32
+"""Labels of one datagram socket."""
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
 
@@ -130,6 +132,7 @@ class Socket:
         self.ended = False
         """Whether the other end has closed."""
         self.on_event: Callable[[], None] = lambda: None
+        self.on_room: Callable[[], None] = lambda: None
         self.last = 0
         """Label of the last message that was sent."""
         self.shared: str | None = None
@@ -169,6 +172,31 @@ class Socket:
     def close(self) -> None:
         self.closed = True
 
+    def pump(self, size: int) -> None:
+        """Send bytes of which only the number counts."""
+        self.world.network.write(self._number(), self.at_client, size, 0)
+
+    def want_room(self, size: int) -> None:
+        """Ask for one call of ``on_room`` when fewer bytes are unsent."""
+        self.world.network.want_room(self._number(), self.at_client, size)
+
+    def transferred(self) -> tuple[int, int]:
+        """Bytes that have not been sent here, and that have arrived here."""
+        return self.world.network.transferred(self._number(), self.at_client)
+
+    def sending(self) -> tuple[int, int, int]:
+        """Congestion window in segments, smoothed round-trip time in ns, retransmissions."""
+        return self.world.network.sending(self._number(), self.at_client)
+
+    def abort(self) -> None:
+        """Close it at once; what arrives from now on is answered with a reset."""
+        self.closed = True
+        self.world.network.close(self._number(), self.at_client)
+
+    def _number(self) -> int:
+        assert self.number is not None, "both ends are on one host"
+        return self.number
+
     def fileno(self) -> int:
         return self._descriptor
 
@@ -190,6 +218,54 @@ class Socket:
         return pack_info(window, round_trip_ns // 1000, repairs)
 
 
+class Output:
+    """What a program has printed. name: of its files in the folder `raw`, written at the end."""
+
+    def __init__(self, raw: Path, name: str) -> None:
+        self.files = {ending: raw / f"{name}.{ending}" for ending in ("out", "err")}
+        self._texts: dict[str, list[str]] = {ending: [] for ending in self.files}
+
+    def out(self, line: str) -> None:
+        """Print a line."""
+        self._texts["out"].append(line + "\n")
+
+    def err(self, line: str) -> None:
+        """Print a line to the standard error."""
+        self._texts["err"].append(line + "\n")
+
+    def last(self) -> str | None:
+        """The last line of the standard error, or else of the output."""
+        texts = self._texts["err"] or self._texts["out"]
+        return next((line for line in reversed("".join(texts).splitlines()) if line), None)
+
+    @property
+    def place(self) -> Path:
+        """The file with that line."""
+        return self.files["out" if self._texts["out"] and not self._texts["err"] else "err"]
+
+    def write(self) -> None:
+        """Write the files."""
+        for ending, path in self.files.items():
+            path.write_text("".join(self._texts[ending]), encoding="utf-8")
+
+
+class Datagrams:
+    """A datagram socket. arrived: gets the number of each datagram, where it arrives. icmp: an echo, else of UDP."""
+
+    def __init__(self, world: World, *, icmp: bool, arrived: Callable[[int], None]) -> None:
+        self._world, self._icmp, self._arrived = world, icmp, arrived
+        self._first = world.register(arrived)
+
+    def send(self, source: tuple[Host, int], target: tuple[Host, int], size: int, number: int) -> None:
+        """Send a datagram between two hosts, each with its port. size: of the IP packet, bytes."""
+        world, (sender, _), (receiver, _) = self._world, source, target
+        if sender is receiver:
+            world.at(world.now_ns + _LOOPBACK_NS, lambda: self._arrived(number))
+            return
+        ends = (sender.vertex, source[1]), (receiver.vertex, target[1])
+        world.network.send(self._icmp, *ends, size, self._first + number)
+
+
 class World:
     """Hosts, the network between them, and what is due when. now_ns: the time."""
 
@@ -202,7 +278,7 @@ class World:
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
         self._by_address = {host.address: host for host in self.hosts.values()}
-        self._names = dict(_names(plan.hosts_file()))
+        self._names = names(plan)
         self._servers: dict[tuple[Host, int], Server] = {}
         scenario = plan.scenario
         self._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
@@ -221,6 +297,7 @@ class World:
         self._sockets: dict[tuple[int, bool], Socket] = {}
         self._by_descriptor: dict[int, Socket] = {}
         self._data: dict[int, bytes] = {}
+        self._datagrams: list[Callable[[int], None]] = []
         self._calls: dict[int, Callable[[], None]] = {}
         self._labels = itertools.count(1)
         self.ends: set[int] = set()
@@ -233,7 +310,7 @@ class World:
     def entered(self) -> Iterator[None]:
         """Let the clients of this process live here."""
         clock = lambda: self.current.now_ns if self.current is not None else self.now_ns  # noqa: E731
-        with machine.replaced(clock, self._connect, lambda host, _: self._names.get(host, host)):
+        with machine.replaced(clock, self.connect, lambda host, _: self._names.get(host, host)):
             yield
 
     def at(self, time_ns: int, call: Callable[[], None]) -> None:
@@ -241,6 +318,11 @@ class World:
         label = next(self._labels)
         self._calls[label] = call
         self.network.wake(time_ns, label)
+
+    def register(self, arrived: Callable[[int], None]) -> int:
+        """The label of the first datagram of a socket. arrived: gets their numbers."""
+        self._datagrams.append(arrived)
+        return (len(self._datagrams) - 1) * _DATAGRAMS
 
     def is_connected(self, descriptor: int) -> bool:
         """Whether a socket can be written to."""
@@ -258,8 +340,22 @@ class World:
             return list(self._shared[address].values())
         return [self._by_address[address]] if address in self._by_address else []
 
-    def _host_of(self, address: str, client: Host) -> Host | None:
+    def address_of(self, name: str) -> str:
+        """The address of a name; of an address itself."""
+        return self._names.get(name, name)
+
+    def name_of(self, address: str) -> str:
+        """The first name of an address."""
+        return next((name for name, found in self._names.items() if found == address), address)
+
+    def server_at(self, host: Host, port: int) -> Server | None:
+        """What listens at a port of a host."""
+        return self._servers.get((host, port))
+
+    def host_of(self, address: str, client: Host) -> Host | None:
         """The host that a client reaches at an address now."""
+        if address.startswith("127."):
+            return client
         if address not in self._shared:
             return self._by_address.get(address)
         since_ns = machine.now_ns() - self._zero_ns if self._zero_ns is not None else 0
@@ -268,7 +364,7 @@ class World:
 
     def _is_stale(self, client: Socket) -> bool:
         """Whether a client's packets reach another server than the one that it is connected to."""
-        return client.shared is not None and self._host_of(client.shared, client.host) is not client.peer_host
+        return client.shared is not None and self.host_of(client.shared, client.host) is not client.peer_host
 
     def moved(self, clients: Iterable[Host]) -> None:
         """Clients have changed their cell: packets that were on their way to a shared address reach another server."""
@@ -280,7 +376,7 @@ class World:
         """A packet of a connection reaches a server that does not know it, which resets it: a SYN and its answer have
         the same way and about the same size."""
         assert client.shared is not None
-        server = self._host_of(client.shared, client.host)
+        server = self.host_of(client.shared, client.host)
         if client.closed or server is None or client in self._resets.values():
             return
         ports = next(client.host.ports), client.getpeername()[1]
@@ -309,7 +405,11 @@ class World:
                 self._calls.pop(label)()
             elif kind == "open":
                 self._opened(connection, at_client)
-            else:
+            elif kind == "room":
+                self._sockets[connection, at_client].on_room()
+            elif kind == "datagram":
+                self._datagrams[label // _DATAGRAMS](label % _DATAGRAMS)
+            elif label:
                 self._arrived(self._sockets[connection, at_client], self._data.pop(label), label in self.ends)
         self.current = None
 
@@ -341,10 +441,11 @@ class World:
         if receiver.at_client and self._is_stale(receiver):
             self._refuse(receiver)  # by the acknowledgement
 
-    def _connect(self, address: str, port: int) -> Socket:
+    def connect(self, address: str, port: int) -> Socket:
+        """Open a connection from the host of the current program. Raises OSError where no server listens."""
         assert self.current is not None
         host = self.current.host
-        peer = host if address.startswith("127.") else self._host_of(address, host)
+        peer = self.host_of(address, host)
         server = self._servers.get((peer, port)) if peer is not None else None
         if peer is None or server is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -379,9 +480,7 @@ class World:
         return client
 
 
-def _names(hosts: str) -> Iterator[tuple[str, str]]:
-    """Addresses by name, of IPv4, out of the text of ``/etc/hosts``."""
-    for line in hosts.splitlines():
-        address, name = line.split()
-        if ":" not in address:
-            yield name, address
+def names(plan: Plan) -> dict[str, str]:
+    """IPv4 addresses by name, as the nodes see them."""
+    lines = [line.split() for line in plan.hosts_file().splitlines()]
+    return {name: address for address, name in lines if ":" not in address}

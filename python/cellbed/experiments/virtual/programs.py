@@ -1,0 +1,320 @@
+"""Programs of users in virtual time: those that have a model, and how they start and end.
+
+``ping`` and ``iperf3`` with its server have one; they are recognised by their command lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from random import Random
+from typing import NoReturn, Protocol
+
+from cellbed.experiments.description import deployments
+from cellbed.experiments.virtual import iperf3, ping
+from cellbed.experiments.virtual.world import SECOND, Output, Program, World, names
+from cellbed.testbed.journal import Journal
+from cellbed.testbed.plan import Node, Plan
+from cellbed.testbed.process import ProgramError
+from cellbed.testbed.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.program import commands
+
+_START_NS = 3_000_000
+"""From the start of a program to its first packet: from once to twice that."""
+_UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
+
+
+class UnmodelledError(Exception):
+    """What of a command line has no model, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """An iperf3 server, by its command line."""
+
+    port: int
+    interval_ns: int
+
+
+Model = ping.Options | iperf3.Options | Listening
+
+
+class _Parser(argparse.ArgumentParser):
+    """The options of a program that are modelled."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(prog=name, add_help=False)
+
+    def error(self, message: str) -> NoReturn:
+        raise UnmodelledError(f"{self.prog}: {message}")
+
+    def parsed(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options in `words`. Raises UnmodelledError with the options that are not among them."""
+        found, more = self.parse_known_args(list(words))
+        if more:
+            unknown = [word for word in more if word.startswith("-")] or more
+            modelled = ", ".join(each.option_strings[0] for each in self._actions if each.option_strings)
+            raise UnmodelledError(f"{shlex.join(unknown)} of {self.prog} (modelled: {modelled})")
+        return found
+
+
+def _number(least: float, most: float = float("inf"), *, kind: type[int] | type[float] = int) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not modelled: from {least:g} to {most:g}")
+        return value
+
+    return number
+
+
+def _sized(step: int) -> Callable[[str], float]:
+    """Numbers with a unit k, M or G."""
+
+    def size(text: str) -> float:
+        found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([kmg]?)", text.lower())
+        if found is None or not float(found[1]):
+            raise argparse.ArgumentTypeError(f"{text} is not modelled: a number above 0, with k, M or G or without")
+        return float(float(found[1]) * step ** _UNIT[found[2]])
+
+    return size
+
+
+def _ping(words: Sequence[str]) -> ping.Options:
+    parser = _Parser("ping")
+    parser.add_argument("-c", type=_number(1))
+    # Less would be fragments on the links, and no round-trip times in the output.
+    parser.add_argument("-s", type=_number(16, 1472), default=56)
+    parser.add_argument("-i", type=_number(0.002, kind=float), default=1.0)
+    parser.add_argument("-w", type=_number(1))
+    parser.add_argument("-W", type=_number(0.001, kind=float))
+    for flag in ("-q", "-n", "-4"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("target")
+    asked = parser.parsed(words)
+    return ping.Options(
+        asked.target, asked.c, round(asked.i * SECOND), asked.s, asked.w and asked.w * SECOND,
+        None if asked.W is None else round(asked.W * SECOND), asked.q, asked.n,
+    )  # fmt: skip
+
+
+def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
+    parser = _Parser("iperf3")
+    side = parser.add_mutually_exclusive_group(required=True)
+    side.add_argument("-c", "--client")
+    side.add_argument("-s", "--server", action="store_true")
+    parser.add_argument("-p", "--port", type=_number(1, 65535), default=iperf3.PORT)
+    parser.add_argument("-i", "--interval", type=_number(0.1, 60, kind=float), default=1.0)
+    parser.add_argument("-t", "--time", type=_number(1, 86400))
+    parser.add_argument("-n", "--bytes", type=_sized(1024))
+    parser.add_argument("-l", "--length", type=_sized(1024))
+    parser.add_argument("-P", "--parallel", type=_number(1, 128), default=1)
+    parser.add_argument("-b", "--bitrate", "--bandwidth", type=_sized(1000))
+    for flag in (("-R", "--reverse"), ("-u", "--udp"), ("-4", "--version4"), ("--forceflush",)):
+        parser.add_argument(*flag, action="store_true")
+    asked = parser.parsed(words)
+    interval_ns = round(asked.interval * SECOND)
+    if asked.server:
+        return Listening(asked.port, interval_ns)
+    if asked.bitrate is not None and not asked.udp:
+        raise UnmodelledError("-b of iperf3 without -u")
+    if asked.udp and asked.parallel > 1:
+        raise UnmodelledError("-P of iperf3 with -u")
+    if asked.udp and (asked.length or 0) > iperf3.LONGEST:
+        raise UnmodelledError(f"-l of iperf3 with -u above {iperf3.LONGEST}: datagrams would be divided")
+    if asked.time is not None and asked.bytes is not None:
+        raise UnmodelledError("-n of iperf3 with -t")
+    return iperf3.Options(
+        target=asked.client,
+        port=asked.port,
+        time_ns=(asked.time or 10) * SECOND,
+        size=None if asked.bytes is None else int(asked.bytes),
+        reverse=asked.reverse,
+        streams=asked.parallel,
+        interval_ns=interval_ns,
+        block=int(asked.length) if asked.length else iperf3.LONGEST if asked.udp else 128 << 10,
+        rate=(asked.bitrate or 1e6) if asked.udp else None,
+    )
+
+
+_PROGRAMS: dict[str, Callable[[Sequence[str]], Model]] = {"ping": _ping, "iperf3": _iperf3}
+MODELLED = ", ".join(_PROGRAMS)
+
+
+def model_of(command: Sequence[str]) -> Model | None:
+    """The model of a command line; None of another program. Raises UnmodelledError."""
+    name = PurePosixPath(command[0]).name if command else ""
+    return _PROGRAMS[name](command[1:]) if name in _PROGRAMS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A program of a plan with its model; None for a server that only waits."""
+
+    deployment: Deployment
+    command: Command
+    model: Model | None
+
+
+def planned(plan: Plan, raw: Path, unmodelled: list[str]) -> list[Planned]:
+    """The programs of the applications of kind ``program``. raw: folder of their files. unmodelled: gets what has no
+    model, in words."""
+    found: list[Planned] = []
+    for each in deployments(plan):
+        if each.table.kind != "program":
+            continue
+        problems: dict[str, None] = {}
+        for role in ("server", "client"):
+            if getattr(each.table, role) is None:
+                continue
+            for command in commands(each, role, raw, plan.scenario.seed):
+                try:
+                    model = model_of(command.command)
+                    if role == "server" and isinstance(model, ping.Options | iperf3.Options):
+                        raise UnmodelledError(f"{PurePosixPath(command.command[0]).name} as a server")
+                    if role == "client" and not isinstance(model, ping.Options | iperf3.Options):
+                        raise UnmodelledError(f"the client '{shlex.join(command.command[:1]) or 'of an image'}'")
+                except UnmodelledError as problem:
+                    problems[str(problem)] = None
+                else:
+                    found.append(Planned(each, command, model))
+        unmodelled += [f"application '{each.name}': {problem}" for problem in problems]
+    addresses = names(plan)
+    nodes = {node.name: node for node in plan.nodes}
+    listening = {(each.command.node, each.model.port) for each in found if isinstance(each.model, Listening)}
+    wrong: dict[str, None] = {}
+    for client in found:
+        if isinstance(client.model, ping.Options | iperf3.Options):
+            why = _unreachable(plan, addresses, listening, nodes[client.command.node], client.model)
+            if why is not None:
+                wrong[f"application '{client.deployment.name}': {why}"] = None
+    unmodelled += wrong
+    return found
+
+
+def _unreachable(
+    plan: Plan,
+    addresses: dict[str, str],
+    listening: set[tuple[str, int]],
+    client: Node,
+    model: ping.Options | iperf3.Options,
+) -> str | None:
+    """Why a client cannot reach its target; None if it can."""
+    address = addresses.get(model.target, model.target)
+    shared = {str(service.address) for service in plan.services.values()}
+    node = client.name if address.startswith("127.") else None
+    node = next((each.name for each in plan.nodes if str(each.ipv4) == address), node)
+    if isinstance(model, ping.Options):
+        return None if node is not None or address in shared else f"'{model.target}', which is no node"
+    if address in shared:
+        return "iperf3 to the address of several servers"
+    if node == client.name:
+        return "iperf3 within a node"
+    if node is None or (node, model.port) not in listening:
+        return f"'{model.target}' port {model.port}, where no iperf3 server listens"
+    return None
+
+
+class _Process(Protocol):
+    """A program that runs."""
+
+    def begin(self) -> None: ...
+    def terminate(self) -> int:
+        """End it by SIGTERM; its exit status."""
+
+
+class Load:
+    """A client's program from the start of its load to the end, as
+    :class:`~cellbed.testbed.unmodified.UnmodifiedProgram` in a real run. failure: why it failed."""
+
+    def __init__(self, world: World, planned: Planned, raw: Path, journal: Journal, seed: int) -> None:
+        self._world, self._command, self._journal = world, planned.command, journal
+        self._deployment, self._model = planned.deployment, planned.model
+        self._output = Output(raw, planned.command.name)
+        self._program = Program(world, world.hosts[planned.command.node])
+        self._process: _Process | None = None
+        self._random = Random(f"{seed}/{planned.command.name}")
+        self._stopping = False
+        self.restarts = 0
+        self.over = False
+        self.failure: ProgramError | None = None
+
+    def start(self, t0_ns: int) -> None:
+        """Set its load."""
+        begin_ns, end_ns = t0_ns + self._deployment.start_ns, t0_ns + self._deployment.stop_ns
+        self._world.at(begin_ns, self._start)
+        self._world.at(end_ns, self._stop)
+
+    @property
+    def restarted(self) -> str:
+        """How often it was started again, in words."""
+        return f"{self._command.name} ended and was started again {self.restarts} times"
+
+    def finish(self) -> None:
+        """Write its files."""
+        self._output.write()
+
+    def _note(self, event: str, **more: object) -> None:
+        self._journal.note(event, self._command.name, self._world.now_ns, node=self._command.node, **more)
+
+    def _start(self) -> None:
+        if self._stopping:
+            return
+        self._note("program started", log=self._output.files["err"].name)
+        if isinstance(self._model, iperf3.Options):
+            self._process = iperf3.Client(self._world, self._program, self._model, self._output, self._ended)
+        else:
+            assert isinstance(self._model, ping.Options)
+            self._process = ping.Ping(self._world, self._program, self._model, self._output, self._random, self._ended)
+        process = self._process
+        start_ns = _START_NS + self._random.randrange(_START_NS)
+        self._world.at(self._world.now_ns + start_ns, lambda: process.begin() if self._process is process else None)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        if self._process is not None:
+            self._ended(self._process.terminate())
+        elif not self.over:
+            self._done()
+
+    def _ended(self, status: int) -> None:
+        self._process = None
+        self._note("program ended", status=status)
+        command = self._command
+        if self._stopping:
+            self._done()
+        elif command.restart == "always" or (command.restart == "on-failure" and status not in command.status):
+            self.restarts += 1
+            pause_ns = min(FIRST_PAUSE_NS << min(self.restarts - 1, 16), LAST_PAUSE_NS)
+            self._world.at(self._world.now_ns + pause_ns, self._start)
+        elif status in command.status:
+            self._done()
+        else:
+            last = self._output.last()
+            detail = f": {last}" if last else ", without any output"
+            self.failure = ProgramError(
+                f"{command.name} on {command.node} ended with status {status}{detail}\n"
+                f"  its output: {self._output.place}"
+            )
+            self.over = True
+
+    def _done(self) -> None:
+        self._note("program done")
+        self.over = True
+
+
+def serve(world: World, planned: Sequence[Planned], raw: Path) -> Iterator[Callable[[], None]]:
+    """Let the servers of a plan listen; yields what ends each and writes its files."""
+    for each in planned:
+        output = Output(raw, each.command.name)
+        if isinstance(each.model, Listening):
+            server = iperf3.Server(world, each.model.port, each.model.interval_ns, output)
+            world.listen(world.hosts[each.command.node], each.model.port, server)
+            yield server.finish
+        if each.model is None or isinstance(each.model, Listening):
+            yield output.write
