@@ -14,14 +14,15 @@ const NONE: u32 = u32::MAX;
 /// The number of no slot.
 const NEVER: u64 = u64::MAX;
 
-/// Which of two events at the same time comes first.
+/// Which of two events at the same time comes first: those of the earlier variant, even if they are pushed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
 pub enum Turn {
-    /// Among the others of that time, in the order in which they were pushed.
-    Ordinary = 0,
-    /// After every ordinary event of that time, even those pushed later.
-    Last = 1 << 63,
+    /// In the order of these numbers, of which 62 bits count.
+    Lot(u64),
+    /// In the order in which they were pushed.
+    Ordinary,
+    /// Likewise.
+    Last,
 }
 
 /// Events in order of their time, then of their turn, then of their being pushed: the order never depends on the
@@ -124,7 +125,11 @@ impl<E: Copy> Wheel<E> {
     /// Adds an event with its turn among those of its time.
     #[inline]
     pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
-        let order = self.pushed | turn as u64;
+        let order = match turn {
+            Turn::Lot(lot) => lot >> 2,
+            Turn::Ordinary => 1 << 62 | self.pushed,
+            Turn::Last => 1 << 63 | self.pushed,
+        };
         self.pushed += 1;
         let entry = Entry { at, order, event };
         let slot = at >> self.shift;
@@ -280,14 +285,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn events_of_one_time_keep_their_order_and_the_last_turn_is_last() {
+    fn events_of_one_time_come_by_lot_then_in_order_then_the_last_turn() {
         let mut wheel = Wheel::new(10);
         wheel.push_turn(5, Turn::Last, 'c');
         wheel.push(5, 'a');
         wheel.push(5, 'b');
+        wheel.push_turn(5, Turn::Lot(u64::MAX), 'B');
+        wheel.push_turn(5, Turn::Lot(4), 'A');
         wheel.push(1 << 40, 'd');
         let order: String = std::iter::from_fn(|| wheel.pop()).map(|it| it.1).collect();
-        assert_eq!(order, "abcd");
+        assert_eq!(order, "ABabcd");
     }
 
     #[test]

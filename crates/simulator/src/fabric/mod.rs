@@ -21,7 +21,7 @@ pub use simulation::{Simulation, Transport};
 pub use topology::{Balancing, Edge, HEADER, Node, Switching, Topology, TopologyError};
 pub use traffic::{FULL_PACKET, FULL_PAYLOAD, Pattern, Poisson, Sizes, Traffic, TrafficError};
 
-use crate::random::{Purpose, stream};
+use crate::random::{Purpose, mix, stream};
 use crate::units::{FlowId, HostId, Picos, Rate};
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
@@ -353,14 +353,18 @@ impl Fabric {
         }
     }
 
-    /// Sets the next event of a port.
+    /// Sets the next event of a port. Lots decide between packets that reach switches at the same picosecond: with any fixed
+    /// order some flows lose every packet for which a queue has one place left (Floyd and Jacobson, "On traffic phase effects
+    /// in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
     #[inline]
     fn schedule(&mut self, number: u32) {
         let port = &mut self.ports[number as usize];
         let next = port.next_event(&self.arena);
         if next < port.event_at {
             port.event_at = next;
-            self.wheel.push(next, Event::Reach { port: number });
+            let lot = mix(next ^ u64::from(number) << 40);
+            self.wheel
+                .push_turn(next, Turn::Lot(lot), Event::Reach { port: number });
         }
     }
 
