@@ -77,7 +77,8 @@ struct Host {
     packet_time: Picos,
     /// Tokens of its flows that it has not used.
     tokens: Vec<Token>,
-    /// Flows to it that are not complete.
+    /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central unit
+    /// has, one of the first can be granted a token.
     incoming: Vec<Incoming>,
     /// Packet times left to flows with free tokens.
     reserved: u32,
@@ -133,9 +134,8 @@ struct State {
     /// Source: packets that it has sent.
     sent: u32,
     request: Request,
-    /// Destination: whether it knows of the flow, and its place in [`Host::incoming`].
+    /// Destination: whether it knows of the flow.
     requested: bool,
-    place: u32,
     arrived: Arrivals,
     /// Tokens granted, free ones included; those that would be enough; how many of them are known to have been answered.
     granted: u32,
@@ -185,14 +185,11 @@ impl PhostHosts {
         state.granted = free;
         state.last_packet = free.wrapping_sub(1);
         let host = &mut self.hosts[at.index()];
-        state.place = host.incoming.len() as u32;
         let all = state.granted == state.goal;
-        host.incoming.push(Incoming {
-            urgency: Urgency {
-                missing: state.packets,
-                start: net.flow(id).start,
-                flow: id,
-            },
+        let urgency = state.urgency(id, net.flow(id).start);
+        let place = host.incoming.partition_point(|it| it.urgency < urgency);
+        let incoming = Incoming {
+            urgency,
             not_before: if all {
                 net.now() + Picos(2 * u64::from(free) * host.packet_time.0)
             } else {
@@ -203,7 +200,8 @@ impl PhostHosts {
             } else {
                 Standing::Granting
             },
-        });
+        };
+        host.incoming.insert(place, incoming);
         host.reserved = free;
         if host.turn.is_none_or(|turn| turn.idle) {
             self.grant(net, at);
@@ -242,8 +240,8 @@ impl PhostHosts {
         let now = net.now();
         let downgrade = host.packet_time * constants.downgrade;
         loop {
-            let able = host.incoming.iter_mut().filter(|it| it.not_before <= now);
-            let Some(incoming) = able.min_by_key(|it| it.urgency) else {
+            let mut incoming = host.incoming.iter_mut();
+            let Some(incoming) = incoming.find(|it| it.not_before <= now) else {
                 return false;
             };
             let id = incoming.urgency.flow;
@@ -314,36 +312,43 @@ impl PhostHosts {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
+        let flow = *net.flow(id);
+        let before = state.urgency(id, flow.start);
         state.answered = state.answered.max(data.value as u32 + 1);
-        let new = state.arrived.insert(data.sequence);
-        let missing = state.packets - state.arrived.count();
-        if missing > 0 {
-            let incoming = &mut self.hosts[at.index()].incoming[state.place as usize];
-            incoming.urgency.missing = missing;
-            if incoming.standing == Standing::Downgraded
+        state.arrived.insert(data.sequence);
+        let urgency = state.urgency(id, flow.start);
+        let incoming = &mut self.hosts[at.index()].incoming;
+        let place = incoming.binary_search_by_key(&before, |it| it.urgency);
+        if urgency.missing == 0 {
+            acknowledge(net, id);
+            if let Ok(place) = place {
+                incoming.remove(place);
+                net.finish(id);
+            }
+        } else if let Ok(place) = place {
+            let answered = &mut incoming[place];
+            answered.urgency = urgency;
+            if answered.standing == Standing::Downgraded
                 && state.granted - state.answered < self.constants.unanswered
             {
-                incoming.standing = Standing::Granting;
-                incoming.not_before = Picos::ZERO;
+                answered.standing = Standing::Granting;
+                answered.not_before = Picos::ZERO;
             }
-            return;
-        }
-        acknowledge(net, id);
-        if new {
-            net.finish(id);
-            let place = state.place as usize;
-            let incoming = &mut self.hosts[at.index()].incoming;
-            incoming.swap_remove(place);
-            if let Some(moved) = incoming.get(place)
-                && let Some(state) = self.flows.get_mut(&moved.urgency.flow)
-            {
-                state.place = place as u32;
-            }
+            let ahead = incoming[..place].partition_point(|it| it.urgency < urgency);
+            incoming[ahead..=place].rotate_right(1);
         }
     }
 }
 
 impl State {
+    fn urgency(&self, flow: FlowId, start: Picos) -> Urgency {
+        Urgency {
+            missing: self.packets - self.arrived.count(),
+            start,
+            flow,
+        }
+    }
+
     /// The next missing packet after that of the last token, around the end.
     fn next_packet(&self) -> u32 {
         let next = self.arrived.next_missing(self.last_packet.wrapping_add(1));
@@ -383,7 +388,6 @@ impl Transport for PhostHosts {
                 sent: 0,
                 request,
                 requested: false,
-                place: 0,
                 arrived: Arrivals::default(),
                 granted: 0,
                 goal: packets,
