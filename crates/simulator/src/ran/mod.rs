@@ -169,7 +169,10 @@ struct Contender {
 impl Ord for Contender {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let rank = self.rank.total_cmp(&other.rank);
-        rank.then(self.turn.cmp(&other.turn))
+        // Of users that have never been served, for whom r / mean r is infinite, the one with the best channel.
+        let unserved = |it: &Self| it.rank.is_infinite().then(|| it.cqi.bits_per_tti());
+        rank.then_with(|| unserved(self).cmp(&unserved(other)))
+            .then(self.turn.cmp(&other.turn))
     }
 }
 
@@ -704,6 +707,19 @@ mod tests {
         let rates = [3, 15].map(|it| f64::from(Cqi::new(it).unwrap().bits_per_tti()));
         let times: Vec<f64> = (0..2).map(|it| others[it] as f64 / rates[it]).collect();
         assert!((times[0] / times[1] - 1.0).abs() < 0.05, "{times:?}");
+    }
+
+    #[test]
+    fn proportional_fairness_serves_the_best_channel_first_among_users_without_history() {
+        let mut ran = Ran::new(config(&[1, 15, 7], PFS), Admission::Htd, 1);
+        for user in 0..3 {
+            ran.open(user, FlowId(user), 1500);
+            ran.offer(Picos::ZERO, user, sdu(user, 0));
+        }
+        let all = run(&mut ran, 100, |_, _| {}).into_iter();
+        // Users 1 and 2 in the first TTI, with 12 and 59 resource blocks; user 0 needs 215.
+        let ends: Vec<_> = all.map(|(at, it)| (at.0 / TTI.0, it.user)).collect();
+        assert_eq!(ends, [(2, 1), (2, 2), (4, 0)]);
     }
 
     #[test]
