@@ -1,11 +1,13 @@
 """pDCell under other readings of its paper: which assertions depend on which choice.
 
-    python benches/pdcell_readings.py [--flows 1000] [--seeds 5] [--jobs 1] [--part schedulers|refused|channels]
+    python benches/pdcell_readings.py [--flows 1000] [--seeds 5] [--jobs 1] [--part PART]...
 
 Each reading (docs/explanation/pdcell.md) is replaced alone, then all of them. Times are means over the seeds of the
 percentiles of the flow completion time (FCT), in ms. In both loads, with the settings of `cellbed reproduce pdcell`:
 
 * schedulers: pDCell-MRFS beside pDCell-PFS (Fig. 9);
+* short: flows of at most 10 KB, pDCell-PFS over pDCell-MRFS, by the user's channel (Fig. 10b);
+* buffers: mean FCT with a buffer of 30 MB over that with 3 MB, for both (Fig. 11c);
 * refused: the share of packets that the central unit refuses, pHost+PFS minus pDCell-PFS, with a buffer of 3 MB
   (Fig. 11a);
 * channels: mean FCT with fixed CQIs over that with varying ones, with MRFS, PFS, and round robin, which does not see
@@ -17,6 +19,7 @@ percentiles of the flow completion time (FCT), in ms. In both loads, with the se
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,7 +31,7 @@ from cellbed.experiments.reproduce import pdcell
 from cellbed.measure.repetitions import paired_difference
 
 PERCENTILES = (10, 25, 50, 90, 99)
-ALONE = {"first_threshold": "active", "rank": "head", "cut": "first", "backoff_from": "credit"}
+ALONE = {"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_from": "credit"}
 READINGS: dict[str, dict[str, str]] = {"present": {}}
 READINGS |= {f"{key} = {value}": {key: value} for key, value in ALONE.items()} | {"all four": ALONE}
 ROUND_ROBIN = "round robin"
@@ -50,7 +53,7 @@ Measures = Mapping[Run, Mapping[str, Any]]
 
 
 def simulate(run: Run, flows: int) -> dict[str, float]:
-    """Percentiles, the mean, and the share of refused packets."""
+    """Percentiles, means, and the share of refused packets."""
     labels = pdcell.USUAL | {"load": run.load, "transport": run.transport, "cqi": run.cqi, "buffer": run.buffer}
     labels["scheduler"] = pdcell.PFS if run.scheduler == ROUND_ROBIN else run.scheduler
     description = pdcell.describe(labels, {"flows": flows}, pdcell.sizes())
@@ -61,6 +64,7 @@ def simulate(run: Run, flows: int) -> dict[str, float]:
     times = [math.inf if each == "inf" else each for each in found["fct_s"]]
     return {f"p{each}": pdcell.rank(times, each / 100) for each in PERCENTILES} | {
         "mean": float(np.mean(times)),
+        **{name: found[f"short_{name}_s"] for name in pdcell.QUALITIES},
         "refused": found["refused_share"],
         "bits": found["bits_per_block"],
         "elapsed": found["elapsed_s"],
@@ -74,9 +78,13 @@ def verdict(values: Sequence[float], limit: float) -> str:
     return "holds" if low >= limit else "no" if high < limit else "open"
 
 
+def _pdcell(load: str, scheduler: str, readings: str, seed: int = 0) -> Run:
+    return Run(load, pdcell.PDCELL, scheduler, pdcell.TRACE, "usual", readings, seed)
+
+
 def schedulers(seeds: Sequence[int]) -> list[Run]:
     return [
-        Run(load, pdcell.PDCELL, scheduler, pdcell.TRACE, "usual", readings, seed)
+        _pdcell(load, scheduler, readings, seed)
         for seed in seeds
         for load in pdcell.MODES
         for readings in READINGS
@@ -85,24 +93,62 @@ def schedulers(seeds: Sequence[int]) -> list[Run]:
 
 
 def show_schedulers(measures: Measures) -> None:
-    seeds = sorted({run.seed for run in measures})
     for load in pdcell.MODES:
         print(f"\n{load}: FCT in ms (P{', P'.join(map(str, PERCENTILES))}), packets refused, MRFS at most PFS")
         for readings in READINGS:
-
-            def of(scheduler: str, key: str, at: tuple[str, str] = (load, readings)) -> list[float]:
-                runs = [Run(at[0], pdcell.PDCELL, scheduler, pdcell.TRACE, "usual", at[1], seed) for seed in seeds]
-                return [measures[run][key] for run in runs]
-
+            settings = [_pdcell(load, scheduler, readings) for scheduler in (pdcell.MRFS, pdcell.PFS)]
             parts = []
-            for scheduler in (pdcell.MRFS, pdcell.PFS):
-                times = " ".join(f"{1000 * np.mean(of(scheduler, f'p{each}')):8.1f}" for each in PERCENTILES)
-                parts.append(f"{scheduler} {times} {np.mean(of(scheduler, 'refused')):6.1%}")
+            for setting in settings:
+                ranks = " ".join(f"{1000 * np.mean(of(measures, setting, f'p{each}')):8.1f}" for each in PERCENTILES)
+                parts.append(f"{setting.scheduler} {ranks} {np.mean(of(measures, setting, 'refused')):6.1%}")
             found = []
             for each in PERCENTILES:
-                slow, quick = of(pdcell.PFS, f"p{each}"), of(pdcell.MRFS, f"p{each}")
+                quick, slow = (of(measures, setting, f"p{each}") for setting in settings)
                 found.append(verdict([math.log(a / b) for a, b in zip(slow, quick, strict=True)], 0))
             print(f"{readings:26}", *parts, *(f"{each:5}" for each in found), sep=" | ")
+
+
+def show_short(measures: Measures) -> None:
+    print("\nmean FCT of flows of at most 10 KB, PFS over MRFS, by the user's channel: mean and 95 % interval")
+    for load in pdcell.MODES:
+        for readings in READINGS:
+            texts = []
+            for quality in pdcell.QUALITIES:
+                slow, quick = (
+                    of(measures, _pdcell(load, scheduler, readings), quality) for scheduler in (pdcell.PFS, pdcell.MRFS)
+                )
+                texts.append(f"{quality} {times(slow, quick)}")
+            print(f"{load:10} | {readings:26}", *texts, sep=" | ")
+
+
+def buffers(seeds: Sequence[int]) -> list[Run]:
+    both = schedulers(seeds)
+    return [run._replace(buffer=buffer) for run in both for buffer in ("usual", "30 MB")]
+
+
+def show_buffers(measures: Measures) -> None:
+    print("\nmean FCT of pDCell, buffer of 30 MB over 3 MB: mean and 95 % interval")
+    for load in pdcell.MODES:
+        for readings in READINGS:
+            texts = []
+            for scheduler in (pdcell.MRFS, pdcell.PFS):
+                small = _pdcell(load, scheduler, readings)
+                large = small._replace(buffer="30 MB")
+                texts.append(f"{scheduler} {times(of(measures, large, 'mean'), of(measures, small, 'mean'))}")
+            print(f"{load:10} | {readings:26}", *texts, sep=" | ")
+
+
+def of(measures: Measures, run: Run, key: str) -> list[float]:
+    """A measure of a setting, by seed."""
+    return [found[key] for each, found in measures.items() if each._replace(seed=run.seed) == run]
+
+
+def times(above: Sequence[float], below: Sequence[float]) -> str:
+    """The geometric mean of ratios with its 95 % interval. A seed without such flows does not count."""
+    pairs = zip(above, below, strict=True)
+    found = paired_difference([math.log(a / b) for a, b in pairs if a is not None and b is not None])
+    ends = [math.exp(found.value if each is None else each) for each in (found.low, found.high)]
+    return f"{math.exp(found.value):.2f} ({ends[0]:.2f}–{ends[1]:.2f})"
 
 
 def refused(seeds: Sequence[int]) -> list[Run]:
@@ -152,16 +198,15 @@ def show_channels(measures: Measures) -> None:
                 [measures[Run(load, pdcell.PDCELL, scheduler, cqi, "usual", "present", seed)] for seed in seeds]
                 for cqi in (pdcell.FIXED, pdcell.TRACE)
             )
-            logs = [math.log(a["mean"] / b["mean"]) for a, b in zip(fixed, varying, strict=True)]
-            found = paired_difference(logs)
-            ends = [math.exp(found.value if each is None else each) for each in (found.low, found.high)]
+            ratio = times([each["mean"] for each in fixed], [each["mean"] for each in varying])
             bits = " ".join(f"{np.mean([each['bits'] for each in group]):.0f}" for group in (fixed, varying))
-            ratio = f"{math.exp(found.value):.2f} ({ends[0]:.2f}–{ends[1]:.2f})"
             print(f"{load:10} | {scheduler:11} | {ratio} | {bits}")
 
 
 PARTS: dict[str, tuple[Callable[[Sequence[int]], list[Run]], Callable[[Measures], None]]] = {
     "schedulers": (schedulers, show_schedulers),
+    "short": (schedulers, show_short),
+    "buffers": (buffers, show_buffers),
     "refused": (refused, show_refused),
     "channels": (channels, show_channels),
 }
@@ -174,12 +219,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--part", choices=PARTS, action="append")
     options = parser.parse_args()
+    parts = [PARTS[part] for part in dict.fromkeys(options.part or PARTS)]
+    seeds = range(1, options.seeds + 1)
+    listed = list(dict.fromkeys(itertools.chain(*(runs(seeds) for runs, _ in parts))))
     with ProcessPoolExecutor(options.jobs) as pool:
-        for part in options.part or PARTS:
-            listed, show = PARTS[part]
-            runs = listed(range(1, options.seeds + 1))
-            found = pool.map(simulate, runs, [options.flows] * len(runs))
-            show(dict(zip(runs, found, strict=True)))
+        measures = dict(zip(listed, pool.map(simulate, listed, itertools.repeat(options.flows)), strict=True))
+    for runs, show in parts:
+        show({run: measures[run] for run in runs(seeds)})
 
 
 if __name__ == "__main__":

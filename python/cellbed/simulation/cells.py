@@ -72,10 +72,10 @@ class ProportionalFair(Table):
 class Readings(Table):
     """Choices where the paper on pDCell is open, on which its figures may depend."""
 
-    first_threshold: Literal["equal", "active"] | None = Field(
+    first_threshold: Literal["active", "equal"] | None = Field(
         None,
         description="Threshold of a user before the first report, at most user_packets: an equal part of the buffer "
-        "among all users (default), or among those active when the user becomes active.",
+        "among the users that are active when it becomes active (default), or among all users.",
     )
     rank: Literal["shortest", "head"] | None = Field(
         None,
@@ -159,7 +159,7 @@ class Radio(Table):
     readings: Readings | None = Field(
         None,
         description="Choices where the paper on pDCell is open.",
-        examples=[{"first_threshold": "active", "rank": "head", "cut": "first", "backoff_from": "credit"}],
+        examples=[{"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_from": "credit"}],
     )
 
     def files(self) -> list[str]:

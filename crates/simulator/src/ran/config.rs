@@ -189,11 +189,11 @@ pub struct Readings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstThreshold {
-    /// An equal part of the buffer among all users.
+    /// Each time a user becomes active, an equal part of the buffer among the users that are active then.
     #[default]
-    Equal,
-    /// Each time a user becomes active, an equal part among the users that are active then.
     Active,
+    /// An equal part among all users.
+    Equal,
 }
 
 /// The rest of a packet that did not fit whole into a subframe.

@@ -21,7 +21,7 @@ from cellbed.experiments.reproduce.publication import Data, Simulated, Simulated
 from cellbed.prctl import die_with_parent
 from cellbed.testbed.folder import write_json
 
-FORMAT = 1
+FORMAT = 2
 """Of the files with measures: another one makes every simulation run again."""
 _FOLDER = "simulations"
 _KEY_DIGITS = 16
