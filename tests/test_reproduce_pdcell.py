@@ -157,7 +157,7 @@ def test_wrong_input_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "sizes.txt").write_text("1 1 0.5\n")
     for words, message in (
         (("--figure", "7"), "error: --figure 7: not one of 3, 8, 9, 10a, 10b, 11a, 11b, 11c\n"),
-        (("--sizes", "sizes.txt"), "error: sizes.txt: the last cumulative share is 0.5: write 1\n"),
+        (("--sizes", "sizes.txt"), "error: sizes.txt:1: the last cumulative share is 0.5: write 1, or 100"),
         (("--sizes", "none.txt"), "error: "),
     ):
         done = cellbed("reproduce", "pdcell", *words, cwd=tmp_path)
