@@ -20,6 +20,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def processors() -> int:
+    """Number of processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 class WorkerPool(ProcessPoolExecutor):
     """A number of processes, each with one thread at its start; a context.
 

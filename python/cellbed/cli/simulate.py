@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.report import Open
+from cellbed.status_line import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.simulation.file import Described
@@ -60,6 +60,7 @@ def simulate(
     """
     from cellbed.experiments import simulation
     from cellbed.simulation.file import read_simulation
+    from cellbed.worker_pool import processors
 
     described = read_simulation(file)
     first = described.file.seed if seed is None else seed
@@ -70,7 +71,7 @@ def simulate(
         _show(described, chosen, as_json)
         return
     with _Terminal(described.flows * seeds, seeds) as terminal:
-        folder = simulation.simulate(described, chosen, out, jobs or simulation.processors(), terminal.progress)
+        folder = simulation.simulate(described, chosen, out, jobs or processors(), terminal.progress)
     summary = json.loads((folder / "summary.json").read_bytes())
     if as_json:
         print(json.dumps({"folder": str(folder), **summary}, indent=1, ensure_ascii=False))
@@ -96,22 +97,14 @@ def _show(described: Described, seeds: range, as_json: bool) -> None:
     print(f"{described.flows:,} flows, {described.bytes:,.0f} bytes, with each of {len(seeds)} seeds from {seeds[0]}")
 
 
-class _Terminal:
-    """Progress on standard error, after two seconds: in place on a terminal, else a line every ten seconds."""
+class _Terminal(StatusLine):
+    """Progress, after two seconds: in place on a terminal, else a line every ten seconds."""
 
     def __init__(self, flows: int, seeds: int) -> None:
+        super().__init__()
         self._flows, self._seeds = flows, seeds
-        self._live = sys.stderr.isatty()
         self._began = time.monotonic()
         self._next = self._began + 2
-        self._drawn = False
-
-    def __enter__(self) -> _Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def progress(self, flows: int, seeds: int) -> None:
         """Show the numbers of finished flows and seeds."""
@@ -119,10 +112,6 @@ class _Terminal:
         if now < self._next:
             return
         of_seeds = f", {seeds} of {self._seeds} seeds" if self._seeds > 1 else ""
-        text = f"{flows:,} of {self._flows:,} flows{of_seeds}, {now - self._began:.0f} s"
-        if self._live:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._drawn = True
-        else:
-            print(text, file=sys.stderr, flush=True)
-        self._next = now + (0.1 if self._live else 10)
+        show = self.state if self.redrawn else self.note
+        show(f"{flows:,} of {self._flows:,} flows{of_seeds}, {now - self._began:.0f} s")
+        self._next = now + (0.1 if self.redrawn else 10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typer.core import TyperGroup
 
 from cellbed.cli.report import Ending, Open
 from cellbed.errors import CellbedError
+from cellbed.status_line import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
@@ -137,12 +137,13 @@ def run_sweep(
     chosen: Callable[..., AbstractContextManager[runner.Executor]]
     if virtual:
         from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
+        from cellbed.worker_pool import processors
 
         # A trial takes as long as its report.
         plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
         if profile is None and not dry_run:
             measure_profiles(plan, terminal.note, limits=not no_limits)
-        width = jobs or os.cpu_count() or 1
+        width = jobs or processors()
         chosen = lambda held: VirtualPool.of_runs(width, limits=not no_limits, profile=profile)  # noqa: E731
     else:
         chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
@@ -276,29 +277,8 @@ def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
         print(f"note: {note}")
 
 
-class Terminal:
-    """Progress of a sweep: a line per attempt on standard error; on a terminal also what happens now."""
-
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._shown = ""
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.state("")
-
-    def note(self, text: str) -> None:
-        """Print a line."""
-        self.state("")
-        print(text, file=sys.stderr, flush=True)
-
-    def state(self, text: str) -> None:
-        """Show what happens now, in place."""
-        if self._live and text != self._shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-            self._shown = text
+class Terminal(StatusLine):
+    """Progress of a sweep: a line per attempt; on a terminal also what happens now."""
 
     def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
         """Print an attempt."""

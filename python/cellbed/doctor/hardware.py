@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from cellbed import worker_pool
 from cellbed.doctor.check import Check
 from cellbed.doctor.machine import Machine
 
@@ -13,7 +12,7 @@ ENOUGH_MEMORY = 2 << 30
 
 def processors(count: int | None = None) -> Check:
     """CPUs that this process may use."""
-    count = len(os.sched_getaffinity(0)) if count is None else count
+    count = worker_pool.processors() if count is None else count
     if count < ENOUGH_CPUS:
         return Check("CPUs", "warn", str(count), "the nodes of a scenario share it: use small CPU limits")
     return Check("CPUs", "ok", str(count))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -14,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed.archive.soundness import sha256
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.errors import CellbedError
 from cellbed.measure.repetitions import mean_interval
@@ -71,11 +70,6 @@ def writing(folder: Path) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
         reason = "not a folder" if isinstance(error, FileExistsError) else reason
         raise CellbedError(f"cannot write to {folder}: {reason}; choose another place with --out") from None
-
-
-def processors() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _named(folder: Path, stem: str) -> Path:
@@ -187,7 +181,7 @@ def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, A
         "name": described.file.name,
         "cellbed": version("cellbed"),
         "file": described.file.model_dump(mode="json"),
-        "inputs": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in described.inputs.items()},
+        "inputs": {name: sha256(path) for name, path in described.inputs.items()},
         "seeds": [each["seed"] for each in runs],
         **{key: sum(each[key] for each in runs) for key in ("flows", "unfinished", "packet_hops", "elapsed_s")},
         "by_size": [_mean_row(rows, "size", "count") for rows in zip(*(each["by_size"] for each in runs), strict=True)],

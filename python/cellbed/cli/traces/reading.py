@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from cellbed.status_line import StatusLine
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -16,27 +18,12 @@ def read_index() -> pl.DataFrame:
     """The table; damaged entries are named on standard error."""
     from cellbed.archive import open_archive
 
-    bar = _Progress()
-    try:
-        table = open_archive().contents(bar.update)
-    finally:
-        bar.close()
+    def update(done: int, of: int) -> None:
+        if of >= _MANY and (done % 100 == 0 or done == of):
+            line.state(f"reading {done} of {of} new entries")
+
+    with StatusLine() as line:
+        table = open_archive().contents(update)
     for name, problem in table.problems.items():
         print(f"warning: {problem}; remove it with `cellbed traces rm {name}`", file=sys.stderr)
     return table.frame
-
-
-class _Progress:
-    def __init__(self) -> None:
-        self._open = False
-
-    def update(self, done: int, of: int) -> None:
-        if of < _MANY or not sys.stderr.isatty():
-            return
-        if done % 100 == 0 or done == of:
-            print(f"\rreading {done} of {of} new entries", end="", file=sys.stderr, flush=True)
-            self._open = True
-
-    def close(self) -> None:
-        if self._open:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

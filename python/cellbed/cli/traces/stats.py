@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from typing import Annotated
 
@@ -47,12 +46,13 @@ def stats(
     from cellbed.archive.statistics import Definition
     from cellbed.archive.survey import figures
     from cellbed.cli.traces.surveying import surveyed, waiting
+    from cellbed.worker_pool import processors
 
     if not names and not everything:
         raise typer.BadParameter("name entries, or give --all")
     archive, definition = open_archive(), Definition(outage)
     if everything or again:
-        done = surveyed(archive, names or archive.names(), definition, again, jobs or os.cpu_count() or 1)
+        done = surveyed(archive, names or archive.names(), definition, again, jobs or processors())
         print(json.dumps(asdict(done), indent=2) if as_json else done)
         if done.problems:
             raise typer.Exit(1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, entry_names
+from cellbed.status_line import StatusLine
 
 
 def verify(
@@ -31,13 +31,11 @@ def verify(
     archive = open_archive()
     wanted = names or archive.names()
     damaged: dict[str, list[str]] = {}
-    for number, (name, faults) in enumerate(archive.verify(wanted), 1):
-        if faults:
-            damaged[name] = faults
-        if sys.stderr.isatty():
-            print(f"\r\x1b[Kverified {number} of {len(wanted)}: {name}", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    with StatusLine() as line:
+        for number, (name, faults) in enumerate(archive.verify(wanted), 1):
+            if faults:
+                damaged[name] = faults
+            line.state(f"verified {number} of {len(wanted)}: {name}")
     if as_json:
         print(json.dumps({"verified": len(wanted), "damaged": damaged}, indent=2))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Iterable
@@ -25,9 +24,11 @@ from cellbed.experiments.evaluation.results import Results, write_json
 from cellbed.experiments.evaluation.terminal import show
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
+from cellbed.status_line import StatusLine
 from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
 from cellbed.units import DURATION
+from cellbed.worker_pool import processors
 from cellbed.workloads.application import Application
 from cellbed.workloads.registry import APPLICATIONS
 
@@ -85,7 +86,7 @@ def run(options: Options, output: TextIO) -> int:
     """
     plan = options.plan()
     until = time.monotonic() + _duration("--budget", options.budget) / 1e9 if options.budget else math.inf
-    cores = len(os.sched_getaffinity(0))
+    cores = processors()
     if not plan.virtual and options.jobs > max(1, cores // 2):
         print(f"--jobs {options.jobs} on {cores} cores: programs of different steps compete for cores", file=sys.stderr)
     kind = "virtual" if plan.virtual else "real"
@@ -119,35 +120,26 @@ def run(options: Options, output: TextIO) -> int:
     return 0
 
 
-class _Lines:
+class _Lines(StatusLine):
     """Progress: one line that is redrawn on a terminal, else a line for each trial and condition."""
 
     def __init__(self) -> None:
-        self._redrawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._open = False
+        super().__init__()
         self._before: tuple[str, int] | None = None
 
     def phase(self, text: str) -> None:
-        self._say(text)
+        super().note(text)
 
     def note(self, text: str) -> None:
-        self._say(f"  {text}")
+        super().note(f"  {text}")
 
     def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
         ahead = "" if left_s is None else f", {pace.words(left_s)} left"
         where = f"{begun} of {total} steps{ahead}: trial {step.trial + 1}, {step.profile}"
-        if self._redrawn:
-            print(f"\r\x1b[K{where}, {step.application.name} on {step.network}", end="", file=sys.stderr, flush=True)
-            self._open = True
-        elif self._before != (step.profile, step.trial):
-            self._say(where)
+        self.state(f"{where}, {step.application.name} on {step.network}")
+        if not self.redrawn and self._before != (step.profile, step.trial):
+            super().note(where)
         self._before = step.profile, step.trial
-
-    def _say(self, text: str) -> None:
-        if self._open:
-            print("\r\x1b[K", end="", file=sys.stderr)
-            self._open = False
-        print(text, file=sys.stderr, flush=True)
 
 
 def _duration(option: str, text: str) -> int:

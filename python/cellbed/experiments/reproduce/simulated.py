@@ -5,21 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import Data, Simulated, SimulatedPublication, Trials
-from cellbed.prctl import die_with_parent
+from cellbed.experiments.sweep.runner import words
 from cellbed.testbed.folder import write_json
+from cellbed.worker_pool import WorkerPool, processors
 
 FORMAT = 2
 """Of the files with measures: another one makes every simulation run again."""
@@ -117,11 +115,13 @@ def perform(
     """
     (folder / _FOLDER).mkdir(parents=True, exist_ok=True)
     failed = []
-    jobs = jobs or os.cpu_count() or 1
+    jobs = jobs or processors()
     began, left = time.monotonic(), deque(wanted)
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), die_with_parent)
+    killed = CellbedError(
+        "a process of the simulations was killed (too little memory?): run the same command to continue"
+    )
     running: dict[Future[dict[str, Any]], Run] = {}
-    try:
+    with WorkerPool(min(jobs, len(wanted)) or 1, killed) as pool:
         while left or running:
             while left and len(running) < jobs + 2:
                 run = left.popleft()
@@ -130,30 +130,13 @@ def perform(
                 run = running.pop(future)
                 try:
                     write_json(_file(folder, run), future.result())
-                except BrokenProcessPool:
-                    raise CellbedError(
-                        "a process of the simulations was killed (too little memory?): run the same command to continue"
-                    ) from None
                 except CellbedError as error:
                     failed.append(f"{', '.join(run.labels.values())}, seed {run.seed}: {error}")
                     listener.note(f"failed: {failed[-1]}")
             done = len(wanted) - len(left) - len(running)
             around = (time.monotonic() - began) / done if done else _GUESS_S / jobs
             listener.state(f"{done} of {len(wanted)} simulations, {words(around * (len(wanted) - done))} left")
-    except BaseException:
-        for each in multiprocessing.active_children():  # a simulation may take a minute
-            each.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
     return failed
-
-
-def words(seconds: float) -> str:
-    """An estimate of a time."""
-    from cellbed.experiments.sweep.runner import words
-
-    return words(seconds)
 
 
 def collect(of_experiment: Sequence[Run], folder: Path) -> Trials:

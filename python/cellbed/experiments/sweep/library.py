@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import html
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from cellbed.experiments.sweep.virtual import VirtualPool
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.testbed.testbed import obstacles
+from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     import polars as pl
@@ -247,7 +247,7 @@ def executor(
     if plan.simulated:
         if on is not None:
             raise CellbedError("a sweep of simulations runs on this machine: leave out --on")
-        with VirtualPool.of_flows(jobs or os.cpu_count() or 1) as flows:
+        with VirtualPool.of_flows(jobs or processors()) as flows:
             yield flows
         return
     if on is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import select
 import shutil
 import time
@@ -18,6 +17,7 @@ from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import ChildRun, RunError
 from cellbed.testbed.prove import ProofError
+from cellbed.worker_pool import processors
 
 REPEATS = 2
 """How often a disturbed trial is repeated."""
@@ -143,7 +143,7 @@ class Width:
 def processors_for(plan: Plan) -> int:
     """How many trials of a sweep this machine's processors can run at once: at least one."""
     most = max((trial.cpus for trial in plan.trials), default=1.0)
-    return max(1, math.floor((os.cpu_count() or 1) / (most + _SPARE)))
+    return max(1, math.floor(processors() / (most + _SPARE)))
 
 
 class LocalPool:
