@@ -211,6 +211,13 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
         ({"traffic": {"flows": 1, "load": 0.5, "sizes": "none.txt"}}, "traffic.sizes: there is no file 'none.txt'"),
         ({"traffic": {"flows": 1, "load": 0, "sizes": "1 kB"}}, "traffic.load: 0 is too small"),
         ({"traffic": {"trace": "sizes.txt"}}, "sizes.txt:2: 3 columns: write five"),
+        ({"traffic": {"trace": "flows.txt"}}, "flows.txt:2: host '6' is not a whole number from 0 to 5"),
+        ({"traffic": {"trace": "users.txt"}}, "users.txt:1: a user in the sixth column: remove it, or add [radio]"),
+        ({"traffic": {"trace": "users.txt"}, "radio": {"users": 2}}, "users.txt:2: user '2' is not a whole number"),
+        ({"traffic": {"trace": "users.txt"}, "radio": {"host": "host-3"}}, "users.txt:1: users are behind host 3"),
+        ({"transport": {"kind": "pfabric"}, "radio": {}}, "transport.kind: pfabric repeats packets long before"),
+        ({"radio": {"cqi": {"kind": "trace", "files": ["zero.txt"]}}}, "zero.txt: no channel quality above 0"),
+        ({"radio": {"cqi": {"kind": "trace", "files": ["users.txt", "x"]}}}, "users.txt:1: '1460' is not a whole"),
         ({"traffic": {"trace": "sizes.txt", "flows": 3}}, "traffic.flows: the trace contains the flows"),
         (
             {"traffic": GOOD["traffic"] | {"pattern": {"kind": "incast", "senders": 6}}},
@@ -232,6 +239,9 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
 )
 def test_mistakes_are_reported_at_their_lines(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     path = write(tmp_path, **changes)
+    (tmp_path / "flows.txt").write_text("0 1460 0 1 0\n1 1460 6 1 1\n")
+    (tmp_path / "users.txt").write_text("0 1460 1 0 0 1\n1 1460 1 0 1 2\n")
+    (tmp_path / "zero.txt").write_text("# none\n0 0\n")
     done = cellbed("simulate", path, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 2
     assert line in done.stderr
@@ -284,6 +294,34 @@ def test_examples_run(path: Path) -> None:
     data["traffic"] |= {"flows": 200} if "flows" in data["traffic"] else {}
     found = simulate(data, folder=path.parent)
     assert found.flows["fct_s"].null_count() == 0
+
+
+def test_a_simulation_ends_at_its_limit_and_reports_what_did_not_finish(tmp_path: Path) -> None:
+    whole = simulate(write(tmp_path))
+    end = float(np.median(whole.flows["start_s"])) + 1e-9
+    path = write(tmp_path, until=f"{end * 1e9:.0f} ns", sampling="500 ns")
+    cut = simulate(path)
+    assert cut.duration_s == pytest.approx(end, abs=1e-9)
+    assert len(cut.flows) == pytest.approx(150, abs=2)
+    before = whole.flows.filter(pl.col("start_s") + pl.col("fct_s") < cut.duration_s)
+    assert cut.flows.drop_nulls("fct_s")["fct_s"].to_list() == before["fct_s"].to_list()
+    done = cellbed("simulate", path, "--out", "out", "--json", cwd=tmp_path)
+    summary = json.loads(done.stdout)
+    assert (summary["flows"], summary["not_started"]) == (300, 300 - len(cut.flows))
+    assert summary["unfinished"] == 300 - len(before) > summary["not_started"]
+    queues = pl.read_parquet(Path(summary["folder"], "queues.parquet"))
+    assert queues.drop("seed").equals(cut.queues)
+    assert queues.filter(tier="host to leaf")["time_s"].diff().drop_nulls().to_numpy() == pytest.approx(5e-7)
+    longest = dict(queues.group_by("tier").agg(pl.col("most_bytes").max()).rows())
+    counted = dict(cut.ports.group_by("tier").agg(pl.col("most_queue_bytes").max()).rows())
+    assert 0 < longest["leaf to host"] <= counted["leaf to host"]
+    assert longest.keys() == counted.keys()
+    page = Path(summary["folder"], "report.html").read_text()
+    assert "Longest queue of each kind of port, seed 3" in page
+    assert f"did not finish, {summary['not_started']} of them did not start" in page
+    for until in ("1 ns", "1 us"):  # no flow has finished
+        done = cellbed("simulate", write(tmp_path, until=until), "--out", "out", cwd=tmp_path)
+        assert (done.returncode, "300 flows (100 %) did not finish" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cellbed_simulator::description::Description;
-use cellbed_simulator::fabric::{Flow, Node, Simulation};
+use cellbed_simulator::fabric::{Flow, Node, Sample, Simulation};
 use cellbed_simulator::transport::AnyTransport;
 use cellbed_simulator::units::{FlowId, HostId, Picos};
 use numpy::IntoPyArray;
@@ -103,6 +103,7 @@ pub fn simulate<'py>(
     let found = PyDict::new(py);
     found.set_item("flows", flows.columns(py)?)?;
     found.set_item("ports", ports(py, &simulation)?)?;
+    found.set_item("queues", queues(py, &simulation)?)?;
     let tables = PyDict::new(py);
     for table in simulation.transport().tables() {
         let columns = PyDict::new(py);
@@ -114,6 +115,23 @@ pub fn simulate<'py>(
     found.set_item("tables", tables)?;
     found.set_item("packet_hops", simulation.fabric().counters().packet_hops)?;
     found.set_item("end_ps", simulation.fabric().now().0)?;
+    Ok(found)
+}
+
+/// Samples of the queues, a row for each pair of kinds of nodes and instant.
+fn queues<'py>(
+    py: Python<'py>,
+    simulation: &Simulation<AnyTransport>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let samples = simulation.samples();
+    let column = |of: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(of).collect() };
+    let found = PyDict::new(py);
+    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
+    set("from", column(&|it| f64::from(it.from)))?;
+    set("to", column(&|it| f64::from(it.to)))?;
+    set("time_s", column(&|it| it.at.as_secs_f64()))?;
+    set("mean_bytes", column(&|it| it.mean_bytes))?;
+    set("most_bytes", column(&|it| it.most_bytes as f64))?;
     Ok(found)
 }
 

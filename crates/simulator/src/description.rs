@@ -1,8 +1,8 @@
 //! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
 
 use crate::fabric::{
-    Balancing, Discipline, FULL_PAYLOAD, Fabric, Flow, Pattern, Poisson, Ports, Simulation, Sizes,
-    Switching, Topology, TopologyError, Traffic, TrafficError,
+    Balancing, Discipline, FULL_PAYLOAD, Fabric, Flow, Pattern, Poisson, Ports, Sampling,
+    Simulation, Sizes, Switching, Topology, TopologyError, Traffic, TrafficError,
 };
 use crate::ran::{LoadOf, RanConfig, RanError};
 use crate::transport::{AnyTransport, TransportConfig};
@@ -23,6 +23,12 @@ pub struct Description {
     /// Mobile users behind one of the hosts. With random traffic the flows go to them.
     #[serde(default)]
     pub radio: Option<RanConfig>,
+    /// When the run ends at the latest. Flows that live then have no record.
+    #[serde(default)]
+    pub until_ps: Option<Picos>,
+    /// Samples of the queues.
+    #[serde(default)]
+    pub sampling: Option<Sampling>,
 }
 
 /// Why a description is no run.
@@ -226,7 +232,14 @@ impl Description {
             None => transport,
             Some(radio) => transport.with_ran(radio.clone(), self.seed)?,
         };
-        Ok(Simulation::new(net, transport, traffic))
+        let mut simulation = Simulation::new(net, transport, traffic);
+        if let Some(end) = self.until_ps {
+            simulation = simulation.until(end);
+        }
+        if let Some(sampling) = &self.sampling {
+            simulation = simulation.sampled(sampling);
+        }
+        Ok(simulation)
     }
 }
 

@@ -168,6 +168,11 @@ impl<E: Copy> Wheel<E> {
         Some((at, event))
     }
 
+    /// Whether no event is left.
+    pub fn is_empty(&self) -> bool {
+        self.popped == self.current.len() && self.words == [0; WORDS / 64] && self.far.is_empty()
+    }
+
     #[inline]
     fn insert(&mut self, index: usize, entry: Entry<E>) {
         let place = self.free;

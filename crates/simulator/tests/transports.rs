@@ -150,3 +150,54 @@ fn fastpass_sends_each_packet_once_however_long_the_path_is() {
     let card = simulation.fabric().port_counters().next().unwrap();
     assert_eq!(card.packets, 10);
 }
+
+#[test]
+fn a_run_ends_at_its_limit_as_if_it_went_on() {
+    let mut description = leaf_spine(serde_json::json!({"kind": "phost"}), 0.6, 1000);
+    let (all, _) = run(description.clone());
+    let end = all[all.len() / 2].acknowledged;
+    description["until_ps"] = (end.0 + 1).into();
+    let description: Description = serde_json::from_value(description).unwrap();
+    let mut simulation = description.simulation().unwrap();
+    let mut records = Vec::new();
+    simulation.run(|record| records.push(record));
+    assert_eq!(records, all[..records.len()]);
+    assert_eq!(records.last().unwrap().acknowledged, end);
+    let fabric = simulation.fabric();
+    assert_eq!(fabric.now(), Picos(end.0 + 1));
+    let live = fabric.live().count() as u64;
+    assert_eq!(fabric.counters().started, records.len() as u64 + live);
+    assert!(live > 0);
+}
+
+#[test]
+fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
+    for kind in ["phost", "pfabric", "dctcp"] {
+        let mut description = leaf_spine(serde_json::json!({"kind": kind}), 0.8, 500);
+        let (unsampled, _) = run(description.clone());
+        let kinds: Vec<u16> = [vec![0; 32], vec![1; 4], vec![2; 2]].concat();
+        description["sampling"] = serde_json::json!({"interval_ps": 100_000, "kinds": kinds});
+        let description: Description = serde_json::from_value(description).unwrap();
+        let mut simulation = description.simulation().unwrap();
+        let mut records = Vec::new();
+        simulation.run(|record| records.push(record));
+        assert_eq!(records, unsampled, "{kind}");
+        // Of all cards: the integral over time of what waits, and the longest queue.
+        let cards = || {
+            let samples = simulation.samples().iter();
+            samples.filter(|it| (it.from, it.to) == (0, 1))
+        };
+        let step = cards().nth(1).unwrap().at.0;
+        let sampled: f64 = cards().map(|it| it.mean_bytes * 32.0 * step as f64).sum();
+        let counters = || simulation.fabric().port_counters().take(32);
+        let counted: f64 = counters().map(|it| it.byte_picos as f64).sum();
+        // pFabric drops packets that have waited, which the counters leave out.
+        assert!(sampled > 0.97 * counted, "{kind}: {sampled} {counted}");
+        assert!(
+            sampled < 1.03 * counted || kind == "pfabric",
+            "{kind}: {sampled} {counted}"
+        );
+        let most = cards().map(|it| it.most_bytes).max();
+        assert!(most <= counters().map(|it| it.most_bytes).max(), "{kind}");
+    }
+}

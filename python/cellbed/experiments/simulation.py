@@ -98,9 +98,11 @@ def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, pr
         for seed, simulation in simulations:
             _with_seed(seed, simulation.flows).write_parquet(files[seed])
             tables.setdefault("ports", {})[seed] = _with_seed(seed, simulation.ports)
+            if len(simulation.queues):
+                tables.setdefault("queues", {})[seed] = _with_seed(seed, simulation.queues)
             for name, table in simulation.radio.items():
                 tables.setdefault(f"radio-{name}", {})[seed] = _with_seed(seed, table)
-            summaries[seed] = _summary(simulation)
+            summaries[seed] = _summary(simulation, described.flows)
     write_rows(pl.scan_parquet(list(files.values())), folder / "flows.parquet", "zstd")
     shutil.rmtree(parts)
     for name, each in tables.items():
@@ -148,15 +150,16 @@ def _with_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
     return table.select(pl.lit(seed, pl.Int64).alias("seed"), pl.all())
 
 
-def _summary(simulation: Simulation) -> dict[str, Any]:
-    """The figures of one seed."""
+def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
+    """The figures of one seed, of so many flows."""
     import polars as pl
 
     flows = simulation.flows
     return {
         "seed": simulation.seed,
-        "flows": len(flows),
-        "unfinished": int(flows["fct_s"].null_count()),
+        "flows": planned,
+        "unfinished": planned - int(flows["fct_s"].count()),
+        "not_started": planned - len(flows),
         "duration_s": simulation.duration_s,
         "elapsed_s": simulation.elapsed_s,
         "packet_hops": simulation.packet_hops,
@@ -183,7 +186,10 @@ def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, A
         "file": described.file.model_dump(mode="json"),
         "inputs": {name: sha256(path) for name, path in described.inputs.items()},
         "seeds": [each["seed"] for each in runs],
-        **{key: sum(each[key] for each in runs) for key in ("flows", "unfinished", "packet_hops", "elapsed_s")},
+        **{
+            key: sum(each[key] for each in runs)
+            for key in ("flows", "unfinished", "not_started", "packet_hops", "elapsed_s")
+        },
         "by_size": [_mean_row(rows, "size", "count") for rows in zip(*(each["by_size"] for each in runs), strict=True)],
         "ports": [_mean_row(rows, "tier", "ports") for rows in zip(*(each["ports"] for each in runs), strict=True)],
         "runs": runs,

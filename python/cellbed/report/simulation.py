@@ -49,6 +49,7 @@ def write(folder: Path) -> None:
             facts=facts(summary),
             distributions=_distributions(folder, summary),
             ports=_ports(folder),
+            queues=_queues(folder),
             cells=_cells(folder),
             statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
             shown=shown,
@@ -56,7 +57,7 @@ def write(folder: Path) -> None:
             ratio=ratio,
             unfinished=unfinished,
             resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
-            tables=sorted(path.name for path in folder.glob("radio-*.parquet")),
+            tables=sorted(path.name for path in folder.glob("*.parquet")),
             formats=formats,
             style=style(),
         )
@@ -129,9 +130,11 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
 
 
 def unfinished(summary: Mapping[str, Any]) -> str:
-    """How many flows did not finish, in words."""
+    """How many flows did not finish, or start, in words."""
     share = formats.share(summary["unfinished"] / summary["flows"])
-    return f"{formats.number(summary['unfinished'])} flows ({share}) did not finish; they are in no figure below."
+    late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""
+    count = formats.number(summary["unfinished"])
+    return f"{count} flows ({share}) did not finish{late}; they are in no figure below."
 
 
 # ---- distributions
@@ -210,6 +213,35 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
     )
 
 
+def _queues(folder: Path) -> tuple[str, str] | None:
+    """The longest queue of each kind of port over time, of the first seed; None without samples."""
+    import polars as pl
+
+    path = folder / "queues.parquet"
+    if not path.exists():
+        return None
+    samples = pl.read_parquet(path)
+    seed = samples["seed"][0]
+    curves = {}
+    for (tier,), rows in samples.filter(seed=seed).group_by("tier", maintain_order=True):
+        step = max(1, len(rows) // _SAMPLES)
+        peaks = rows.group_by(pl.int_range(pl.len()) // step, maintain_order=True)
+        drawn = peaks.agg(pl.col("time_s").first(), pl.col("most_bytes").max())
+        curves[str(tier)] = (drawn["time_s"].to_numpy() * 1e3, drawn["most_bytes"].to_numpy() / 1e3)
+    return _over_time("time, ms", "longest queue, kB", curves), f"Longest queue of each kind of port, seed {seed}."
+
+
+def _over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
+    last = max(float(times[-1]) for times, _ in curves.values())
+    most = max(float(values.max()) for _, values in curves.values())
+
+    def draw(axes: Axes) -> None:
+        for colour, (name, (times, values)) in zip(COLOURS, curves.items(), strict=False):
+            axes.step(times, values, where="post", label=name, color=colour, linewidth=1.2)
+
+    return plot.svg(label, (time, label), (0, last or 1), (0, 1.05 * most or 1), draw)
+
+
 # ---- radio cells
 
 
@@ -258,12 +290,4 @@ def _buffer(samples: pl.DataFrame) -> tuple[str, str]:
         for column, name in (("unit_packets", "central unit"), ("forwarded_packets", "distributed unit and devices"))
         if column in of_seed.columns
     }
-    last = float(of_seed["time_s"][-1])
-    most = max(float(values.max()) for _, values in curves.values())
-
-    def draw(axes: Axes) -> None:
-        for colour, (name, (times, values)) in zip(COLOURS, curves.items(), strict=False):
-            axes.step(times, values, where="post", label=name, color=colour, linewidth=1.2)
-
-    drawing = plot.svg("buffer", ("time, s", "packets that wait"), (0, last or 1), (0, 1.05 * most or 1), draw)
-    return drawing, f"Packets that wait over time, seed {seed}."
+    return _over_time("time, s", "packets that wait", curves), f"Packets that wait over time, seed {seed}."

@@ -19,11 +19,11 @@ from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.problems import Problem
 from cellbed.scenario.reader import TablesError
 from cellbed.scenario.table import Table
+from cellbed.simulation.flow_files import FlowFileError, rows_of
 from cellbed.simulation.transports import PS, simulated
 from cellbed.units import BIT_RATE, DURATION, SIZE
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
-_LARGEST = 1 << 26
 
 
 class FixedCqi(Table):
@@ -204,14 +204,20 @@ _NAMES = {
 def _reports(name: str, folder: Path) -> list[int]:
     """The channel qualities in a file. Raises TablesError."""
     path = find_file(name, folder)
-    if path is None:
-        text = f"{obstacle(name, folder, 'file of channel qualities')}: write a path relative to the simulation file"
-    else:
-        with path.open("rb") as file:
-            words = file.read(_LARGEST).split()
-        wrong = next((word for word in words if not (word.isdigit() and len(word) <= 2 and int(word) <= 15)), None)
-        if words and wrong is None:
-            return [int(word) for word in words]
-        shown = "empty" if wrong is None else f"{wrong[:20].decode(errors='replace')!a} is not a whole number to 15"
-        text = f"{path}: {shown}: write channel qualities, 0 to 15"
-    raise TablesError([Problem(("radio", "cqi", "files"), text)])
+    try:
+        if path is None:
+            text = obstacle(name, folder, "file of channel qualities")
+            raise FlowFileError(f"{text}: write a path relative to the simulation file")
+        found = []
+        for line, words in rows_of(path):
+            for word in words:
+                if not (word.isdecimal() and word.isascii() and len(word) <= 2 and int(word) <= 15):
+                    shown = ascii(word[:20])
+                    raise FlowFileError(f"{path}:{line}: {shown} is not a whole number to 15: write channel qualities")
+                found.append(int(word))
+        if not any(found):
+            shown = "no channel quality above 0: nothing can be sent" if found else "empty"
+            raise FlowFileError(f"{path}: {shown}: write channel qualities, 0 to 15")
+    except FlowFileError as error:
+        raise TablesError([Problem(("radio", "cqi", "files"), str(error))]) from None
+    return found

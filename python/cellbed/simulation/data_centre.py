@@ -36,14 +36,18 @@ class SimulationError(CellbedError):
 class Simulation:
     """A simulation that has ended.
 
-    flows: a row for each flow in order of its number: ``flow``, ``source``, ``destination``, ``user`` (null in the data
-    centre), ``bytes``, ``start_s``, ``fct_s`` (until the last byte has arrived; null if it has not), ``ideal_s``
-    (from the start until the sender has the last acknowledgement, on an empty path), ``slowdown`` (the same of this
-    flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
+    flows: a row for each flow that has started, in order of its number: ``flow``, ``source``, ``destination``, ``user``
+    (null in the data centre), ``bytes``, ``start_s``, ``fct_s`` (until the last byte has arrived; null if it has not),
+    ``ideal_s`` (from the start until the sender has the last acknowledgement, on an empty path), ``slowdown`` (the same
+    of this flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
 
     ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
     ``packets``, ``bytes`` and ``utilisation`` (of what it has sent), ``dropped``, ``dropped_bytes``, ``marked``,
     ``mean_queue_bytes``, ``most_queue_bytes``.
+
+    queues: samples of the bytes that wait, in order of time, where the file has ``sampling``: ``tier``, ``time_s``,
+    ``mean_bytes`` over the ports of the tier, ``most_bytes`` at one of them. The interval is doubled, and every other
+    sample dropped, beyond 65,536 samples.
 
     radio: tables of the radio cell by name; empty without. ``users``: ``user`` and ``mean_cqi``. ``queues``, while
     something waits: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in the
@@ -56,6 +60,7 @@ class Simulation:
 
     flows: pl.DataFrame
     ports: pl.DataFrame
+    queues: pl.DataFrame
     radio: Mapping[str, pl.DataFrame]
     seed: int
     duration_s: float
@@ -109,6 +114,7 @@ def run(described: Described, seed: int, progress: Progress | None = None) -> Si
     return Simulation(
         _flows(found["flows"]),
         _ports(found["ports"], described.file.topology, duration),
+        _queues(found["queues"], described.file.topology),
         {name: _radio(columns) for name, columns in found["tables"].items()},
         seed,
         duration,
@@ -156,6 +162,17 @@ def _ports(columns: Mapping[str, Any], topology: AnyTopology, duration_s: float)
         pl.col("dropped", "dropped_bytes", "marked").cast(pl.Int64),
         "mean_queue_bytes",
         pl.col("most_queue_bytes").cast(pl.Int64),
+    )
+
+
+def _queues(columns: Mapping[str, Any], topology: AnyTopology) -> pl.DataFrame:
+    import polars as pl
+
+    kinds = pl.Series(list(dict.fromkeys(topology.node_kinds())))
+    table = _frame(columns)
+    source, destination = (kinds.gather(table[end].cast(pl.UInt32)) for end in ("from", "to"))
+    return table.select(
+        (source + " to " + destination).alias("tier"), "time_s", "mean_bytes", pl.col("most_bytes").cast(pl.Int64)
     )
 
 

@@ -340,17 +340,14 @@ class Traffic(Table):
         elif isinstance(self.sizes, SizesFile):
             yield self.sizes.file
 
-    def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
-        """The flows as the simulator reads them, between hosts of these names. Raises TablesError for files that cannot
-        be read."""
+    def description(self, folder: Path, hosts: Sequence[str], users: tuple[int, int] | None) -> dict[str, Any]:
+        """The flows as the simulator reads them, between hosts of these names. users: as of `read_trace`. Raises
+        TablesError for files that cannot be read."""
         place: tuple[str, ...] = ("traffic", "trace")
         try:
             if self.trace is not None:
-                trace = flow_files.read_trace(_found(self.trace, folder, "file of flows"))
-                highest = max(max(source, destination) for _, source, destination, *_ in trace)
-                if highest >= len(hosts):
-                    raise UnitError(f"host {highest} sends or receives, but the hosts are 0 to {len(hosts) - 1}")
-                return {"trace": trace}
+                path = _found(self.trace, folder, "file of flows")
+                return {"trace": flow_files.read_trace(path, len(hosts), users)}
             place = ("traffic", "sizes")
             points, grain = self._sizes(folder)
         except (UnitError, FlowFileError) as error:
@@ -396,6 +393,8 @@ _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "
 
 
 AnyTopology = LeafSpine | Graph
+_IMPATIENT = ("pfabric", "slow-start")
+"""Transports that cannot reach the users of a radio cell."""
 
 
 class SimulationFile(Table):
@@ -407,6 +406,14 @@ class SimulationFile(Table):
         examples=["leaf-spine"],
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
+    until: Annotated[int, quantity(DURATION, "1 ns", "1000000 s")] | None = Field(
+        None,
+        description="Virtual time at which it ends, finished or not. Default: when all flows have finished.",
+        examples=["10 s"],
+    )
+    sampling: Annotated[int, quantity(DURATION, "1 ns", "1000 s")] | None = Field(
+        None, description="Interval between samples of the queues. Default: no samples.", examples=["10 us"]
+    )
     topology: Annotated[AnyTopology, Field(discriminator="kind")] = Field(description="Hosts, switches and links.")
     transport: Annotated[AnyTransport, Field(discriminator="kind")] = Field(
         description="Transport protocol of the hosts.", examples=[{"kind": "phost"}]
@@ -460,17 +467,27 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
     if file.radio is not None and file.traffic.pattern is not None:
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
         found.append(Problem(("traffic", "pattern"), text))
+    if file.radio is not None and file.transport.kind in _IMPATIENT:
+        text = f"{file.transport.kind} repeats packets long before a device can answer: write pdcell, phost, fastpass, "
+        found.append(Problem(("transport", "kind"), f"{text}tcp or dctcp"))
     if found:
         raise TablesError(found)
     hosts = file.topology.node_names()[: file.topology.host_count]
+    radio = None if file.radio is None else file.radio.description(folder, hosts)
+    users = None if radio is None else (radio.get("host", 0), radio.get("users", 100))
     content = {
         "seed": file.seed,
+        **({} if file.until is None else {"until_ps": file.until * PS}),
         "topology": file.topology.description(),
         "transport": simulated(file.transport),
-        "traffic": file.traffic.description(folder, hosts),
+        "traffic": file.traffic.description(folder, hosts, users),
     }
-    if file.radio is not None:
-        content["radio"] = file.radio.description(folder, hosts)
+    if file.sampling is not None:
+        kinds = file.topology.node_kinds()
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        content["sampling"] = {"interval_ps": file.sampling * PS, "kinds": [numbers[kind] for kind in kinds]}
+    if radio is not None:
+        content["radio"] = radio
     named = {
         name: find_file(name, folder) for name in (*file.traffic.files(), *(file.radio.files() if file.radio else ()))
     }

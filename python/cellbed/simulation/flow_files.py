@@ -40,7 +40,7 @@ def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
     """
     points: Sizes = []
     where = str(path)
-    for line, words in _rows(path):
+    for line, words in rows_of(path):
         where = f"{path}:{line}"
         if len(words) != 3:
             raise FlowFileError(
@@ -67,16 +67,18 @@ def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
     return [(size, share / whole) for size, share in points]
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | None = None) -> Trace:
     """The flows in a file with five columns: number, bytes, source, destination, start in µs; and a sixth, the number
     of the user, for flows to a radio cell.
 
     Hosts and users are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
 
+    hosts: their number. users: the number of the host to which flows with a user go, and the number of users.
+
     Raises FlowFileError.
     """
     flows: Trace = []
-    for line, words in _rows(path):
+    for line, words in rows_of(path):
         where = f"{path}:{line}"
         if len(words) not in (5, 6):
             raise FlowFileError(
@@ -84,13 +86,19 @@ def read_trace(path: Path) -> Trace:
                 "'NUMBER BYTES SOURCE DESTINATION START-US'"
             )
         size = _whole(words[1], "size", 1, _MOST_BYTES, where)
-        source, destination = (_whole(word, "host", 0, _MOST_HOSTS - 1, where) for word in words[2:4])
+        source, destination = (_whole(word, "host", 0, hosts - 1, where) for word in words[2:4])
         if source == destination:
             raise FlowFileError(f"{where}: source and destination are both host {source}: write two different hosts")
         start = _number(words[4], where)
         if not 0 <= start <= _MOST_SECONDS * 1e6:
             raise FlowFileError(f"{where}: start {words[4]} is out of range: write 0 to 10^12 µs")
-        user = (_whole(words[5], "user", 0, _MOST_HOSTS - 1, where),) if len(words) == 6 else ()
+        user: tuple[int, ...] = ()
+        if len(words) == 6:
+            if users is None:
+                raise FlowFileError(f"{where}: a user in the sixth column: remove it, or add [radio]")
+            user = (_whole(words[5], "user", 0, users[1] - 1, where),)
+            if destination != users[0]:
+                raise FlowFileError(f"{where}: users are behind host {users[0]}: write it as destination")
         flows.append((size, source, destination, round(start * 1e6), *user))
     if not flows:
         raise FlowFileError(f"{path}: empty: write lines 'NUMBER BYTES SOURCE DESTINATION START-US'")
@@ -126,8 +134,8 @@ def mean_bytes(sizes: Sizes) -> float:
     return total
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their words, without empty lines and comments."""
+def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)

@@ -10,6 +10,7 @@
 mod flow;
 mod packet;
 mod port;
+mod sampling;
 mod simulation;
 mod topology;
 mod traffic;
@@ -17,6 +18,7 @@ mod traffic;
 pub use flow::{Flow, FlowMap, Multiply, Record};
 pub use packet::{Kind, Packet};
 pub use port::{Discipline, PRIORITIES, PortCounters};
+pub use sampling::{Sample, Sampling};
 pub use simulation::{Simulation, Transport};
 pub use topology::{Balancing, Edge, HEADER, Node, Switching, Topology, TopologyError};
 pub use traffic::{FULL_PACKET, FULL_PAYLOAD, Pattern, Poisson, Sizes, Traffic, TrafficError};
@@ -43,6 +45,10 @@ enum Event {
     Wake { token: u64 },
     /// The next flow starts.
     Start,
+    /// A sample of the queues is due.
+    Sample,
+    /// The run ends.
+    End,
 }
 
 /// How ports hold packets.
@@ -133,10 +139,9 @@ impl Fabric {
                 delay: edge.delay,
                 cut_through: config.switching == Switching::CutThrough,
                 discipline: &config.discipline,
-                buffer: if matches!(edge.from, Node::Host(_)) {
-                    config.card_buffer
-                } else {
-                    config.buffer
+                buffer: match edge.from {
+                    Node::Host(_) => config.card_buffer,
+                    Node::Switch(_) => config.buffer,
                 },
                 mark_above: config.mark_above.unwrap_or(u64::MAX),
                 spray: match edge.to {

@@ -1,7 +1,9 @@
 //! The loop of a run, and the contract between a network and its transport.
 
-use super::{Event, Fabric, Flow, Live, Node, Packet, Record, Traffic};
+use super::sampling::Sampler;
+use super::{Event, Fabric, Flow, Live, Node, Packet, Record, SLOT, Sample, Sampling, Traffic};
 use crate::units::{FlowId, HostId, Picos};
+use crate::wheel::Wheel;
 
 /// The actions of all hosts. A transport keeps its states in a [`FlowMap`](super::FlowMap) or by host, and frees those
 /// of a flow when it calls [`Fabric::acknowledged`].
@@ -37,6 +39,7 @@ pub struct Simulation<T> {
     traffic: Traffic,
     /// The next flow.
     next: Option<Flow>,
+    sampler: Option<Box<Sampler>>,
 }
 
 impl<T: Transport> Simulation<T> {
@@ -51,7 +54,26 @@ impl<T: Transport> Simulation<T> {
             transport,
             traffic,
             next,
+            sampler: None,
         }
+    }
+
+    /// The same run, which ends at `end` at the latest: before the other events of that instant.
+    pub fn until(mut self, end: Picos) -> Self {
+        self.net.wheel.push(end.0, Event::End);
+        self
+    }
+
+    /// The same run, with samples of its queues.
+    pub fn sampled(mut self, sampling: &Sampling) -> Self {
+        self.sampler = Some(Box::new(Sampler::new(sampling, &self.net.topology)));
+        self.net.wheel.push(0, Event::Sample);
+        self
+    }
+
+    /// The samples of the queues, in order of time.
+    pub fn samples(&self) -> &[Sample] {
+        self.sampler.as_ref().map_or(&[], |it| &it.samples)
     }
 
     /// The network.
@@ -108,6 +130,8 @@ impl<T: Transport> Simulation<T> {
             },
             Event::Card { host } => self.pull(host),
             Event::Wake { token } => transport.wake(net, token),
+            Event::Sample => self.sample(),
+            Event::End => net.wheel = Wheel::new(SLOT),
             Event::Start => {
                 if let Some(flow) = std::mem::replace(&mut self.next, self.traffic.next()) {
                     let id = FlowId(net.counters.started as u32);
@@ -125,6 +149,19 @@ impl<T: Transport> Simulation<T> {
                     net.wheel.push(next.start.0, Event::Start);
                 }
             }
+        }
+    }
+
+    fn sample(&mut self) {
+        let Self { net, sampler, .. } = self;
+        if let Some(sampler) = sampler {
+            let (now, arena) = (net.now, &mut net.arena);
+            let ports = net.ports.iter_mut();
+            sampler.take(now, ports.map(|port| port.waiting(now.0, arena)));
+            if !net.wheel.is_empty() {
+                let next = now + sampler.interval;
+                net.wheel.push(next.0, Event::Sample);
+            } // else nothing else can happen, and the run ends
         }
     }
 

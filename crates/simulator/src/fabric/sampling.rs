@@ -1,0 +1,99 @@
+//! Queues over time.
+
+use super::{Node, Topology};
+use crate::units::Picos;
+
+/// Instants that are kept at most: beyond, every other one is dropped and the interval doubled.
+const MOST: usize = 1 << 16;
+
+/// Samples of the bytes that wait, over the ports that join nodes of the same two kinds.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sampling {
+    /// The first interval between two samples.
+    pub interval_ps: Picos,
+    /// A number for the kind of each node: of hosts, then of switches.
+    pub kinds: Vec<u16>,
+}
+
+/// Bytes that waited at the ports from nodes of one kind to those of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Picos,
+    /// Kind of the nodes where the ports are.
+    pub from: u16,
+    /// Kind of the nodes to which they lead.
+    pub to: u16,
+    /// Mean over the ports.
+    pub mean_bytes: f64,
+    /// At the port with most.
+    pub most_bytes: u64,
+}
+
+/// Takes samples.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    pub(super) interval: Picos,
+    /// The group of each port, and the kinds and number of ports of each group.
+    group_of: Vec<usize>,
+    groups: Vec<(u16, u16, u32)>,
+    pub(super) samples: Vec<Sample>,
+}
+
+impl Sampler {
+    pub(super) fn new(config: &Sampling, topology: &Topology) -> Self {
+        let kind = |node: Node| {
+            let number = match node {
+                Node::Host(host) => host.0,
+                Node::Switch(switch) => topology.hosts() + switch,
+            };
+            config.kinds.get(number as usize).copied().unwrap_or(0)
+        };
+        let mut groups: Vec<(u16, u16, u32)> = Vec::new();
+        let group_of = topology.edges().iter().map(|edge| {
+            let (from, to) = (kind(edge.from), kind(edge.to));
+            let known = groups.iter().position(|it| (it.0, it.1) == (from, to));
+            let group = known.unwrap_or_else(|| {
+                groups.push((from, to, 0));
+                groups.len() - 1
+            });
+            groups[group].2 += 1;
+            group
+        });
+        Self {
+            interval: Picos(config.interval_ps.0.max(1)),
+            group_of: group_of.collect(),
+            groups,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Takes a sample of each group. waiting: bytes at each port.
+    pub(super) fn take(&mut self, at: Picos, waiting: impl Iterator<Item = u64>) {
+        let mut found = vec![(0, 0); self.groups.len()];
+        for (&group, bytes) in self.group_of.iter().zip(waiting) {
+            let (sum, most): &mut (u64, u64) = &mut found[group];
+            *sum += bytes;
+            *most = bytes.max(*most);
+        }
+        let groups = self.groups.iter().zip(found);
+        self.samples.extend(
+            groups.map(|(&(from, to, ports), (sum, most_bytes))| Sample {
+                at,
+                from,
+                to,
+                mean_bytes: sum as f64 / f64::from(ports),
+                most_bytes,
+            }),
+        );
+        if self.samples.len() > MOST * self.groups.len() {
+            let mut place = 0;
+            self.samples.retain(|_| {
+                place += 1;
+                ((place - 1) / self.groups.len()).is_multiple_of(2)
+            });
+            self.interval = self.interval + self.interval;
+        }
+    }
+}
