@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import cells, connections, figures, formats, html, plot
-from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
@@ -49,22 +48,18 @@ def _page(comparison: "Comparison") -> str:
         name: [plot.element("comparison", partial(figures.together, [each])) for each in found]
         for name, found in _drawings(comparison).items()
     }
-    return (
-        html.environment()
-        .get_template("comparison.html")
-        .render(
-            comparison=comparison,
-            cells=list(cells.compared(comparison.summaries)),
-            connections=connections,
-            figures=drawings,
-            settings={
-                each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.setting)]
-                for each in comparison.applications
-            },
-            difference=formats.compared,
-            reached=formats.reached,
-            places=PLACES,
-            shades={each.name: plot.shades(each.spans) for each in comparison.applications},
-            style=style(),
-        )
+    return html.rendered(
+        "comparison.html",
+        comparison=comparison,
+        cells=list(cells.compared(comparison.summaries)),
+        connections=connections,
+        figures=drawings,
+        settings={
+            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.setting)]
+            for each in comparison.applications
+        },
+        difference=formats.compared,
+        reached=formats.reached,
+        places=PLACES,
+        shades={each.name: plot.shades(each.spans) for each in comparison.applications},
     )

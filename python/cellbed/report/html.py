@@ -133,6 +133,11 @@ def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, 
     return found
 
 
+def rendered(template: str, **values: Any) -> str:
+    """A page without a script, from the template of this name."""
+    return environment().get_template(template).render(style=style(), **values)
+
+
 def environment() -> "jinja2.Environment":
     """The templates of pages, with the numbers' formats as filters."""
     import jinja2

@@ -12,7 +12,6 @@ import numpy as np
 from cellbed.measure.run_folder import replace
 from cellbed.readable import duration_unit
 from cellbed.report import formats, html, plot
-from cellbed.report.chart_library import style
 from cellbed.report.figures import COLOURS
 from cellbed.simulation.data_centre import CLASSES, by_size
 
@@ -41,26 +40,22 @@ _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 def write(folder: Path) -> None:
     """Write ``report.html`` from the tables and the summary of a simulation's folder."""
     summary = json.loads((folder / "summary.json").read_bytes())
-    page = (
-        html.environment()
-        .get_template("simulation.html")
-        .render(
-            summary=summary,
-            facts=facts(summary),
-            distributions=_distributions(folder, summary),
-            ports=_ports(folder),
-            queues=_queues(folder),
-            cells=_cells(folder),
-            statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
-            shown=shown,
-            whole=lambda value: formats.number(round(value)),
-            ratio=ratio,
-            unfinished=unfinished,
-            resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
-            tables=sorted(path.name for path in folder.glob("*.parquet")),
-            formats=formats,
-            style=style(),
-        )
+    page = html.rendered(
+        "simulation.html",
+        summary=summary,
+        facts=facts(summary),
+        distributions=_distributions(folder, summary),
+        ports=_ports(folder),
+        queues=_queues(folder),
+        cells=_cells(folder),
+        statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
+        shown=shown,
+        whole=lambda value: formats.number(round(value)),
+        ratio=ratio,
+        unfinished=unfinished,
+        resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
+        tables=sorted(path.name for path in folder.glob("*.parquet")),
+        formats=formats,
     )
     replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
 

@@ -15,7 +15,7 @@ from cellbed.measure import collect
 from cellbed.measure.factors import Study
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import factor_figures, figures, formats, html, plot, simulation
-from cellbed.report.chart_library import AssetError, style
+from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
 
 if TYPE_CHECKING:
@@ -139,26 +139,22 @@ class SweepReport:
             drawn.setdefault((figure.app, figure.spec["measure"]), []).append(
                 (figure.factor, element, figure.spec["pooled"])
             )
-        text = (
-            html.environment()
-            .get_template("sweep.html")
-            .render(
-                report=content,
-                figures=drawn,
-                links=self._links(page),
-                shown=_SHOWN,
-                formats=formats,
-                p_value=p_value,
-                verdict=verdict,
-                interval=_interval,
-                needed=needed,
-                notes=notes,
-                points={app["name"]: self._points(app) for app in content["applications"]},
-                levels=levels,
-                summary=summary,
-                treated=treated,
-                style=style(),
-            )
+        text = html.rendered(
+            "sweep.html",
+            report=content,
+            figures=drawn,
+            links=self._links(page),
+            shown=_SHOWN,
+            formats=formats,
+            p_value=p_value,
+            verdict=verdict,
+            interval=_interval,
+            needed=needed,
+            notes=notes,
+            points={app["name"]: self._points(app) for app in content["applications"]},
+            levels=levels,
+            summary=summary,
+            treated=treated,
         )
         replace(page, partial(_save, text.encode()))
 

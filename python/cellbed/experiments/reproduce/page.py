@@ -26,7 +26,6 @@ from cellbed.experiments.reproduce.publication import (
     evaluate,
 )
 from cellbed.report import html, plot
-from cellbed.report.chart_library import style
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
@@ -155,10 +154,8 @@ def page(result: Result) -> str:
             drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
-    return (
-        html.environment()
-        .get_template("reproduction.html")
-        .render(result=result, answers=result.answers(), sections=sections, swept=_is_swept, style=style())
+    return html.rendered(
+        "reproduction.html", result=result, answers=result.answers(), sections=sections, swept=_is_swept
     )
 
 
