@@ -179,7 +179,7 @@ fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
 }
 
 #[test]
-fn segments_that_arrive_together_are_acknowledged_once() {
+fn a_super_packet_that_arrives_whole_is_acknowledged_once() {
     let delay = || vec![DelayConfig::Fixed(Duration::from_millis(10)).into()];
     let mut network = Network::new(delay(), delay()).with_log();
     let connection = network.connect(Tcp::default());
@@ -189,8 +189,8 @@ fn segments_that_arrive_together_are_acknowledged_once() {
         }
     }
     let passed = network.tallies().iter().map(|it| it.counters().delivered);
-    // SYN, its acknowledgement and four segments; SYN-ACK and one acknowledgement.
-    assert_eq!(passed.collect::<Vec<_>>(), [6, 2]);
+    // SYN, its acknowledgement and two super-packets of two segments; SYN-ACK and two acknowledgements.
+    assert_eq!(passed.collect::<Vec<_>>(), [6, 3]);
 }
 
 /// Protocol, bytes and payload of the packets in the log.

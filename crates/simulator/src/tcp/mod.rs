@@ -265,6 +265,7 @@ impl Socket {
             length: end - start,
             acknowledgement: self.receiver.acknowledgement(),
             stamp: now,
+            burst: self.sender.burst(),
         })
     }
 }

@@ -260,7 +260,7 @@ impl ReceiveWindow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::segment::SegmentKind;
+    use super::super::segment::{Burst, SegmentKind};
     use super::*;
 
     fn data(start: u64, length: u64) -> Segment {
@@ -270,6 +270,7 @@ mod tests {
             length,
             acknowledgement: Acknowledgement::default(),
             stamp: Time::ZERO,
+            burst: Burst::default(),
         }
     }
 

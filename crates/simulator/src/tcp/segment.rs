@@ -36,6 +36,15 @@ pub(crate) struct Segment {
     pub acknowledgement: Acknowledgement,
     /// When it was sent: the timestamp of RFC 7323, finer.
     pub stamp: Time,
+    pub burst: Burst,
+}
+
+/// The place of a segment in the super-packet that its sender made (segmentation offload).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Burst {
+    pub number: u32,
+    /// Segments before it.
+    pub index: u32,
 }
 
 /// The receiver's state of a stream.
@@ -69,17 +78,20 @@ impl Segment {
     }
 
     /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one header
-    /// with the stamp, which has milliseconds, and a shorter segment only at the end.
+    /// with the stamp, which has milliseconds, and a shorter segment or one with PSH only at the end. Linux sets that on
+    /// the last segment of each super-packet that it sends.
     pub fn join(&mut self, next: &Self, size: u64) -> bool {
         let milliseconds = |stamp: Time| stamp.as_nanos() / 1_000_000;
         let joins = (1..=size).contains(&next.length)
             && next.start == self.end()
             && self.length.is_multiple_of(size)
             && HEADERS + self.length + next.length <= LONGEST
+            && (next.burst.number == self.burst.number || self.burst.index == 0)
             && next.acknowledgement == self.acknowledgement
             && milliseconds(next.stamp) == milliseconds(self.stamp);
         if joins {
             self.length += next.length;
+            self.burst = next.burst;
         }
         joins
     }

@@ -5,15 +5,17 @@ use cellbed_link::{Duration, Time};
 use super::Tcp;
 use super::congestion::{Bbr, Delivery, Progress, Reduction, Repair, Usage, Window};
 use super::flight::{Flight, News};
-use super::pacing::Pacer;
+use super::pacing::{self, Pacer};
 use super::rate::{Deliveries, Departure};
 use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
-use super::segment::Acknowledgement;
+use super::segment::{Acknowledgement, Burst};
 
 /// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
 const DUPLICATES: u64 = 3;
 /// What Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
 const PROBE_SLACK: Duration = Duration::from_millis(8);
+/// Segments of a super-packet at least (Linux: `tcp_min_tso_segs`).
+const LEAST_BURST: u64 = 2;
 
 /// A sender with proportional rate reduction (RFC 6937), RACK and tail loss probes (RFC 8985), timeouts (RFC 6298) and
 /// their undoing when an old stamp comes back (Eifel, RFC 3522), which together are what Linux does.
@@ -42,6 +44,8 @@ pub(super) struct Sender {
     usage: Usage,
     deliveries: Deliveries,
     pacer: Pacer,
+    /// The super-packet of the last segment, when it was sent, and for how many bytes it has room.
+    burst: (Burst, Time, u64),
     /// When pacing allows what waits.
     paced: Option<Time>,
     /// Segments that were found lost, and segments that arrived with a mark.
@@ -116,6 +120,7 @@ impl Sender {
             usage: Usage::default(),
             deliveries: Deliveries::default(),
             pacer: Pacer::default(),
+            burst: (Burst::default(), Time::ZERO, 0),
             paced: None,
             lost: 0,
             marked: 0,
@@ -212,6 +217,7 @@ impl Sender {
         };
         if let Some((start, end)) = span {
             self.pace(now, end - start);
+            self.append(now, end - start);
             if let State::Recovery { reduction, .. } = &mut self.state {
                 reduction.sent();
             }
@@ -221,8 +227,54 @@ impl Sender {
             }
         } else {
             self.pacer.pause();
+            self.burst.2 = 0;
         }
         span
+    }
+
+    /// The place of the last segment in its super-packet.
+    pub fn burst(&self) -> Burst {
+        self.burst.0
+    }
+
+    /// Puts a segment into a super-packet.
+    fn append(&mut self, now: Time, bytes: u64) {
+        let (burst, at, room) = self.burst;
+        let (burst, room) = if room >= bytes && at == now {
+            let index = burst.index + 1;
+            (Burst { index, ..burst }, room)
+        } else {
+            let number = burst.number.wrapping_add(1);
+            (Burst { number, index: 0 }, self.largest_burst())
+        };
+        // A short segment ends it.
+        let full = bytes == self.tcp.segment;
+        self.burst = (
+            burst,
+            now,
+            if full { room.saturating_sub(bytes) } else { 0 },
+        );
+    }
+
+    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more where the
+    /// path is short.
+    fn largest_burst(&self) -> u64 {
+        if let Some(bbr) = self.window.bbr() {
+            return bbr.quantum();
+        }
+        let (window, segment) = (self.window.segments(), self.tcp.segment);
+        let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())
+        else {
+            return u64::MAX;
+        };
+        let gain = if (window as f64) < self.window.threshold() / 2.0 {
+            2.0
+        } else {
+            1.2
+        };
+        let under_way = window.max(self.flight.flying()) * segment;
+        let rate = gain * under_way as f64 / smoothed.as_secs_f64();
+        pacing::quantum(rate, segment, LEAST_BURST, least)
     }
 
     /// Whether pacing delays what could leave; then it is due at a time.
