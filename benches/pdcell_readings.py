@@ -7,6 +7,7 @@ percentiles of the flow completion time (FCT), in ms. In both loads, with the se
 
 * schedulers: pDCell-MRFS beside pDCell-PFS (Fig. 9);
 * short: flows of at most 10 KB, pDCell-PFS over pDCell-MRFS, by the user's channel (Fig. 10b);
+* bounds: the same flows if there were no others, and if each were alone in the cell: what a scheduler could gain;
 * buffers: mean FCT with a buffer of 30 MB over that with 3 MB, for both (Fig. 11c);
 * refused: the share of packets that the central unit refuses, pHost+PFS minus pDCell-PFS, with a buffer of 3 MB
   (Fig. 11a);
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cellbed import _core
 from cellbed.experiments.reproduce import pdcell
 from cellbed.measure.repetitions import paired_difference
 
@@ -35,6 +38,8 @@ ALONE = {"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_fr
 READINGS: dict[str, dict[str, str]] = {"present": {}}
 READINGS |= {f"{key} = {value}": {key: value} for key, value in ALONE.items()} | {"all four": ALONE}
 ROUND_ROBIN = "round robin"
+ALL, SHORT, APART = "all", "only short", "one at a time"
+APART_PS = 500_000_000_000
 
 
 class Run(NamedTuple):
@@ -47,6 +52,7 @@ class Run(NamedTuple):
     buffer: str
     readings: str
     seed: int
+    flows: str = ALL
 
 
 Measures = Mapping[Run, Mapping[str, Any]]
@@ -60,6 +66,8 @@ def simulate(run: Run, flows: int) -> dict[str, float]:
     if run.scheduler == ROUND_ROBIN:
         description["radio"]["scheduler"] = {"kind": "round-robin"}
     description["radio"]["readings"] = READINGS[run.readings]
+    if run.flows != ALL:
+        description["traffic"] = {"trace": short_flows(description, run)}
     found = pdcell.measure(description, run.seed)
     times = [math.inf if each == "inf" else each for each in found["fct_s"]]
     return {f"p{each}": pdcell.rank(times, each / 100) for each in PERCENTILES} | {
@@ -69,6 +77,17 @@ def simulate(run: Run, flows: int) -> dict[str, float]:
         "bits": found["bits_per_block"],
         "elapsed": found["elapsed_s"],
     }
+
+
+def short_flows(description: Mapping[str, Any], run: Run) -> list[list[int]]:
+    """The short flows of a simulation as a trace: at their times, or one after the other."""
+    found = _core.simulate(json.dumps({**description, "seed": run.seed}))["flows"]
+    order = np.argsort(found["flow"])
+    order = order[found["bytes"][order] <= pdcell.SHORT_BYTES]
+    columns = [found[name][order].tolist() for name in ("bytes", "source", "destination", "start_ps", "user")]
+    if run.flows == APART:
+        columns[3] = [number * APART_PS for number in range(len(order))]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def verdict(values: Sequence[float], limit: float) -> str:
@@ -119,6 +138,23 @@ def show_short(measures: Measures) -> None:
                 )
                 texts.append(f"{quality} {times(slow, quick)}")
             print(f"{load:10} | {readings:26}", *texts, sep=" | ")
+
+
+def bounds(seeds: Sequence[int]) -> list[Run]:
+    return [
+        _pdcell(load, scheduler, "present", seed)._replace(flows=flows)
+        for seed in seeds
+        for load in pdcell.MODES
+        for scheduler, flows in ((pdcell.PFS, ALL), (pdcell.MRFS, ALL), (pdcell.MRFS, SHORT), (pdcell.MRFS, APART))
+    ]
+
+
+def show_bounds(measures: Measures) -> None:
+    print("\nmean FCT of flows of at most 10 KB to users with a bad channel, ms")
+    for load in pdcell.MODES:
+        for setting in (run for run in bounds([0]) if run.load == load):
+            mean = 1000 * np.mean(of(measures, setting, "bad"))
+            print(f"{load:10} | {setting.scheduler:4} | {setting.flows:13} | {mean:.1f}")
 
 
 def buffers(seeds: Sequence[int]) -> list[Run]:
@@ -206,6 +242,7 @@ def show_channels(measures: Measures) -> None:
 PARTS: dict[str, tuple[Callable[[Sequence[int]], list[Run]], Callable[[Measures], None]]] = {
     "schedulers": (schedulers, show_schedulers),
     "short": (schedulers, show_short),
+    "bounds": (bounds, show_bounds),
     "buffers": (buffers, show_buffers),
     "refused": (refused, show_refused),
     "channels": (channels, show_channels),
