@@ -60,7 +60,7 @@ pub struct TopologyDescription {
     /// The ports' discipline, if not the one that the transport was made for.
     #[serde(default)]
     pub discipline: Option<Discipline>,
-    /// ECN: a packet is marked if it finds more bytes than this waiting.
+    /// ECN: a packet is marked if it finds more bytes than this waiting at a switch.
     #[serde(default)]
     pub mark_above_bytes: Option<u64>,
     /// When switches send packets on.

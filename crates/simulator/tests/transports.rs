@@ -201,3 +201,61 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
         assert!(most <= counters().map(|it| it.most_bytes).max(), "{kind}");
     }
 }
+
+#[test]
+fn connections_of_a_host_take_turns_at_its_card() {
+    // Two flows of a source to two destinations, which its card limits: it drops and marks nothing, and both have half of it.
+    for kind in ["tcp", "dctcp"] {
+        let description: Description = serde_json::from_value(serde_json::json!({
+            "seed": 1,
+            "topology": {
+                "kind": "graph", "hosts": 3, "switches": 1,
+                "links": [[0, 3, 10e9, 1_000_000], [1, 3, 10e9, 1_000_000], [2, 3, 10e9, 1_000_000]]
+            },
+            "transport": {"kind": kind},
+            "traffic": {"trace": [[10_000_000, 0, 1, 0], [10_000_000, 0, 2, 0]]}
+        }))
+        .unwrap();
+        let mut simulation = description.simulation().unwrap();
+        let mut records = Vec::new();
+        simulation.run(|record| records.push(record));
+        let card = *simulation.fabric().port_counters().next().unwrap();
+        assert!(card.most_bytes <= 4_500, "{kind}: {card:?}");
+        assert_eq!((card.dropped, card.marked), (0, 0), "{kind}");
+        // 1448 bytes of data in 1500 bytes, and nothing but the handshake and the way are lost.
+        let least = 20e6 / 1448.0 * 1500.0 * 8.0 / 10e9;
+        for record in records {
+            let taken = record.end.as_secs_f64();
+            assert!(
+                taken > 0.999 * least && taken < 1.01 * least,
+                "{kind}: {taken} {least}"
+            );
+        }
+    }
+}
+
+#[test]
+fn switches_mark_and_hosts_do_not() {
+    // Alizadeh et al., "DCTCP", SIGCOMM 2010, §3.1.
+    let description: Description = serde_json::from_value(serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "graph", "hosts": 3, "switches": 1,
+            "links": [[0, 3, 10e9, 1_000_000], [1, 3, 1e9, 1_000_000], [2, 3, 10e9, 1_000_000]],
+            "buffer_bytes": 1_000_000, "mark_above_bytes": 1
+        },
+        "transport": {"kind": "dctcp"},
+        "traffic": {"trace": [[1_000_000, 0, 1, 0]]}
+    }))
+    .unwrap();
+    let mut simulation = description.simulation().unwrap();
+    simulation.run(|_| {});
+    let fabric = simulation.fabric();
+    let edges = fabric.topology().edges().iter();
+    let marked: Vec<_> = edges
+        .zip(fabric.port_counters())
+        .filter(|(_, port)| port.marked > 0)
+        .map(|(edge, _)| edge.from)
+        .collect();
+    assert_eq!(marked, [Node::Switch(0)]);
+}

@@ -39,7 +39,8 @@ Buffer = Annotated[int, quantity(SIZE, "1500 B", "1 TB"), Field(description="Que
 MarkAbove = Annotated[
     Size | None,
     Field(
-        description="A packet that finds more bytes waiting is marked (ECN). Default: '22.5 kB' for dctcp, else none.",
+        description="A packet that finds more bytes waiting at a switch is marked (ECN). Default: '22.5 kB' for dctcp, "
+        "else none.",
         examples=["22.5 kB"],
     ),
 ]

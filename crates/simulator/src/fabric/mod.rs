@@ -60,7 +60,7 @@ pub struct Ports {
     pub buffer: u64,
     /// The same at the cards of hosts.
     pub card_buffer: u64,
-    /// ECN: a packet is marked if it finds more bytes than this waiting.
+    /// ECN: a packet is marked if it finds more bytes than this waiting at a switch.
     pub mark_above: Option<u64>,
     /// When switches send packets on.
     pub switching: Switching,
@@ -143,7 +143,10 @@ impl Fabric {
                     Node::Host(_) => config.card_buffer,
                     Node::Switch(_) => config.buffer,
                 },
-                mark_above: config.mark_above.unwrap_or(u64::MAX),
+                mark_above: match edge.from {
+                    Node::Host(_) => u64::MAX,
+                    Node::Switch(_) => config.mark_above.unwrap_or(u64::MAX),
+                },
                 spray: match edge.to {
                     Node::Switch(switch) => {
                         spraying.below(topology.most_ways(switch) as u64) as u32

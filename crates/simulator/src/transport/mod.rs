@@ -59,8 +59,16 @@ impl TransportConfig {
     pub fn transport(&self, net: &Fabric) -> AnyTransport {
         match *self {
             Self::Blind {} => AnyTransport::Blind(Blind::default()),
-            Self::Tcp(constants) => AnyTransport::Tcp(TcpHosts::new(constants.control, constants)),
-            Self::Dctcp(constants) => AnyTransport::Tcp(TcpHosts::new(Control::Dctcp, constants)),
+            Self::Tcp(constants) => AnyTransport::Tcp(TcpHosts::new(
+                constants.control,
+                constants,
+                net.topology().hosts(),
+            )),
+            Self::Dctcp(constants) => AnyTransport::Tcp(TcpHosts::new(
+                Control::Dctcp,
+                constants,
+                net.topology().hosts(),
+            )),
             Self::Fastpass(constants) => AnyTransport::Fastpass(FastpassHosts::new(constants, net)),
             Self::Pdcell(constants) => AnyTransport::Pdcell(PdcellHosts::new(constants, net)),
             Self::Phost(constants) => AnyTransport::Phost(PhostHosts::new(constants, net)),

@@ -1,4 +1,9 @@
 //! The TCP of [`Tcp`](crate::Tcp) on the fabric, a connection for each flow: the same state machine as on paths.
+//!
+//! Connections fill the card of their host only up to [`CARD`], then take turns whenever it is idle, as Linux does (TCP
+//! small queues and fair queueing): what a window allows waits in the connection, and the card neither drops nor marks.
+
+use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
@@ -10,6 +15,8 @@ use crate::units::{FlowId, HostId, Picos};
 
 const SEGMENT: Kind = Kind(0);
 const NEVER: Picos = Picos(u64::MAX);
+/// Bytes that wait at a card at most, before another packet: Linux lets two packets of a connection wait.
+const CARD: u64 = 3_000;
 
 /// Constants of TCP and DCTCP.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -41,6 +48,8 @@ pub struct TcpHosts {
     flows: FlowMap<State>,
     /// Segments under way; packets carry their place here.
     segments: Slab<Segment>,
+    /// By host the ends of connections that wait for its card.
+    waiting: Vec<VecDeque<(FlowId, usize)>>,
 }
 
 #[derive(Debug)]
@@ -49,12 +58,14 @@ struct State {
     sockets: Box<[Socket; 2]>,
     hosts: [HostId; 2],
     bytes: u64,
+    /// Which ends wait for their cards.
+    waits: [bool; 2],
     /// The next wake-up that was asked for.
     armed: Picos,
 }
 
 impl TcpHosts {
-    pub(super) fn new(control: Control, constants: TcpConfig) -> Self {
+    pub(super) fn new(control: Control, constants: TcpConfig, hosts: u32) -> Self {
         let tcp = Tcp {
             control,
             initial_window: constants.initial_window,
@@ -65,29 +76,45 @@ impl TcpHosts {
             tcp,
             flows: FlowMap::default(),
             segments: Slab::default(),
+            waiting: vec![VecDeque::new(); hosts as usize],
         }
     }
 
-    /// Sends the pending segments of one end, 0 the source.
+    /// Sends the pending segments of one end, 0 the source, as far as its card has room; the others wait for it.
     fn transmit(&mut self, net: &mut Fabric, id: FlowId, end: usize) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
-        let now = time(net);
-        while let Some(segment) = state.sockets[end].transmit(now) {
-            let place = self.segments.insert(segment);
-            let size = segment.size().0 as u16;
-            let packet = Packet::new(id, state.hosts[1 - end], SEGMENT, size);
-            net.send(
-                state.hosts[end],
-                Packet {
-                    value: u64::from(place),
-                    rank: state.bytes - segment.start.min(state.bytes),
-                    ecn_capable: self.tcp.control == Control::Dctcp && segment.length > 0,
-                    ..packet
-                },
-            );
+        if state.waits[end] {
+            return;
         }
+        let host = state.hosts[end];
+        while self.waiting[host.index()].is_empty() && net.card_backlog(host) < CARD {
+            let Some(packet) = self.next(net, id, end) else {
+                return;
+            };
+            net.send(host, packet);
+        }
+        if let Some(state) = self.flows.get_mut(&id) {
+            state.waits[end] = true;
+            self.waiting[host.index()].push_back((id, end));
+            net.kick(host);
+        }
+    }
+
+    /// The next packet of one end.
+    fn next(&mut self, net: &Fabric, id: FlowId, end: usize) -> Option<Packet> {
+        let state = self.flows.get_mut(&id)?;
+        let segment = state.sockets[end].transmit(time(net))?;
+        let place = self.segments.insert(segment);
+        let size = segment.size().0 as u16;
+        let packet = Packet::new(id, state.hosts[1 - end], SEGMENT, size);
+        Some(Packet {
+            value: u64::from(place),
+            rank: state.bytes - segment.start.min(state.bytes),
+            ecn_capable: self.tcp.control == Control::Dctcp && segment.length > 0,
+            ..packet
+        })
     }
 
     /// Asks for a wake-up at the next timer, unless there is an earlier one.
@@ -114,6 +141,7 @@ impl Transport for TcpHosts {
             sockets: Box::new([source, Socket::listening(self.tcp)]),
             hosts: [flow.source, flow.destination],
             bytes: flow.bytes,
+            waits: [false; 2],
             armed: NEVER,
         };
         self.flows.insert(id, state);
@@ -163,6 +191,22 @@ impl Transport for TcpHosts {
             }
         }
         self.arm(net, id);
+    }
+
+    fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
+        while let Some((id, end)) = self.waiting[host.index()].pop_front() {
+            let packet = self.next(net, id, end);
+            if packet.is_some() {
+                self.waiting[host.index()].push_back((id, end));
+            } else if let Some(state) = self.flows.get_mut(&id) {
+                state.waits[end] = false;
+            }
+            self.arm(net, id);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        None
     }
 
     fn dropped(&mut self, _: &mut Fabric, packet: Packet) {
