@@ -314,6 +314,23 @@ def test_profiles_are_measured_in_valid_scenarios() -> None:
         parse(profiles._of_programs(path.read_text()), source=path.name, folder=path.parent)
 
 
+OUTAGE = """
+[[faults]]
+kind = "outage"
+link = "mobile-0"
+at = "0 s"
+for = "2 s"
+"""
+
+
+def test_connections_that_open_together_are_noticed_together(profile: Path, tmp_path: Path) -> None:
+    run = predict(tmp_path, profile, WEB.replace("VERSION", "1.1") + OUTAGE, duration="4 s")
+    requests = pl.read_parquet(run / "requests.parquet").sort("request").head(3)
+    # As a program that wakes up once for all of them: the one that was opened last takes the first request.
+    assert requests["local_port"].to_list() == sorted(requests["local_port"], reverse=True)
+    assert requests["sent_ns"].n_unique() == 1
+
+
 def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
     for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
         text = HEAD.format(count=1, duration="5 s") + load

@@ -102,7 +102,7 @@ class HttpLoad(Generator):
                 self._waiting.popleft()
             elif free := [each for each in self._connections if each.room]:
                 # The one with most room, and of these that was used last: the others can close.
-                max(free, key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
+                max(reversed(free), key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
             else:
                 break
         opening = 0

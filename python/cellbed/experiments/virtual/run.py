@@ -297,21 +297,24 @@ class Client:
         """Let it know what happens at one of its sockets."""
 
         def happened() -> None:
-            self.program.call(lambda: self._heard(connection))
+            if connection.buffer or connection.ended or connection.broken:
+                self.program.call(lambda: self._heard(connection))
+            else:
+                # By the time at which the program notices, other connections may be established as well.
+                self._world.at(self._world.now_ns + self._taken("receive"), lambda: self.program.call(self._drive))
 
         connection.on_event = happened
 
     def _wake(self) -> None:
         def work() -> None:
-            self._take("generator")
+            self.program.now_ns += self._taken("generator")
             self._drive()
 
         self.program.call(work)
 
     def _heard(self, connection: Socket) -> None:
-        """A connection is established, or there is something to read."""
-        if connection.buffer or connection.ended:
-            self._take("receive")
+        """There is something to read."""
+        self.program.now_ns += self._taken("receive")
         while not connection.closed and (connection.buffer or connection.ended or connection.broken):
             left = len(connection.buffer)
             readers = [each for each in self.generator.readers if each.fileno() == connection.fileno()]
@@ -346,10 +349,11 @@ class Client:
 
             self._world.at(at_ns, due)
 
-    def _take(self, part: str) -> None:
-        """Spend what the program takes until it has noticed something."""
+    def _taken(self, part: str) -> int:
+        """What the program takes until it has noticed something, ns."""
         request = f"{self._deployment.name}/{self.program.host.name}/{part}/{next(self._events)}"
-        self.program.now_ns += self._draw.sample(request).get(part, 0)
+        taken: int = self._draw.sample(request).get(part, 0)
+        return taken
 
 
 class _Timed:
