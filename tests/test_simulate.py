@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from any_text import many, value_or_line, value_or_sentence, words
 from cellbed.scenario import ScenarioError
-from cellbed.simulation import Simulation, simulate
+from cellbed.simulation import Simulation, SimulationError, simulate
 from cellbed.simulation.data_centre import by_size
 from cellbed.simulation.file import json_schema, read_simulation
 from cellbed.simulation.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
@@ -542,4 +542,8 @@ def test_a_simulation_describes_itself(tmp_path: Path) -> None:
     assert repr(found).startswith("Simulation(300 flows, ")
     with pytest.raises(ScenarioError, match=r"traffic\.load"):
         simulate(GOOD | {"traffic": {"flows": 3, "load": -1, "sizes": "1 kB"}}, folder=tmp_path)
+    for seed in (-1, 2**63, 1.5):
+        with pytest.raises(SimulationError, match=r"seed .*: write a whole number"):
+            simulate(GOOD, seed=seed, folder=tmp_path)  # type: ignore[arg-type]
+    assert simulate(GOOD, seed=np.int64(3), folder=tmp_path).flows.equals(found.flows)  # type: ignore[arg-type]
     assert read_simulation(write(tmp_path)).bytes == pytest.approx(300 * 1460 * (0.5 + 0.6 + 10.3))

@@ -1,4 +1,4 @@
-"""``cellbed sweep``: run a scenario at many points, several times each, into one dataset."""
+"""``cellbed sweep``: run a scenario or simulation at many points, several times each, into one dataset."""
 
 from __future__ import annotations
 
@@ -49,13 +49,16 @@ class _OfFile(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_OfFile, add_completion=False, rich_markup_mode=None, help="Run a scenario at many points, several times each."
+    cls=_OfFile,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Run a scenario or simulation at many points, several times each.",
 )
 
 
 @app.callback()
 def sweep() -> None:
-    """Run a scenario at many points, several times each, into one dataset."""
+    """Run a scenario or simulation at many points, several times each, into one dataset."""
 
 
 @app.command("run")
@@ -105,7 +108,7 @@ def run_sweep(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the result as JSON.")] = False,
 ) -> None:
-    """Run a scenario at many points, several times each, into one dataset.
+    """Run a scenario or simulation at many points, several times each, into one dataset.
 
     The same command continues after any stop: trials that have been run are not run again, failed ones are. `cellbed
     sweep report DIR` makes the report. Exit status: 0 every trial has been run, 1 some failed, 2 bad input, 4 disturbed
@@ -118,6 +121,7 @@ def run_sweep(
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
       cellbed sweep load-and-place.toml --on dask://192.0.2.1:8786
       cellbed sweep load-and-place.toml --virtual
+      cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
     """
     from cellbed.experiments.run import DISTURBED
     from cellbed.experiments.sweep import runner, trials

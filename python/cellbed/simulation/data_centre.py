@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -86,12 +87,20 @@ def simulate(
 
     seed: instead of the file's. folder: of the files that tables name. progress: may raise to end the simulation.
 
-    Raises ScenarioError for a malformed description, SimulationError for one that the simulator refuses.
+    Raises ScenarioError for a malformed description, SimulationError for a seed out of range and for a description that
+    the simulator refuses.
     """
     from cellbed.scenario.problems import ScenarioError
     from cellbed.scenario.reader import TablesError
     from cellbed.simulation.file import described, read_simulation
 
+    if seed is not None:
+        try:
+            seed = operator.index(seed)  # also of NumPy's integers
+        except TypeError:
+            raise SimulationError(f"seed {seed!r}: write a whole number") from None
+        if not 0 <= seed < 2**63:
+            raise SimulationError(f"seed {seed}: write a whole number from 0 to 2^63 - 1")
     if isinstance(simulation, Mapping):
         try:
             found = described({"name": "simulation", **simulation}, Path(folder))
