@@ -12,8 +12,8 @@ from cellbed.experiments.virtual.world import SECOND, Datagrams, Host, Output, P
 _HEADERS = 28
 """Of IPv4 and ICMP, bytes."""
 _ICMP = 8
-_LATEST_NS = 1_000_000
-"""By how much a request leaves late at most: ping counts in whole milliseconds."""
+_LATE_NS = 500_000, 1_500_000
+"""By how much a request leaves late, from and to: ping counts in whole milliseconds."""
 _LONGEST_WAIT_NS = 10 * SECOND
 """For replies after the last request, where none has come."""
 
@@ -84,7 +84,7 @@ class Ping:
         if target is not None:
             self._requests.send((self._host, 0), (target, 0), options.size + _HEADERS, number)
         if not self._is_last():
-            late_ns = self._random.randrange(_LATEST_NS)
+            late_ns = self._random.randrange(*_LATE_NS)
             self._world.at(self._world.now_ns + options.interval_ns + late_ns, self._send)
             return
         wait_ns = options.wait_ns if options.wait_ns is not None else _LONGEST_WAIT_NS

@@ -24,7 +24,7 @@ from cellbed.testbed.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program import commands
 
-_START_NS = 3_000_000
+_START_NS = 10_000_000
 """From the start of a program to its first packet: from once to twice that."""
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
 
