@@ -284,3 +284,16 @@ fn newreno_follows_the_square_root_law() {
     let without = 2.0 * seldom - often;
     assert!((without / C - 1.0).abs() < 0.02, "{without}");
 }
+
+#[test]
+fn the_receive_window_follows_a_queue_that_grows() {
+    // Linux's reno fills 1 MB behind 14 Mbit/s within a second, and loses packets of its slow start.
+    let tcp = Tcp {
+        control: Control::NewReno,
+        hystart: false,
+        ..Tcp::default()
+    };
+    let (network, result) = download(network(14_400_000, 1_000_000), 10_000_000, tcp);
+    assert!(result.taken().is_some());
+    assert!(network.repairs().0 > 100, "{:?}", network.repairs());
+}

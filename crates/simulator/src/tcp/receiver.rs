@@ -125,8 +125,8 @@ impl Receiver {
             self.next = end;
         }
         self.early.forget_before(self.next);
-        let round_trip = now - segment.acknowledgement.echo;
-        self.window.read(now, self.next, round_trip);
+        self.window
+            .read(now, self.next, segment.acknowledgement.echo);
         if (self.quick > 0 && self.answers < INTERACTIVE)
             || self.next - self.acknowledged > self.segment
         {
@@ -202,9 +202,10 @@ impl Receiver {
     }
 }
 
-/// The receive window. Once in the shortest round trip its bound becomes twice what was read in that, more if that was more than in
-/// the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window
-/// grows by two towards its bound.
+/// The receive window. Once in a round trip its bound becomes twice what was read in that, more if that was more than in
+/// the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows by
+/// two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
+/// with each echo, so that it follows a queue that grows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveWindow {
     largest: u64,
@@ -214,6 +215,8 @@ pub(super) struct ReceiveWindow {
     round: u64,
     began: Option<(Time, u64)>,
     round_trip: Duration,
+    /// The last stamp of ours that the sender has echoed.
+    echo: Time,
 }
 
 impl ReceiveWindow {
@@ -225,6 +228,7 @@ impl ReceiveWindow {
             round: FIRST_ROUND * segment,
             began: None,
             round_trip: Duration::MAX,
+            echo: Time::ZERO,
         }
     }
 
@@ -240,9 +244,16 @@ impl ReceiveWindow {
         grows
     }
 
-    /// The stream has been read up to `upto`. round_trip: a sample, from the sender's answer to a stamp of ours.
-    pub fn read(&mut self, now: Time, upto: u64, round_trip: Duration) {
-        self.round_trip = self.round_trip.min(round_trip);
+    /// The stream has been read up to `upto`. echo: a stamp of ours, to which the segment was the sender's answer.
+    pub fn read(&mut self, now: Time, upto: u64, echo: Time) {
+        let sample = now - echo;
+        if sample < self.round_trip {
+            self.round_trip = sample;
+        } else if echo > self.echo {
+            let (before, sample) = (self.round_trip.as_nanos(), sample.as_nanos());
+            self.round_trip = Duration::from_nanos(before - before / 8 + sample / 8);
+        }
+        self.echo = self.echo.max(echo);
         let (began, before) = *self.began.get_or_insert((now, 0));
         if now - began < self.round_trip {
             return;
