@@ -74,27 +74,27 @@ def run(
         from cellbed.cli.plan_table import plan_as_dict, show_plan
         from cellbed.experiments.description import cautions
 
-        told_before = cautions(plan)
+        warnings = cautions(plan)
         if as_json:
-            print(json.dumps(plan_as_dict(plan) | {"cautions": told_before}, indent=1))
+            print(json.dumps(plan_as_dict(plan) | {"cautions": warnings}, indent=1))
         else:
             show_plan(plan)
-            for caution in told_before:
+            for caution in warnings:
                 print(f"note: {caution}")
         return
     from cellbed.cli.progress import listener
     from cellbed.experiments.run import Options, exit_code, finish
     from cellbed.experiments.run import run as execute
 
-    with listener() as told:
+    with listener() as terminal:
         if virtual:
             from cellbed.experiments.virtual import run as prediction
 
             options = prediction.Options(out, scenario.parent, limits=not no_limits, profile=profile)
-            outcome = prediction.run(text, loaded, plan, options, told)
+            outcome = prediction.run(text, loaded, plan, options, terminal)
         else:
-            outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), told)
-        reported = finish(outcome, told)
+            outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), terminal)
+        reported = finish(outcome, terminal)
     if outcome.folder is not None and reported:
         from cellbed.report.terminal import show
 
