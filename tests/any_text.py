@@ -1,4 +1,4 @@
-"""Texts that nobody should write, and what a parser owes to whoever does: a value, or an error that says why not."""
+"""Malformed texts for parsers, which give a value or an error with the reason."""
 
 from __future__ import annotations
 

@@ -387,7 +387,7 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
         seen += table.height
         for name in ("own-0", "own-1", "own-2"):
             if archive.has(name):
-                # Replaced in one step: whoever asks by name always gets one of them.
+                # Replaced in one step: a request by name always gets one of them.
                 assert archive.entry(name).parts["uplink"].rows > 0
     assert [process.wait() for process in changing] == [0, 0, 0]
     assert seen

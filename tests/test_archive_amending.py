@@ -1,4 +1,4 @@
-"""What an entry says of itself, and its name, are changed: whole, kept in its history, whoever else is at it."""
+"""Descriptions and names of entries are changed atomically and kept in their histories, also by several users."""
 
 from __future__ import annotations
 

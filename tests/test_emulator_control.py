@@ -89,7 +89,7 @@ def test_two_clients_are_answered_and_what_is_wrong_is_refused(control: Path, tm
         emulator.command(do="change", direction="mobile.uplink", stage=0, to=LOSS)
         emulator.stop()
     assert not control.exists()
-    # Every change that is in force is recorded, whoever asked for it; what was refused is not.
+    # Every change in force is recorded, from any client; refused ones are not.
     lost = LOSS | {"probability": 1}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(each["direction"], each["from"], each["to"]) for each in lines] == [

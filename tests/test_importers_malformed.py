@@ -1,4 +1,4 @@
-"""Whatever a file holds, an importer makes sound series of it or says in one line what is wrong and where.
+"""Importers make sound series of any file, or report in one line what is wrong and where.
 
 The files are made here: hand-written ones for each format, and seeded mutations of good ones.
 """

@@ -222,7 +222,7 @@ def test_the_helper_refuses_what_is_not_in_its_grammar(world: World, arguments: 
 
 
 def test_a_spoofed_source_address_does_not_leave_the_device(world: World) -> None:
-    # Whoever holds the device can write any packet to it. Here root shows it with another address inside.
+    # A holder of the device can write any packet to it. Here root shows it with another address inside.
     script = f"ip address add 192.0.2.9/32 dev cellbed0; {sys.executable} -c '{SPOOF}' {INTERNET}"
     done = world.shell("--", "sh", "-c", script)
     assert done.stdout == "own True\nother False\n", done.stderr

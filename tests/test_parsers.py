@@ -1,4 +1,4 @@
-"""Whatever a user writes or a file holds, a parser gives a value or one sentence that says what is wrong."""
+"""Parsers of any text of a user or a file give a value or one sentence with the fault."""
 
 from __future__ import annotations
 

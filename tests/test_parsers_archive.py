@@ -1,4 +1,4 @@
-"""Whatever is written to or for the archive, its parsers give a value or one line that says what is wrong."""
+"""Parsers of the archive give a value or one line with the fault, for any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is derived from recordings: the network that was recorded comes out again, whatever the packets met."""
+"""Series derived from recordings: the recorded network comes out again, also after loss and queueing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a recording as a link: in a scenario, a shell and the library, wherever it lies, whoever asks."""
+"""The directory of a recording as a link: in a scenario, a shell and the library, in any place, for any user."""
 
 from __future__ import annotations
 

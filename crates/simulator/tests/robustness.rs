@@ -1,4 +1,4 @@
-//! Whatever the path does, applications come to their end, and nothing is made up.
+//! Applications end on any path, and no byte arrives that was not sent.
 
 use cellbed_link::*;
 use cellbed_simulator::*;

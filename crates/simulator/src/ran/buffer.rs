@@ -351,7 +351,7 @@ mod tests {
         let mut buffer = figure_5(Admission::Htd);
         assert_eq!(buffer.offer(1, sdu(4)), Verdict::Refused);
         assert_eq!(state(&buffer), [(3, 3), (2, 1)]);
-        // At its threshold a queue is refused whatever space there is.
+        // At its threshold a queue gets no packet although there is space.
         buffer.pop(0, None);
         assert_eq!(buffer.offer(1, sdu(5)), Verdict::Admitted);
         assert_eq!(buffer.offer(1, sdu(6)), Verdict::Refused);

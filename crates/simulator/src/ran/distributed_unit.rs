@@ -478,7 +478,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte arrives exactly once and in order of its user, whatever blocks fail.
+        /// Every byte arrives exactly once and in order of its user, also if blocks fail.
         #[test]
         fn all_packets_arrive_once_and_in_order(
             packets in prop::collection::vec((0..3u32, 1..1500u16), 1..60),

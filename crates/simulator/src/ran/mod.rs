@@ -878,7 +878,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes are conserved and none admitted is lost, whatever is offered when, and under errors.
+        /// Bytes are conserved and none admitted is lost, at any offers and under errors.
         #[test]
         fn what_is_admitted_is_delivered(
             offers in prop::collection::vec((0..4u32, 0..3_000_000_000u64, 1..1500u16), 1..200),

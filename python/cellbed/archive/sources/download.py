@@ -128,7 +128,7 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise TraceError(f"another process is downloading {path}: wait for it") from None
-            # Whoever had the lock before may have given the file its final name meanwhile.
+            # The previous holder of the lock may have given the file its final name meanwhile.
             if path.exists() and os.path.samestat(os.fstat(part.fileno()), path.stat()):
                 yield part
                 return
@@ -312,7 +312,7 @@ def _validator(response: BaseHTTPResponse) -> str | None:
 
 
 def open_address(address: str, headers: dict[str, str], silence_s: float = SILENCE_S) -> BaseHTTPResponse:
-    """The answer to a GET, whatever its status but a redirection, with its body unread; to be closed by the caller.
+    """The answer to a GET, with any status but a redirection, with its body unread; to be closed by the caller.
 
     The body is as it is stored: no compression is asked for. Raises urllib3's HTTPError when the network fails,
     TraceError for an address that cannot be followed.

@@ -34,7 +34,7 @@ class _Column:
 
     @property
     def whole(self) -> bool:
-        """Whether a value is shown whole, whatever there is room for: numbers, days, and the name, to go on with."""
+        """Whether a value is shown whole at any width: numbers, days, and the name, to go on with."""
         return self.scale is not None or self.of in ("name", "date")
 
 
@@ -69,7 +69,7 @@ class Listing:
 def listing(table: pl.DataFrame, sort: str, width: int) -> Listing:
     """A heading and a line for each entry; columns of which nothing is known in any of them are left out.
 
-    Not a table of `rich`, which takes seconds for ten thousand rows. sort: the column that is shown whatever it is.
+    Not a table of `rich`, which takes seconds for ten thousand rows. sort: a column that is always shown.
     width: letters of a line. Where they are too few, long texts are shortened, then headings get a second line, then
     columns go. Names and numbers are always whole, be the line longer.
     """
@@ -179,7 +179,7 @@ def _line(value: Value) -> str:
         return text
     from unicodedata import category
 
-    # A line stays a line, whatever somebody wrote into the description.
+    # A description with line breaks is still one line.
     return "".join("?" if category(letter)[0] == "C" else letter for letter in text)
 
 
