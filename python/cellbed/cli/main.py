@@ -18,7 +18,7 @@ VERBS = {
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Compare runs, with intervals of the differences.",
     "simulate": "Simulate flows of a data centre and of radio cells in virtual time.",
-    "sweep": "Run a scenario at many points, several times each.",
+    "sweep": "Run a scenario or simulation at many points, several times each.",
     "reproduce": "Run a publication's experiments and compare its claims.",
     "import": "Make a scenario from a Compose file or Kubernetes manifests.",
     "log": "Show or convert the packet log of a run.",
