@@ -789,6 +789,7 @@ mod tests {
         };
         assert_eq!(rooms(FirstThreshold::Equal), [5, 5]);
         assert_eq!(rooms(FirstThreshold::Active), [20, 10]);
+        assert_eq!(rooms(FirstThreshold::default()), [20, 10]);
     }
 
     #[test]
