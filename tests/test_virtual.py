@@ -280,8 +280,8 @@ def test_ping_and_iperf3_print_what_the_real_ones_do(tmp_path: Path) -> None:
     (received,) = re.findall(
         r"0\.00-3\.\d+ +sec +([\d.]+) MBytes +[\d.]+ Mbits/sec +receiver", printed["up.endpoint-0.client.out"]
     )
-    # The server closes its end while packets are on the way.
-    assert 0.8 * up < float(received) * (1 << 20) < up
+    # The server closes its end while packets are on the way, and counts what has arrived in order.
+    assert 0 < float(received) * (1 << 20) < up
     assert received in printed["up.edge-0.server.out"]
     assert printed["up.endpoint-0.client.out"].endswith("\niperf Done.\n")
     assert "Reverse mode, remote host 100.64.64.2 is sending" in printed["down.endpoint-0.client.out"]

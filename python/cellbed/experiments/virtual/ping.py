@@ -14,6 +14,10 @@ _HEADERS = 28
 _ICMP = 8
 _LATE_NS = 500_000, 1_500_000
 """By how much a request leaves late, from and to: ping counts in whole milliseconds."""
+_SOONEST_NS = 1_000_000
+"""A reply that comes sooner after a request does not change how ping waits for the next."""
+_JIFFY_NS = 4_000_000
+"""Of a kernel with 250 Hz, whose timers have steps of 1, 8, 64, … jiffies, the longer the coarser."""
 _LONGEST_WAIT_NS = 10 * SECOND
 """For replies after the last request, where none has come."""
 
@@ -48,6 +52,7 @@ class Ping:
         self._world, self._host, self._options, self._output = world, program.host, options, output
         self._random, self._ended = random, ended
         self._over = False
+        self._heard = self._is_due = False
         self._sent: list[int] = []
         self._targets: list[Host | None] = []
         self._taken: dict[int, int] = {}
@@ -84,13 +89,27 @@ class Ping:
         if target is not None:
             self._requests.send((self._host, 0), (target, 0), options.size + _HEADERS, number)
         if not self._is_last():
-            late_ns = self._random.randrange(*_LATE_NS)
-            self._world.at(self._world.now_ns + options.interval_ns + late_ns, self._send)
+            self._heard = self._is_due = False
+            self._world.at(self._world.now_ns + options.interval_ns + self._random.randrange(*_LATE_NS), self._due)
             return
         wait_ns = options.wait_ns if options.wait_ns is not None else _LONGEST_WAIT_NS
         if self._taken:
             wait_ns = max(2 * max(self._taken.values()), options.interval_ns)
         self._world.at(self._world.now_ns + wait_ns, self._finish)
+
+    def _due(self) -> None:
+        """Send the next request, if ping waits for its time; without a reply since the last one it waits for a reply,
+        at most until a coarse timer of the kernel."""
+        if self._heard:
+            self._send()
+            return
+        self._is_due, number = True, len(self._sent)
+        steps = 1
+        while self._options.interval_ns > 63 * steps * _JIFFY_NS:
+            steps *= 8
+        late_ns = self._random.randrange(_JIFFY_NS, (1 + steps) * _JIFFY_NS)
+        until_ns = self._sent[-1] + self._options.interval_ns + late_ns
+        self._world.at(until_ns, lambda: self._send() if number == len(self._sent) else None)
 
     def _is_last(self) -> bool:
         """Whether it sends no more; with a deadline it does so until all replies have come."""
@@ -116,6 +135,9 @@ class Ping:
             self._output.out(f"{text} time={_milliseconds(taken_ns)} ms{' (DUP!)' if doubled else ''}")
         if self._options.count is not None and len(self._taken) >= self._options.count:
             self._finish()
+        self._heard |= self._world.now_ns - self._sent[-1] >= _SOONEST_NS
+        if self._heard and self._is_due:
+            self._send()
 
     def _finish(self) -> None:
         if self._over:
