@@ -6,6 +6,8 @@ A process of its own costs half a second. It is for what only a process has: sig
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -32,6 +34,22 @@ def cellbed(*words: object, cwd: Path | None = None, env: Mapping[str, str] | No
     status = ended.value.code or 0
     assert isinstance(status, int)
     return CompletedProcess(sys.argv, status, _text(out), _text(err))
+
+
+def run_apart(folder: Path, text: str, **programs: str) -> Path:
+    """The folder of a real run without limits, in a separate process. programs: sources by name; the name in capitals
+    stands for the file in the scenario."""
+    for name, source in programs.items():
+        (folder / f"{name}.py").write_text(source)
+        text = text.replace(name.upper(), str(folder / f"{name}.py"))
+    (folder / "x.toml").write_text(text)
+    command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
+    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    (folder / "output").write_text(done.stdout)
+    (found,) = (folder / "runs").iterdir()
+    return found
 
 
 def _text(stream: io.TextIOWrapper) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,20 +141,7 @@ program = "files"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faults")
-    (folder / "server.py").write_text(SERVER)
-    (folder / "writer.py").write_text(WRITER)
-    (folder / "burner.py").write_text(BURNER)
-    text = SCENARIO
-    for name in ("server", "writer", "burner"):
-        text = text.replace(name.upper(), str(folder / f"{name}.py"))
-    (folder / "x.toml").write_text(text)
-    command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
-    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    (folder / "output").write_text(done.stdout)
-    (found,) = (folder / "runs").iterdir()
-    return found
+    return in_process.run_apart(folder, SCENARIO, server=SERVER, writer=WRITER, burner=BURNER)
 
 
 def programs(run: Path, event: str) -> list[tuple[str, float | None]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from cellbed.measure.packets import RECORD
 from cellbed.measure.sites import site_summaries
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.plan import Plan, make_plan
-from in_process import cellbed
+from in_process import cellbed, run_apart
 
 MS = 1_000_000
 AT, ENTERS = 2_000 * MS, 2_050 * MS
@@ -162,15 +160,7 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one application under each policy."""
     folder = tmp_path_factory.mktemp("sites")
-    (folder / "server.py").write_text(SERVER)
-    (folder / "x.toml").write_text((SCENARIO + APPS).replace("SERVER", str(folder / "server.py")))
-    command = [sys.executable, "-P", "-m", "cellbed", "run", folder / "x.toml", "--out", folder / "runs", "--no-limits"]
-    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    (folder / "output").write_text(done.stdout)
-    (found,) = (folder / "runs").iterdir()
-    return found
+    return run_apart(folder, SCENARIO + APPS, server=SERVER)
 
 
 def delays(run: Path, app: str) -> set[tuple[str, int, int]]:
