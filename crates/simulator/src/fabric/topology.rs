@@ -98,9 +98,20 @@ pub struct Topology {
     hosts: u32,
     /// Port h is that of host h; those of the switches follow.
     edges: Vec<Edge>,
-    /// For switch · hosts + destination: the first of the equal next ports in `choices`, and how many there are.
+    /// The last hop to each host, not used where two hosts share a cable.
+    last_hops: Vec<LastHop>,
+    /// For `leaf` · switches + switch: the first of the equal next ports in `choices`, and how many there are.
     routes: Vec<(u32, u16)>,
     choices: Vec<u32>,
+    switches: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LastHop {
+    switch: u32,
+    port: u32,
+    /// The number of the switch among those with hosts.
+    leaf: u32,
 }
 
 impl Topology {
@@ -209,28 +220,29 @@ impl Topology {
         let mut topology = Self {
             hosts,
             edges,
+            last_hops: vec![LastHop::default(); hosts as usize],
             routes: Vec::new(),
             choices: Vec::new(),
+            switches,
         };
-        topology.route(switches as usize)?;
+        topology.route()?;
         Ok(topology)
     }
 
     /// Finds all shortest paths, by breadth-first search from each node to which hosts are attached.
-    fn route(&mut self, switches: usize) -> Result<(), TopologyError> {
-        let hosts = self.hosts as usize;
+    fn route(&mut self) -> Result<(), TopologyError> {
+        let switches = self.switches as usize;
         let mut out: Vec<Vec<u32>> = vec![Vec::new(); switches];
         for (port, edge) in self.edges.iter().enumerate() {
             if let Node::Switch(switch) = edge.from {
                 out[switch as usize].push(port as u32);
             }
         }
-        self.routes = vec![(0, 0); switches * hosts];
         let mut attached: Vec<Vec<u32>> = vec![Vec::new(); switches];
         for host in 0..self.hosts {
             match self.edges[host as usize].to {
                 Node::Switch(switch) => attached[switch as usize].push(host),
-                Node::Host(other) if hosts == 2 && other.0 != host => {} // a cable between two hosts
+                Node::Host(other) if self.hosts == 2 && other.0 != host => {} // a cable between two hosts
                 Node::Host(other) => {
                     return Err(TopologyError::NoPath {
                         from: host,
@@ -239,10 +251,9 @@ impl Topology {
                 }
             }
         }
-        for root in 0..switches {
-            if attached[root].is_empty() {
-                continue;
-            }
+        let leaves = (0..switches).filter(|&switch| !attached[switch].is_empty());
+        for (leaf, root) in leaves.enumerate() {
+            self.routes.resize((leaf + 1) * switches, (0, 0));
             let mut distance = vec![u32::MAX; switches];
             distance[root] = 0;
             let mut queue = VecDeque::from([root]);
@@ -279,14 +290,15 @@ impl Topology {
                         to: attached[root][0],
                     });
                 }
-                for &host in &attached[root] {
-                    self.routes[switch * hosts + host as usize] = group;
-                }
+                self.routes[leaf * switches + switch] = group;
             }
             for &port in &out[root] {
                 if let Node::Host(host) = self.edges[port as usize].to {
-                    self.routes[root * hosts + host.index()] = (self.choices.len() as u32, 1);
-                    self.choices.push(port);
+                    self.last_hops[host.index()] = LastHop {
+                        switch: root as u32,
+                        port,
+                        leaf: leaf as u32,
+                    };
                 }
             }
         }
@@ -306,7 +318,12 @@ impl Topology {
     /// The ports of a switch by which a packet may go on to a host.
     #[inline]
     pub fn next_ports(&self, switch: u32, to: HostId) -> &[u32] {
-        let (first, count) = self.routes[switch as usize * self.hosts as usize + to.index()];
+        let last_hop = &self.last_hops[to.index()];
+        if last_hop.switch == switch {
+            return std::slice::from_ref(&last_hop.port);
+        }
+        let route = last_hop.leaf as usize * self.switches as usize + switch as usize;
+        let (first, count) = self.routes[route];
         &self.choices[first as usize..first as usize + usize::from(count)]
     }
 
