@@ -10,7 +10,7 @@
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
 use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
+use crate::fabric::{FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
 use crate::units::{FlowId, HostId, Picos};
 
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
@@ -75,6 +75,10 @@ pub struct PhostHosts {
 #[derive(Debug)]
 struct Host {
     packet_time: Picos,
+    /// The times of the constants.
+    token_life: Picos,
+    downgrade: Picos,
+    reissue: Picos,
     /// Tokens of its flows that it has not used.
     tokens: Vec<Token>,
     /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central unit
@@ -130,6 +134,7 @@ enum Standing {
 /// What both ends know of a flow.
 #[derive(Debug)]
 struct State {
+    flow: Flow,
     packets: u32,
     /// Source: packets that it has sent.
     sent: u32,
@@ -151,12 +156,18 @@ impl PhostHosts {
     pub fn new(mut constants: PhostConfig, net: &Fabric) -> Self {
         constants.unanswered = constants.unanswered.max(1);
         constants.repeat_request = constants.repeat_request.max(1.0);
-        let host = |number| Host {
-            packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
-            tokens: Vec::new(),
-            incoming: Vec::new(),
-            reserved: 0,
-            turn: None,
+        let host = |number| {
+            let packet_time = net.card_rate(HostId(number)).time(FULL_PACKET);
+            Host {
+                packet_time,
+                token_life: packet_time * constants.token_life,
+                downgrade: packet_time * constants.downgrade,
+                reissue: packet_time * constants.reissue,
+                tokens: Vec::new(),
+                incoming: Vec::new(),
+                reserved: 0,
+                turn: None,
+            }
         };
         Self {
             constants,
@@ -186,7 +197,7 @@ impl PhostHosts {
         state.last_packet = free.wrapping_sub(1);
         let host = &mut self.hosts[at.index()];
         let all = state.granted == state.goal;
-        let urgency = state.urgency(id, net.flow(id).start);
+        let urgency = state.urgency(id);
         let place = host.incoming.partition_point(|it| it.urgency < urgency);
         let incoming = Incoming {
             urgency,
@@ -238,7 +249,6 @@ impl PhostHosts {
         at: HostId,
     ) -> bool {
         let now = net.now();
-        let downgrade = host.packet_time * constants.downgrade;
         loop {
             let mut incoming = host.incoming.iter_mut();
             let Some(incoming) = incoming.find(|it| it.not_before <= now) else {
@@ -256,9 +266,9 @@ impl PhostHosts {
             }
             incoming.standing = Standing::Granting;
             if state.granted - state.answered >= constants.unanswered {
-                if state.last_grant + downgrade > now {
+                if state.last_grant + host.downgrade > now {
                     incoming.standing = Standing::Downgraded;
-                    incoming.not_before = state.last_grant + downgrade;
+                    incoming.not_before = state.last_grant + host.downgrade;
                     continue;
                 }
                 state.answered = state.granted - (constants.unanswered - 1);
@@ -267,14 +277,14 @@ impl PhostHosts {
             let token = Packet {
                 sequence: packet,
                 value: u64::from(state.granted) << 32 | u64::from(incoming.urgency.missing),
-                ..Packet::new(id, net.flow(id).source, GRANT, HEADER)
+                ..Packet::new(id, state.flow.source, GRANT, HEADER)
             };
             state.last_packet = packet;
             state.last_grant = now;
             state.granted += 1;
             if state.granted == state.goal {
                 incoming.standing = Standing::Granted;
-                incoming.not_before = now + host.packet_time * constants.reissue;
+                incoming.not_before = now + host.reissue;
             }
             net.send(at, token);
             return true;
@@ -291,7 +301,7 @@ impl PhostHosts {
         let host = &mut self.hosts[at.index()];
         let urgency = Urgency {
             missing: token.value as u32,
-            start: net.flow(id).start,
+            start: state.flow.start,
             flow: id,
         };
         for other in host.tokens.iter_mut().filter(|it| it.urgency.flow == id) {
@@ -299,7 +309,7 @@ impl PhostHosts {
         }
         host.tokens.push(Token {
             urgency,
-            expires: now + host.packet_time * self.constants.token_life,
+            expires: now + host.token_life,
             number: (token.value >> 32) as u32,
             packet: token.sequence,
         });
@@ -312,11 +322,10 @@ impl PhostHosts {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
-        let flow = *net.flow(id);
-        let before = state.urgency(id, flow.start);
+        let before = state.urgency(id);
         state.answered = state.answered.max(data.value as u32 + 1);
         state.arrived.insert(data.sequence);
-        let urgency = state.urgency(id, flow.start);
+        let urgency = state.urgency(id);
         let incoming = &mut self.hosts[at.index()].incoming;
         let place = incoming.binary_search_by_key(&before, |it| it.urgency);
         if urgency.missing == 0 {
@@ -341,10 +350,10 @@ impl PhostHosts {
 }
 
 impl State {
-    fn urgency(&self, flow: FlowId, start: Picos) -> Urgency {
+    fn urgency(&self, flow: FlowId) -> Urgency {
         Urgency {
             missing: self.packets - self.arrived.count(),
-            start,
+            start: self.flow.start,
             flow,
         }
     }
@@ -384,6 +393,7 @@ impl Transport for PhostHosts {
         self.flows.insert(
             id,
             State {
+                flow,
                 packets,
                 sent: 0,
                 request,
@@ -438,20 +448,19 @@ impl Transport for PhostHosts {
         let (index, _) = tokens.iter().enumerate().min_by_key(|(_, token)| **token)?;
         let token = tokens.swap_remove(index);
         let id = token.urgency.flow;
-        let flow = net.flow(id);
         let state = self.flows.get_mut(&id)?;
         let repeated = state.sent >= state.packets;
         state.sent += 1;
         let size = if repeated && !self.constants.repeats_carry_data {
             HEADER
         } else {
-            wire_size(flow.bytes, token.packet)
+            wire_size(state.flow.bytes, token.packet)
         };
         Some(Packet {
             rank: rank(state.packets, self.constants.short_flow).into(),
             sequence: token.packet,
             value: u64::from(token.number),
-            ..Packet::new(id, flow.destination, DATA, size)
+            ..Packet::new(id, state.flow.destination, DATA, size)
         })
     }
 }
