@@ -51,6 +51,43 @@ enum Event {
     End,
 }
 
+impl Event {
+    /// Bits of the number below the kind.
+    const KIND: u32 = 62;
+
+    /// As one number, which is still in a register when the wheel stores it.
+    #[inline]
+    fn pack(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Reach { port } => (0, u64::from(port)),
+            Self::Card { host } => (1, u64::from(host.0)),
+            Self::Wake { token } => (2, token),
+            Self::Start => (3, 0),
+            Self::Sample => (3, 1),
+            Self::End => (3, 2),
+        };
+        debug_assert!(number >> Self::KIND == 0, "{self:?}");
+        kind << Self::KIND | number
+    }
+
+    #[inline]
+    fn unpack(packed: u64) -> Self {
+        let number = packed & ((1 << Self::KIND) - 1);
+        match (packed >> Self::KIND, number) {
+            (0, _) => Self::Reach {
+                port: number as u32,
+            },
+            (1, _) => Self::Card {
+                host: HostId(number as u32),
+            },
+            (2, token) => Self::Wake { token },
+            (_, 0) => Self::Start,
+            (_, 1) => Self::Sample,
+            _ => Self::End,
+        }
+    }
+}
+
 /// How ports hold packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ports {
@@ -119,7 +156,8 @@ pub struct Fabric {
     balancing: Balancing,
     ports: Vec<Port>,
     arena: Arena,
-    wheel: Wheel<Event>,
+    /// Packed events.
+    wheel: Wheel<u64>,
     flows: FlowMap<Live>,
     counters: Counters,
     /// What callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
@@ -252,10 +290,11 @@ impl Fabric {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
-    /// Has the transport [woken](Transport::wake) at a time, not before now.
+    /// Has the transport [woken](Transport::wake) at a time, not before now. token: less than 2^62.
     #[inline]
     pub fn wake(&mut self, at: Picos, token: u64) {
-        self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
+        self.wheel
+            .push(at.0.max(self.now.0), Event::Wake { token }.pack());
     }
 
     /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither ends nor is freed.
@@ -372,7 +411,7 @@ impl Fabric {
             port.event_at = next;
             let lot = mix(next ^ u64::from(number) << 40);
             self.wheel
-                .push_turn(next, Turn::Lot(lot), Event::Reach { port: number });
+                .push_turn(next, Turn::Lot(lot), Event::Reach { port: number }.pack());
         }
     }
 
@@ -380,7 +419,8 @@ impl Fabric {
     #[inline]
     fn pull_later(&mut self, host: HostId) {
         let at = self.ports[host.index()].idle_at();
-        self.wheel.push_turn(at, Turn::Last, Event::Card { host });
+        self.wheel
+            .push_turn(at, Turn::Last, Event::Card { host }.pack());
     }
 
     /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port has

@@ -33,6 +33,7 @@ pub enum Discipline {
 
 /// What has passed a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(align(64))]
 pub struct PortCounters {
     /// Packets sent.
     pub packets: u64,
@@ -58,30 +59,35 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take) at
 /// [`next_event`](Self::next_event). A packet costs one event: which packet follows the one in transmission is decided
 /// when somebody must know, as if it had been decided when that one's last bit left, by the packets that were there then.
+///
+/// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the counters.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Port {
-    pub(super) to: Node,
-    pub(super) rate: Rate,
-    /// Propagation and switching up to the next node.
-    delay: u64,
-    /// From the start of a packet until the next node can begin with it, if it needs only the header.
-    header: Option<u64>,
-    buffer: u64,
-    mark_above: u64,
-    /// When the last packet of `line` has been sent.
-    pub(super) busy_until: u64,
-    /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
-    line: List,
-    queue: Queue,
-    /// Bytes that wait, those of a discipline of `cellbed_link` apart.
-    bytes: u64,
-    /// Next of the equal paths at the node to which the port leads.
-    pub(super) spray: u32,
-    /// Whether its host's transport is asked for a packet whenever it is idle.
-    pub(super) pulls: bool,
     /// The earliest event of the port in the wheel.
     pub(super) event_at: u64,
+    /// When the last packet of `line` has been sent.
+    pub(super) busy_until: u64,
+    /// Bytes that wait, those of a discipline of `cellbed_link` apart.
+    bytes: u64,
+    pub(super) rate: Rate,
+    /// From the start of a packet, or from its end if `whole`, until the next node can begin with it.
+    lead: u64,
+    /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
+    line: List,
+    pub(super) to: Node,
+    /// Next of the equal paths at the node to which the port leads.
+    pub(super) spray: u32,
+    /// Whether the next node needs the whole packet, not only its header.
+    whole: bool,
+    /// Whether the queue is a discipline of `cellbed_link`.
+    linked: bool,
+    /// Whether its host's transport is asked for a packet whenever it is idle.
+    pub(super) pulls: bool,
     pub(super) counters: PortCounters,
+    queue: Queue,
+    buffer: u64,
+    mark_above: u64,
 }
 
 /// The packets that wait.
@@ -91,7 +97,7 @@ enum Queue {
     DropTail {
         first: Option<Place>,
     },
-    Priority(Levels),
+    Priority(Box<Levels>),
     Smallest(Ranked),
     Link(Box<link::Direction<Place>>),
 }
@@ -112,7 +118,7 @@ impl Port {
     pub(super) fn new(config: &PortConfig<'_>) -> Self {
         let queue = match config.discipline {
             Discipline::DropTail => Queue::DropTail { first: None },
-            Discipline::Priority => Queue::Priority(Levels::default()),
+            Discipline::Priority => Queue::Priority(Box::default()),
             Discipline::Smallest => Queue::Smallest(Ranked::default()),
             Discipline::Link { queue } => {
                 let schedule = link::Schedule::Constant(link::BitRate(config.rate.bps() as u64));
@@ -123,24 +129,25 @@ impl Port {
                 )))
             }
         };
-        let whole = !config.cut_through
-            || matches!(config.to, Node::Host(_))
-            || matches!(queue, Queue::Link(_));
+        let linked = matches!(queue, Queue::Link(_));
+        let whole = !config.cut_through || matches!(config.to, Node::Host(_)) || linked;
+        let header = if whole { 0 } else { config.rate.time(HEADER).0 };
         Self {
-            to: config.to,
+            event_at: NEVER,
+            busy_until: 0,
+            bytes: 0,
             rate: config.rate,
-            delay: config.delay.0,
-            header: (!whole).then(|| config.rate.time(HEADER).0 + config.delay.0),
+            lead: header + config.delay.0,
+            line: List::default(),
+            to: config.to,
+            spray: config.spray,
+            whole,
+            linked,
+            pulls: false,
+            counters: PortCounters::default(),
+            queue,
             buffer: config.buffer,
             mark_above: config.mark_above,
-            busy_until: 0,
-            line: List::default(),
-            queue,
-            bytes: 0,
-            spray: config.spray,
-            pulls: false,
-            event_at: NEVER,
-            counters: PortCounters::default(),
         }
     }
 
@@ -158,12 +165,15 @@ impl Port {
         let alone = self.line.first.is_none();
         let slot = &mut arena[place];
         slot.since = now;
+        if self.bytes == 0 && self.busy_until <= now && !self.linked {
+            self.send(place, now, arena);
+            return alone;
+        }
         let size = u64::from(slot.packet.size);
         if self.bytes > self.mark_above && slot.packet.ecn_capable && !slot.packet.ecn {
             slot.packet.ecn = true;
             self.counters.marked += 1;
         }
-        let idle = self.busy_until <= now && self.bytes == 0;
         match &mut self.queue {
             Queue::Link(direction) => {
                 let packet = &slot.packet;
@@ -181,10 +191,6 @@ impl Port {
                 self.counters.most_bytes = self.counters.most_bytes.max(direction.held().bytes.0);
                 self.poll(now, arena, dropped);
                 return true;
-            }
-            _ if idle => {
-                self.send(place, now, arena);
-                return alone;
             }
             Queue::DropTail { .. } if self.bytes + size > self.buffer => {
                 self.drop(place, arena, dropped);
@@ -216,7 +222,7 @@ impl Port {
         arena: &mut Arena,
         dropped: &mut Vec<Place>,
     ) -> Option<Place> {
-        if let Queue::Link(_) = self.queue {
+        if self.linked {
             self.poll(link::Time::from_nanos(now / 1_000), arena, dropped);
         } else if self.line.first.is_none() {
             self.begin(arena);
@@ -226,7 +232,8 @@ impl Port {
             return None; // a longer packet has come before the one expected
         }
         self.line.pop_front(arena);
-        if let Queue::DropTail { first } = &mut self.queue
+        if self.bytes > 0
+            && let Queue::DropTail { first } = &mut self.queue
             && *first == Some(place)
         {
             *first = self.line.first;
@@ -239,14 +246,16 @@ impl Port {
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
         let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
-        if let Queue::Link(direction) = &self.queue {
+        if self.linked
+            && let Queue::Link(direction) = &self.queue
+        {
             return reaches.min(next_of(direction));
         }
         if reaches != NEVER || self.bytes == 0 {
             return reaches;
         }
-        if let Some(header) = self.header {
-            return self.busy_until + header; // whichever it will be
+        if !self.whole {
+            return self.busy_until + self.lead; // whichever it will be
         }
         // As if no better one came.
         let next = match &self.queue {
@@ -255,7 +264,7 @@ impl Port {
             Queue::DropTail { .. } | Queue::Link(_) => None,
         };
         next.map_or(NEVER, |place| {
-            self.busy_until + self.rate.time(arena[place].packet.size).0 + self.delay
+            self.busy_until + self.rate.time(arena[place].packet.size).0 + self.lead
         })
     }
 
@@ -330,10 +339,8 @@ impl Port {
             self.counters.byte_picos += u128::from(start - slot.since) * u128::from(size);
         }
         slot.since = start;
-        slot.reaches = match self.header {
-            Some(header) => start + header,
-            None => self.busy_until + self.delay,
-        };
+        let from = if self.whole { self.busy_until } else { start };
+        slot.reaches = from + self.lead;
         self.line.push_back(place, arena);
     }
 

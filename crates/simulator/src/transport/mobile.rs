@@ -16,8 +16,8 @@ use crate::slab::Slab;
 use crate::units::{FlowId, HostId, Picos};
 
 /// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the bits below.
-const RADIO: u64 = 1 << 63;
-const UPLINK: u64 = 1 << 62;
+const RADIO: u64 = 1 << 61;
+const UPLINK: u64 = 1 << 60;
 
 /// A radio access network driven by the events of the fabric.
 #[derive(Debug)]
