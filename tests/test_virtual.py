@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -178,6 +179,12 @@ def refusal(folder: Path, profile: Path, text: str) -> str:
     return str(done.stderr)
 
 
+def test_a_meter_is_of_real_time(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="5 s") + TRANSLATION)
+    done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--meter", "--out", tmp_path / "runs")
+    assert (done.returncode, done.stderr) == (2, "error: --meter shows a run in real time: remove it, or --virtual\n")
+
+
 WITHOUT_MODEL = """
 [apps.flood]
 kind = "program"
@@ -335,6 +342,19 @@ def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
     for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
         text = HEAD.format(count=1, duration="5 s") + load
         assert len({profiles.cached(text, tmp_path, limits=limits) for limits in (True, False)}) == places
+
+
+def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    text = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1") + 'copy_in = { "site" = "site" }\n'
+    places = {profiles.cached(text, tmp_path, limits=True)}
+    for content in ("first", "second"):
+        page = site / "index.html"
+        page.write_text(content)
+        os.utime(page, ns=(len(places), len(places)))
+        places.add(profiles.cached(text, tmp_path, limits=True))
+    assert len(places) == 3
 
 
 def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:

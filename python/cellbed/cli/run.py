@@ -34,7 +34,7 @@ def run(
         Path | None,
         typer.Option(
             help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
-            "10 s."
+            "20 s, of translation 60 s."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
@@ -67,6 +67,8 @@ def run(
     loaded = load_text(text, scenario)
     if profile is not None and not virtual:
         raise CellbedError("--profile is of predictions: add --virtual")
+    if meter and virtual:
+        raise CellbedError("--meter shows a run in real time: remove it, or --virtual")
     if not virtual:
         check(loaded, text, str(scenario), running=not dry_run)
     plan = make_plan(loaded)

@@ -32,8 +32,8 @@ FILE = "profile.json"
 OFFLOADING = ("image-classification", "translation")
 KINDS = (*OFFLOADING, "http")
 """The kinds of application that have a model."""
-SECONDS = 20
-"""How long a profile is measured."""
+_SECONDS, _SECONDS_OF_TRANSLATION = 20, 60
+"""How long a profile is measured. Sentences take different times, so most of them must be in it."""
 _RATES = {"image-classification": "5 /s", "translation": "2 /s", "http": "5 /s"}
 """Of requests to a profile: half of the time or more, the programs wait, as they usually do. One that is always busy is
 faster than one that has to wake up."""
@@ -267,10 +267,11 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
         return checked(read(place), scenario)
-    listener.note(f"measuring what the programs take, once, for {SECONDS} s: {place}")
     changed = _of_programs(text)
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True)
+    seconds = short.duration // 10**9
+    listener.note(f"measuring what the programs take, once, for {seconds} s: {place}")
     with tempfile.TemporaryDirectory() as parent:
         outcome = run(changed, short, make_plan(short), Options(Path(parent), limits=limits, proof=False), listener)
         if outcome.error is not None:
@@ -278,7 +279,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
         if outcome.folder is None or outcome.status != "complete":
             raise KeyboardInterrupt
         found = checked(of_run(outcome.folder), scenario)
-    found = Profile(f"a run of {SECONDS} s over fast links", found.applications, found.limited)
+    found = Profile(f"a run of {seconds} s over fast links", found.applications, found.limited)
     place.parent.mkdir(parents=True, exist_ok=True)
     found.write(place)
     return found
@@ -293,7 +294,9 @@ def _of_programs(text: str) -> str:
     data = tables(text, "scenario")
     for key in ("faults", "cells", "transport", "description"):
         data.pop(key, None)
-    data |= {"name": "profile", "duration": f"{SECONDS} s", "seed": 1}
+    translates = any(load.get("kind") == "translation" for load in _loads(data))
+    seconds = _SECONDS_OF_TRANSLATION if translates else _SECONDS
+    data |= {"name": "profile", "duration": f"{seconds} s", "seed": 1}
     for name, group in data.get("nodes", {}).items():
         for key in ("cell", "route", "stagger", "priority", "count"):
             group.pop(key, None)
@@ -327,5 +330,8 @@ def _key(text: str, folder: Path, *, limits: bool) -> str:
     content = [version("cellbed"), processor(), limits, text]
     for load in _loads(tables(text, "scenario")):
         paths = [folder / str(load[key]) for key in ("model", "body_file") if key in load]
+        roles = [load[role] for role in ("server", "client") if isinstance(load.get(role), dict)]
+        copied = [folder / source for role in roles for source in role.get("copy_in", {})]
+        paths += [each for path in copied for each in (path, *sorted(path.rglob("*")))]
         content += [f"{path.resolve()}:{path.stat().st_mtime_ns}" for path in paths if path.exists()]
     return hashlib.sha256("\n".join(map(str, content)).encode()).hexdigest()[:16]
