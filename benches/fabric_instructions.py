@@ -1,8 +1,9 @@
 """Instructions that the data-centre simulator takes for a packet at a port, counted by callgrind.
 
-Unlike times, counts do not depend on other work of the machine. Each case is the paper's topology (144 hosts, load 0.6)
-with flows of the sizes of the pHost paper; more flows show whether the cost of an event grows. User time and memory
-are of the same case without callgrind, the best of three runs.
+Unlike times, counts do not depend on other work of the machine. Each case has the load 0.6 and flows of the sizes of
+the pHost paper, in the paper's topology (9 racks, 144 hosts) or in 2 racks of 4 hosts, where few flows suffice for a
+stationary load; more flows show whether the cost of an event grows. User time and memory are of the same case without
+callgrind, the best of three runs.
 
     python benches/fabric_instructions.py [--json]
 """
@@ -19,11 +20,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CASES = [("phost", 500), ("phost", 2000), ("phost", 5000), ("pfabric", 2000)]
+CASES = [("phost", 144, 500), ("phost", 144, 5000), ("phost", 8, 500), ("phost", 8, 5000), ("pfabric", 144, 2000)]
 
 
-def measure(program: Path, transport: str, flows: int) -> dict[str, float | str]:
+def measure(program: Path, transport: str, hosts: int, flows: int) -> dict[str, float | str]:
     command = [str(program), f"traffic.flows={flows}", "topology.card_buffer_bytes=36864"]
+    if hosts == 8:
+        command += ["topology.racks=2", "topology.hosts_per_rack=4"]
     command.append(f'transport={{"kind": "{transport}"}}')
     times = []
     for _ in range(3):
@@ -37,6 +40,7 @@ def measure(program: Path, transport: str, flows: int) -> dict[str, float | str]
     (memory,) = re.findall(r"peak memory (\d+) MB", text)
     return {
         "transport": transport,
+        "hosts": hosts,
         "flows": flows,
         "packet_hops": int(hops),
         "instructions_per_hop": int(instructions.replace(",", "")) / int(hops),
@@ -57,11 +61,11 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(results))
         return
-    print(f"{'transport':12}{'flows':>8}{'packet-hops':>14}{'instructions':>14}{'ns a hop':>10}{'MB':>5}")
+    print(f"{'transport':12}{'hosts':>6}{'flows':>8}{'packet-hops':>14}{'instructions':>14}{'ns a hop':>10}{'MB':>5}")
     for row in results:
         print(
-            f"{row['transport']:12}{row['flows']:8}{row['packet_hops']:14}{row['instructions_per_hop']:14.0f}"
-            f"{row['nanoseconds_per_hop']:10.0f}{row['memory_mb']:5}"
+            f"{row['transport']:12}{row['hosts']:6}{row['flows']:8}{row['packet_hops']:14}"
+            f"{row['instructions_per_hop']:14.0f}{row['nanoseconds_per_hop']:10.0f}{row['memory_mb']:5}"
         )
 
 
