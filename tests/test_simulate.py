@@ -216,6 +216,10 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
         ({"traffic": {"trace": "users.txt"}, "radio": {"users": 2}}, "users.txt:2: user '2' is not a whole number"),
         ({"traffic": {"trace": "users.txt"}, "radio": {"host": "host-3"}}, "users.txt:1: users are behind host 3"),
         ({"transport": {"kind": "pfabric"}, "radio": {}}, "transport.kind: pfabric repeats packets long before"),
+        (
+            {"transport": {"kind": "phost", "repeats_carry_data": False}, "radio": {}},
+            "transport.repeats_carry_data: a repeated packet without data does not reach a user",
+        ),
         ({"radio": {"cqi": {"kind": "trace", "files": ["zero.txt"]}}}, "zero.txt: no channel quality above 0"),
         ({"radio": {"cqi": {"kind": "trace", "files": ["users.txt", "x"]}}}, "users.txt:1: '1460' is not a whole"),
         ({"traffic": {"trace": "sizes.txt", "flows": 3}}, "traffic.flows: the trace contains the flows"),

@@ -471,6 +471,9 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
     if file.radio is not None and file.transport.kind in _IMPATIENT:
         text = f"{file.transport.kind} repeats packets long before a device can answer: write pdcell, phost, fastpass, "
         found.append(Problem(("transport", "kind"), f"{text}tcp or dctcp"))
+    if file.radio is not None and file.transport.kind == "phost" and file.transport.repeats_carry_data is False:
+        text = "a repeated packet without data does not reach a user: remove this key"
+        found.append(Problem(("transport", "repeats_carry_data"), text))
     if found:
         raise TablesError(found)
     hosts = file.topology.node_names()[: file.topology.host_count]
