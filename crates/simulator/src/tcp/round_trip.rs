@@ -8,39 +8,60 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Linux's minimum wait beyond the smoothed round-trip time (its `tcp_rto_min`).
 pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 
-/// The estimator of RFC 6298, with Linux's lower bound: 200 ms for the variation part, not for the timeout.
+/// The estimator of RFC 6298 as Linux has it (`tcp_rtt_estimator` of its `tcp_input.c`).
+///
+/// What the timeout adds to the smoothed round trip rises at once with the mean deviation and is the greatest of the
+/// present round trip of packets, at least the floor; it falls by a quarter of the difference in each. A round trip that is
+/// shorter than expected raises the deviation by an eighth of what a longer one does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
-    variation: f64,
+    deviation: f64,
+    /// The greatest of four times the deviation since the present round began, at least the floor.
+    greatest: f64,
+    margin: f64,
+    /// The round ends when what is before this sequence number has been acknowledged.
+    round_end: u64,
     least: Option<Duration>,
-    floor: Duration,
+    floor: f64,
 }
 
 impl RoundTrip {
-    /// floor: the least variation part.
+    /// floor: the least margin.
     pub fn new(floor: Duration) -> Self {
         Self {
             smoothed: None,
-            variation: 0.0,
+            deviation: 0.0,
+            greatest: 0.0,
+            margin: 0.0,
+            round_end: 0,
             least: None,
-            floor,
+            floor: floor.as_nanos() as f64,
         }
     }
 
-    /// Takes a round-trip sample.
-    pub fn measured(&mut self, span: Duration) {
+    /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be sent.
+    pub fn measured(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         let sample = span.as_nanos() as f64;
-        match self.smoothed {
-            None => {
-                self.smoothed = Some(sample);
-                self.variation = sample / 2.0;
-            }
-            Some(smoothed) => {
-                self.variation += ((smoothed - sample).abs() - self.variation) / 4.0;
-                self.smoothed = Some(smoothed + (sample - smoothed) / 8.0);
-            }
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(sample);
+            self.deviation = sample / 2.0;
+            self.margin = (4.0 * self.deviation).max(self.floor);
+            self.greatest = self.margin;
+            self.round_end = next;
+            return;
+        };
+        let change = (sample - smoothed).abs() - self.deviation;
+        let share = if sample < smoothed && change > 0.0 { 32.0 } else { 4.0 };
+        self.deviation += change / share;
+        self.smoothed = Some(smoothed + (sample - smoothed) / 8.0);
+        self.greatest = self.greatest.max(4.0 * self.deviation);
+        self.margin = self.margin.max(self.greatest);
+        if missing > self.round_end {
+            self.margin -= (self.margin - self.greatest) / 4.0;
+            self.greatest = self.floor;
+            self.round_end = next;
         }
     }
 
@@ -57,9 +78,7 @@ impl RoundTrip {
     pub fn timeout(&self, doubled: u32) -> Duration {
         let base = match self.smoothed() {
             None => INITIAL_TIMEOUT,
-            Some(smoothed) => {
-                smoothed + Duration::from_nanos((4.0 * self.variation) as u64).max(self.floor)
-            }
+            Some(smoothed) => smoothed + Duration::from_nanos(self.margin as u64),
         };
         Duration::from_nanos(base.as_nanos() << doubled.min(10)).min(LONGEST_TIMEOUT)
     }
@@ -70,17 +89,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeout_follows_rfc_6298_above_linux_s_floor() {
+    fn the_timeout_falls_by_quarters_to_linux_s_floor() {
         let mut round_trip = RoundTrip::new(LEAST_VARIATION);
         assert_eq!(round_trip.timeout(0), Duration::from_secs(1));
-        round_trip.measured(Duration::from_millis(200));
+        round_trip.measured(Duration::from_millis(200), 0, 0);
         assert_eq!(round_trip.timeout(0), Duration::from_millis(600));
         assert_eq!(round_trip.timeout(2), Duration::from_millis(2400));
-        for _ in 0..100 {
-            round_trip.measured(Duration::from_millis(40));
+        for round in 1..100 {
+            round_trip.measured(Duration::from_millis(40), round, round);
         }
         let timeout = round_trip.timeout(0).as_secs_f64();
         assert!((timeout - 0.24).abs() < 1e-3, "{timeout}");
         assert_eq!(round_trip.least(), Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn the_timeout_remembers_a_queue_for_rounds_not_samples() {
+        let mut round_trip = RoundTrip::new(LEAST_VARIATION);
+        let ms = Duration::from_millis;
+        round_trip.measured(ms(40), 0, 0);
+        // A queue of half a second, in one round of many samples.
+        for number in 1..50 {
+            round_trip.measured(ms(40 + 10 * number), number, 50);
+        }
+        let full = round_trip.timeout(0);
+        // It is empty again: in one round of any number of samples, the timeout falls by no more than the smoothed round trip
+        // and the quarter of a margin.
+        let smoothed = round_trip.smoothed().unwrap();
+        for _ in 0..50 {
+            round_trip.measured(ms(40), 51, 100);
+        }
+        let fallen = full.saturating_sub(round_trip.timeout(0));
+        let margin = full.saturating_sub(smoothed);
+        assert!(fallen < smoothed + Duration::from_nanos(margin.as_nanos() / 4));
+        assert!(round_trip.timeout(0) > ms(40) + LEAST_VARIATION);
     }
 }

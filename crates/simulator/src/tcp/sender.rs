@@ -174,7 +174,7 @@ impl Sender {
 
     /// The handshake took `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
-        self.round_trip.measured(span);
+        self.round_trip.measured(span, self.missing, self.next);
         self.window.opened(now, span);
     }
 
@@ -348,10 +348,9 @@ impl Sender {
             self.doubled = 0;
         }
         let round_trip = news.round_trips;
-        if let Some((first, _)) = round_trip {
-            self.round_trip.measured(first);
-        } else if news.advanced {
-            self.round_trip.measured(now - ack.echo);
+        let echoed = news.advanced.then(|| now - ack.echo);
+        if let Some(span) = round_trip.map(|(first, _)| first).or(echoed) {
+            self.round_trip.measured(span, self.missing, self.next);
         }
         let progress = Progress {
             now,
