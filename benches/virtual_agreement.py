@@ -1,6 +1,7 @@
 """Predictions of `cellbed run --virtual` beside real runs of the same scenarios: latency at the median and at P99.
 
     .venv/bin/python benches/virtual_agreement.py [--traces BASE …] [--only NAME …] [--seconds 60] [--profile run]
+        [--keep FOLDER]
 
 Ten scenarios of one endpoint to eight, `ping` and `iperf3`, each over three traces. The columns of `ping` are its
 round-trip times; those of `iperf3` are Mbit/s of uplink and downlink instead. BASE: a trace without its ending, for
@@ -8,13 +9,14 @@ BASE.up and BASE.down; without BASE.down the uplink's is used for both. The colu
 median of what passes on the links, which a busy machine hardly disturbs; a real run that the machine disturbed is
 marked with *. The profile is that of the user's cache, measured over fast links, or of each real run itself (`--profile
 run`), which shows how well links, TCP and queues are predicted on a machine whose programs do not always take the same
-time.
+time. --keep keeps the real runs in FOLDER and does not repeat those that are there, for predictions of another version.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -119,17 +121,19 @@ def main() -> None:
     arguments.add_argument("--only", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
     arguments.add_argument("--seconds", type=int, default=60)
     arguments.add_argument("--profile", choices=["cache", "run"], default="cache")
+    arguments.add_argument("--keep", type=Path)
     asked = arguments.parse_args()
     print(f"{'scenario':22}{'trace':26}{'requests':>9}{'median, ms':>22}{'P99, ms':>24}{'network':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.only:
             for base in asked.traces:
-                for row in compared(Path(folder), name, base, asked.seconds, own=asked.profile == "run"):
+                kept = (asked.keep or Path(folder, "kept")) / f"{name}-{Path(base).name}-{asked.seconds}"
+                for row in compared(Path(folder), kept, name, base, asked.seconds, own=asked.profile == "run"):
                     print(row, flush=True)
 
 
-def compared(folder: Path, name: str, base: str, seconds: int, *, own: bool) -> Iterator[str]:
-    """A line on a scenario over a trace."""
+def compared(folder: Path, real: Path, name: str, base: str, seconds: int, *, own: bool) -> Iterator[str]:
+    """A line on a scenario over a trace. real: folder of the real run, which is made if it is missing."""
     count, work, size, core, control, cell = SCENARIOS[name]
     trace, _, start = base.partition("@")
     up, down = (f"{trace}.{way}" for way in ("up", "down"))
@@ -144,8 +148,10 @@ def compared(folder: Path, name: str, base: str, seconds: int, *, own: bool) -> 
     if is_program:
         work = work.format(most=seconds - 2, half=seconds // 2, part=seconds // 2 - 4)
     (folder / "scenario.toml").write_text(head + work)
-    real = run(folder)
-    predicted = run(folder, "--virtual", *(["--profile", str(real)] if own and not is_program else []))
+    if not real.exists():
+        real.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(run(folder), real)
+    predicted = run(folder, "--virtual", *(["--profile", str(real.resolve())] if own and not is_program else []))
     figures_of = printed if is_program else latencies
     (measured, network), (guess, guessed_network) = figures_of(real), figures_of(predicted)
     disturbed = "*" if Summary.read(real).disturbances else " "
