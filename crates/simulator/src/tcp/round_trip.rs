@@ -53,7 +53,11 @@ impl RoundTrip {
             return;
         };
         let change = (sample - smoothed).abs() - self.deviation;
-        let share = if sample < smoothed && change > 0.0 { 32.0 } else { 4.0 };
+        let share = if sample < smoothed && change > 0.0 {
+            32.0
+        } else {
+            4.0
+        };
         self.deviation += change / share;
         self.smoothed = Some(smoothed + (sample - smoothed) / 8.0);
         self.greatest = self.greatest.max(4.0 * self.deviation);
