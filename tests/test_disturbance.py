@@ -146,6 +146,24 @@ def test_pressure_disturbs_where_other_programs_use_the_processors(tmp_path: Pat
     assert "the kernel does not report CPU pressure" in words(asdict(machine(table, 60)))
 
 
+def test_nodes_that_together_need_more_than_the_machine_disturb(tmp_path: Path) -> None:
+    """Nobody else runs: what edge-0 lacks other nodes of the run have."""
+    full = {"own_ns": dict.fromkeys(range(10, 20), 2 * S), "idle_ns": dict.fromkeys(range(10, 20), 0)}
+    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 900 * MS)}
+
+    def judged_with(limit: float, **changed: dict[int, int]) -> list[str]:
+        table = seconds(tmp_path, emulator(), host(**changed))
+        return judge(table, DESCRIPTION | {"nodes": [{"name": "edge-0", "cpus": limit}]})
+
+    assert judged_with(0.5, **full, **waiting) == []  # it had what its limit allows
+    assert judged_with(8, **waiting) == []  # the machine was idle: its own tasks waited for each other
+    assert judged_with(8, **full) == []  # it waited for nothing
+    assert judged_with(8, **full, **waiting) == [
+        "the nodes together needed more than the 2 processors of this machine: edge-0 had 0.5 of its 8 CPUs and waited "
+        "in 10 of 60 seconds"
+    ]
+
+
 def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> None:
     found = judged(tmp_path, emulator(), host(realtime_ns={4: -3600 * S, 9: 1 * MS}, boottime_ns={5: 3 * S}))
     assert found == ["the wall clock was set by −60 min at 4 s", "the machine was suspended for 3 s at 5 s"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cellbed.scenario import load
+from cellbed.readable import alike
+from cellbed.scenario import ScenarioError, load
 from cellbed.testbed import cgroups
 from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import Group, LimitsError
@@ -18,9 +21,10 @@ from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.process import Place
-from cellbed.testbed.prove import Limited, Proof, prove_limits, shortfalls
+from cellbed.testbed.prove import Limited, Proof, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.testbed import Testbed
+from in_process import cellbed
 
 SCENARIO = """
 name = "proof"
@@ -61,18 +65,62 @@ def groups() -> Iterator[list[Group]]:
     groups.remove()
 
 
-def test_what_many_nodes_lack_is_one_warning() -> None:
-    def proofs(count: int) -> list[Proof]:
-        held = Proof("edge-0 CPU limit", 1.0, 1.0, "CPUs", ok=True)
-        return [
-            held,
-            *(Proof(f"phone-{n} CPU limit", 0.2, 0.1, "CPUs", True, "not exceeded", False) for n in range(count)),
-        ]
+def test_equal_lines_of_many_nodes_are_one() -> None:
+    def lines(count: int) -> list[str]:
+        own = Proof("edge-0 CPU limit", 1.0, 1.1 + count, "CPUs", ok=False)
+        return [str(own), *(str(replace(own, what=f"phone-{n} CPU limit", measured=0.2 + n / 9)) for n in range(count))]
 
-    assert shortfalls(proofs(0)) == []
-    assert [text.split(":")[0] for text in shortfalls(proofs(3))] == [f"phone-{n} CPU limit" for n in range(3)]
-    (warning,) = shortfalls(proofs(64))
-    assert warning.startswith("64 limits or links were not exceeded; the first, phone-0 CPU limit: expected 0.2 CPUs")
+    assert alike([]) == []
+    assert alike(lines(3)) == lines(3)
+    edge, phones = alike(lines(64))
+    assert edge == lines(64)[0]
+    assert phones == "phone-0 CPU limit: expected 1 CPUs, measured 0.2 CPUs (and 63 more like this)"
+    failed = [Proof(f"phone-{n} CPU limit", 0.2, 0.1, "CPUs", ok=False, note="not its limit") for n in range(64)]
+    assert len(str(ProofError(failed)).splitlines()) == 2
+
+
+def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    plan(tmp_path, cpus=f"{cpus}.5", memory="8 TiB")
+    path = tmp_path / "scenario.toml"
+    done = cellbed("run", path, "--dry-run")
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines()]
+    assert done.returncode == 2
+    assert [line.split(": ")[1] for line in errors] == ["nodes.endpoint.cpus", "nodes.endpoint.memory"]
+    assert f": {cpus}.5 CPUs, but this machine has {cpus}: write at most {cpus}, or" in errors[0]
+    assert all(line.startswith(f"{path}:") and "--overcommit" in line for line in errors)
+    up = [sys.executable, "-P", "-m", "cellbed", "up", path, "--out", tmp_path / "runs"]
+    assert subprocess.run(up, check=False, capture_output=True).returncode == 2
+    assert not (tmp_path / "runs").exists()
+    for option in ("--overcommit", "--no-limits", "--virtual"):
+        assert cellbed("run", path, "--dry-run", option).returncode == 0
+    # Nodes that each fit may exceed the machine together.
+    plan(tmp_path, cpus=f"{cpus}\ncount = 64")
+    done = cellbed("run", path, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_limit_below_the_least_quota_is_an_error_of_its_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"scenario.toml:\d+: nodes.endpoint.cpus: 0.05 is too small: write at .* 0.1"
+    ):
+        plan(tmp_path, cpus=0.05)
+
+
+@pytest.mark.needs_tun
+def test_a_limit_that_nothing_can_exceed_is_not_called_measured(tmp_path: Path, groups: list[Group]) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    for asked, missed in ((cpus, []), (cpus + 6, ["endpoint-0 CPU limit"])):
+        planned = plan(tmp_path, cpus=asked)
+        group, node = groups[0], planned.node("endpoint-0")
+        emulator = Emulator.start(planned.emulator_config())
+        group.limit(node.cpus, node.memory_bytes)
+        place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files)
+        limit, memory = prove_limits([Limited(node, group, NamespaceNode(Setup(node.name, place, group=group)))], cpus)
+        emulator.stop()
+        assert (limit.state, limit.measured, memory.state) == ("not proved", None, "holds")
+        assert str(limit) == (f"endpoint-0 CPU limit not proved: the machine has {cpus} CPUs, so nothing can exceed it")
+        assert [proof.what for proof in (limit, memory) if not proof.reached] == missed
 
 
 @pytest.mark.needs_tun

@@ -114,7 +114,7 @@ MISTAKES = {
         "workload.runtime",
         ("'litert' runs a model in TFLite format",),
     ),
-    "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "more than 0")),
+    "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "at least 0.1")),
     "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
     "CPUs as truth": Mistake("cpus = 1.0", "cpus = true", 7, "nodes.endpoint.cpus", ("true is not a number",)),
     "little memory": Mistake('"512 MiB"', '"1 MiB"', 8, "nodes.endpoint.memory", ("too small", "'64 MiB'")),

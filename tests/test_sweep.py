@@ -264,6 +264,20 @@ def test_a_wrong_sweep_is_one_error_at_its_line(tmp_path: Path, text: str, messa
         plan(file)
 
 
+def test_levels_that_exceed_the_machine_are_errors_before_the_sweep_starts(tmp_path: Path) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    file = write_sweep(tmp_path, sweep_text({"cpus": {"key": "nodes.edge.cpus", "levels": [1, cpus, cpus + 6]}}))
+    for more in (["--dry-run"], []):
+        done = cellbed("sweep", file.name, *more, cwd=tmp_path)
+        assert done.returncode == 2
+        (error,) = done.stderr.splitlines()
+        assert "factors.cpus.levels[2]: nodes.edge.cpus: " in error
+        assert f"{cpus + 6} CPUs, but this machine has {cpus}" in error
+    assert not (tmp_path / "sweeps").exists()
+    for option in ("--overcommit", "--virtual"):
+        assert cellbed("sweep", file.name, "--dry-run", option, cwd=tmp_path).returncode == 0
+
+
 def test_a_problem_of_the_scenario_is_at_its_line_once(tmp_path: Path) -> None:
     file = write_sweep(tmp_path, None, GOOD.replace("cpus = 1.0", "cpu = 1.0"))
     with pytest.raises(CellbedError) as raised:

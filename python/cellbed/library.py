@@ -24,6 +24,7 @@ from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import congestion, parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
+from cellbed.testbed.cgroups import Enforcement
 
 if TYPE_CHECKING:
     import polars as pl
@@ -267,7 +268,7 @@ def run(
     scenario: Scenario | Path | str,
     *,
     out: Path | str = "runs",
-    limits: bool = True,
+    limits: Enforcement = True,
     strict: bool = False,
     virtual: bool = False,
     profile: Path | str | None = None,
@@ -279,9 +280,10 @@ def run(
     any thread, and in a notebook. Ctrl-C, or "interrupt" of a notebook, ends the run in order and raises
     ``KeyboardInterrupt``; what was measured stays in its folder, which a note of the exception names.
 
-    out: parent of the run's folder. limits: enforce CPU and memory limits. strict: raise :class:`RunError` if the
-    machine disturbed the run. virtual: predict it in virtual time, with the profile of an earlier run or with the
-    measured one. progress: print each phase, or call a function with it.
+    out: parent of the run's folder. limits: enforce CPU and memory limits; ``"overcommit"``: also those of nodes that
+    exceed this machine. strict: raise :class:`RunError` if the machine disturbed the run. virtual: predict it in
+    virtual time, with the profile of an earlier run or with the measured one. progress: print each phase, or call a
+    function with it.
 
     Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning.
     """
@@ -307,7 +309,7 @@ def run(
 
 
 def _in_child(
-    asked: dict[str, str], limits: bool, report: Callable[[str], object] | None
+    asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
     """The outcome of a run in a child process, and whether it was interrupted from here."""
     interrupted = False
@@ -337,8 +339,9 @@ class ChildRun:
     open file that the process keeps open. It ends in order if this process, or the thread that started it, ends.
     """
 
-    def __init__(self, asked: dict[str, str], limits: bool = True, held: int | None = None) -> None:
-        command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *([] if limits else ["--no-limits"])]
+    def __init__(self, asked: dict[str, str], limits: Enforcement = True, held: int | None = None) -> None:
+        options = {True: [], False: ["--no-limits"], "overcommit": ["--overcommit"]}[limits]
+        command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *options]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(asked).encode())

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,17 @@ def duration_words(seconds: float) -> str:
     """``"56.3 µs"``, ``"140 s"``, ``"16.9 min"``, ``"24 h"``; of nothing ``"0 s"``."""
     unit = duration_unit(seconds) if seconds else Unit("s", 1)
     return f"{significant(seconds * unit.factor)} {unit.name}"
+
+
+def alike(lines: Iterable[str], most: int = 3) -> list[str]:
+    """Return lines in their order; of more than `most` that differ in numbers only, the first and how many more."""
+    kinds: dict[str, list[str]] = {}
+    for line in lines:
+        kinds.setdefault(re.sub(r"\d+(\.\d+)?", "0", line), []).append(line)
+    folded = (
+        [f"{same[0]} (and {len(same) - 1} more like this)"] if len(same) > most else same for same in kinds.values()
+    )
+    return [line for same in folded for line in same]
 
 
 def date_words(text: str) -> str:

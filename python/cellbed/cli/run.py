@@ -21,6 +21,9 @@ def run(
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
     ] = False,
+    overcommit: Annotated[
+        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
+    ] = False,
     meter: Annotated[
         bool, typer.Option("--meter", help="Show rate, queue, delay and drops of each link while it runs.")
     ] = False,
@@ -55,7 +58,7 @@ def run(
       cellbed run scenarios/offload-lte.toml --virtual
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
-    from cellbed.testbed.cgroups import enter_delegated_scope
+    from cellbed.testbed.cgroups import enforcement, enter_delegated_scope
 
     if not (no_limits or dry_run or virtual):
         enter_delegated_scope()
@@ -70,7 +73,7 @@ def run(
     if meter and virtual:
         raise CellbedError("--meter shows a run in real time: remove it, or --virtual")
     if not virtual:
-        check(loaded, text, str(scenario), running=not dry_run)
+        check(loaded, text, str(scenario), running=not dry_run, limits=enforcement(no_limits, overcommit))
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan

@@ -103,6 +103,9 @@ def run_sweep(
     ] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print points, trials and time, then exit.")] = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
+    overcommit: Annotated[
+        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed a trial each time.")
     ] = False,
@@ -127,11 +130,12 @@ def run_sweep(
     from cellbed.experiments.sweep import runner, trials
     from cellbed.experiments.sweep.library import executor
     from cellbed.experiments.sweep.store import Store, results_in
+    from cellbed.testbed.cgroups import enforcement
     from cellbed.testbed.testbed import obstacles
 
     # What the machines of a cluster lack, its trials report.
-    here = on is None and not virtual
-    plan = trials.plan(file, partial(obstacles, running=not dry_run) if here else lambda scenario: [])
+    here, limits = on is None and not virtual, enforcement(no_limits, overcommit)
+    plan = trials.plan(file, partial(obstacles, running=not dry_run, limits=limits) if here else lambda scenario: [])
     folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
     terminal = Terminal()
     if (virtual and on is not None) or (profile is not None and not virtual):
@@ -150,7 +154,7 @@ def run_sweep(
         width = jobs or processors()
         chosen = lambda held: VirtualPool.of_runs(width, limits=not no_limits, profile=profile)  # noqa: E731
     else:
-        chosen = partial(executor, plan, on, jobs, limits=not no_limits, note=terminal.note)
+        chosen = partial(executor, plan, on, jobs, limits=limits, note=terminal.note)
     if dry_run:
         with chosen(held=None) as pool:
             _show_plan(plan, runner.forecast(plan, results_in(folder), pool.at_once, repeats), as_json)

@@ -20,6 +20,9 @@ def up(
         "runs"
     ),
     no_limits: Annotated[bool, typer.Option("--no-limits", help="No CPU and memory limits.")] = False,
+    overcommit: Annotated[
+        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
+    ] = False,
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
     ] = False,
@@ -41,7 +44,7 @@ def up(
       cellbed status
       cellbed down second
     """
-    from cellbed.testbed.cgroups import enter_delegated_scope
+    from cellbed.testbed.cgroups import enforcement, enter_delegated_scope
 
     if not no_limits:
         enter_delegated_scope()
@@ -62,7 +65,7 @@ def up(
         raise CellbedError(f"--packet-log: {packet_log} is too small; the least is 1 MiB")
     text = read(scenario)
     loaded = load_text(text, scenario)
-    check(loaded, text, str(scenario), running=True)
+    check(loaded, text, str(scenario), running=True, limits=enforcement(no_limits, overcommit))
     name = loaded.name if name is None else name
     options = Options(
         out, limits=not no_limits, standing=name, loads=start, proof=not no_proof, packet_log_bytes=log_bytes

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.interruption import keep_interruptions
 from cellbed.prctl import die_with_parent
-from cellbed.testbed.cgroups import enter_delegated_scope
+from cellbed.testbed.cgroups import Enforcement, enforcement, enter_delegated_scope
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Reading
@@ -41,9 +41,9 @@ class _Printer:
 
 
 def main() -> None:
-    """Run the scenario of standard input. An argument ``--no-limits``: without CPU and memory limits."""
+    """Run the scenario of standard input. Argument: ``--no-limits`` or ``--overcommit``."""
     keep_interruptions()
-    limits = sys.argv[1:] != ["--no-limits"]
+    limits = enforcement("--no-limits" in sys.argv, "--overcommit" in sys.argv)
     try:
         if limits:
             enter_delegated_scope()  # begins anew, so nothing was read before
@@ -65,7 +65,7 @@ def main() -> None:
         )
 
 
-def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
+def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
     from cellbed.experiments.run import Options, exit_code, finish, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
@@ -77,11 +77,11 @@ def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
     if (profile := asked.get("virtual")) is not None:
         from cellbed.experiments.virtual import run as virtual
 
-        options = virtual.Options(Path(asked["out"]), path.parent, limits, Path(profile) if profile else None)
+        options = virtual.Options(Path(asked["out"]), path.parent, bool(limits), Path(profile) if profile else None)
         outcome = virtual.run(asked["text"], scenario, plan, options, _Printer())
     else:
-        check(scenario, asked["text"], str(path), running=True)
-        outcome = run(asked["text"], scenario, plan, Options(Path(asked["out"]), limits), _Printer())
+        check(scenario, asked["text"], str(path), running=True, limits=limits)
+        outcome = run(asked["text"], scenario, plan, Options(Path(asked["out"]), bool(limits)), _Printer())
     finish(outcome, _Printer())
     found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}
     if outcome.folder is not None:
@@ -90,7 +90,7 @@ def _outcome(asked: dict[str, str], limits: bool) -> dict[str, Any]:
 
 
 def _text(error: CellbedError) -> str:
-    return str(error).replace("--no-limits", "limits=False")
+    return str(error).replace("--no-limits", "limits=False").replace("--overcommit", "limits='overcommit'")
 
 
 def _print(line: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
+from cellbed.readable import alike
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.table import Table
@@ -142,7 +143,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "notes": state.notes,
-            "warnings": state.warnings,
+            "warnings": alike(state.warnings),
             "deaths": state.deaths,
         },
     )

@@ -26,7 +26,7 @@ from cellbed.testbed.guests import Guests
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.process import Process
-from cellbed.testbed.prove import Limited, ProofError, prove_limits, shortfalls
+from cellbed.testbed.prove import Limited, ProofError, prove_limits
 from cellbed.testbed.prove_links import prove_links
 from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
@@ -36,6 +36,7 @@ from cellbed.testbed.supervise import HOST_INTERVAL_NS, SAMPLE_INTERVAL_NS, AnyP
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
+from cellbed.worker_pool import processors
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
@@ -317,12 +318,12 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> Non
     listener.phase("measuring limits and links against what was asked")
     nodes = [(node, bed.nodes[node.name]) for node in plan.nodes]
     limited = [Limited(node, backend.group, backend) for node, backend in nodes if backend.group is not None]
-    state.proof += prove_limits(limited, os.cpu_count() or 1)
+    state.proof += prove_limits(limited, processors())
     state.proof += prove_links(plan, bed.emulator)
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
         raise ProofError(failed)
-    state.warnings += shortfalls(state.proof)
+    state.warnings += [str(proof) for proof in state.proof if not proof.reached]
 
 
 def _follow(

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _LEAST_MEMORY = 64 << 20
 _MOST_NODES = 1000
-_MOST_CPUS = 1024
+_LEAST_CPUS, _MOST_CPUS = 0.1, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +208,15 @@ class _Writer:
         if not service.cpus or not service.memory:
             text = f"no limits: {cpus:g} CPUs and {SIZE.format(memory)}; see --cpus and --memory"
             notes.append(Note("assumed", service.place, "limits", text))
-        if cpus > _MOST_CPUS:
-            notes.append(Note("differs", service.place, "cpus", f"{cpus:g} CPUs: a node has at most {_MOST_CPUS}"))
+        if (given := min(max(cpus, _LEAST_CPUS), _MOST_CPUS)) != cpus:
+            notes.append(
+                Note("differs", service.place, "cpus", f"{cpus:g} CPUs: a node has {_LEAST_CPUS} to {_MOST_CPUS}")
+            )
         least = max(memory, _LEAST_MEMORY)
         if least != memory:
             text = f"{SIZE.format(memory)} is less than a node has at least, 64 MiB"
             notes.append(Note("differs", service.place, "memory", text))
-        return {**found, "cpus": float(min(cpus, _MOST_CPUS)), "memory": SIZE.format(min(least, 16 << 40))}
+        return {**found, "cpus": float(given), "memory": SIZE.format(min(least, 16 << 40))}
 
     def _aliases(self, service: Service, group: str, notes: list[Note]) -> list[str]:
         found: list[str] = []

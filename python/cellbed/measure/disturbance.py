@@ -93,11 +93,12 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the second's
     where it stood still), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (highest), ``standstill_s`` (longest
     time without running) and ``stood_until_s``. Of the machine: ``cpus``, ``foreign_cpus`` (processors used by programs
-    that are not the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in which some task waited for a
-    processor), ``stopped`` (for how long CPU limits stopped nodes, all together, as a share), ``clock_step_s``,
-    ``suspended_s``. Of each node ``NODE.cpu_s`` and ``NODE.waited_s``: the time that it waited for a processor, without
-    the time that its CPU limit stopped it, and at most as long as other programs ran. A second that was not recorded
-    has no row or nulls.
+    that are not the run's), ``own_cpus`` (by the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in
+    which some task waited for a processor), ``stopped`` (for how long CPU limits stopped nodes, all together, as a
+    share), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``; ``NODE.waited_s``: the time that it waited
+    for a processor, without the time that its CPU limit stopped it, and at most as long as other programs ran;
+    ``NODE.queued_s``: the rest of its waiting, for programs of the run. A second that was not recorded has no row or
+    nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
@@ -136,6 +137,7 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
         "second",
         "cpus",
         foreign_cpus=(pl.col("cpus") - unused / pl.col("span_s")).clip(lower_bound=0),
+        own_cpus=grown("own_ns") / pl.col("span_s"),
         steal_cpus=grown("steal_ns") / pl.col("span_s"),
         pressure=(grown("pressure_ns") / pl.col("span_s")).clip(0, 1),
         clock_step_s=grown("realtime_ns"),
@@ -156,8 +158,10 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
     waited_s = pl.min_horizontal("waited_s", "taken_s").clip(lower_bound=0)
     stopped = each.group_by("second").agg(stopped=pl.col("throttled_s").sum() / pl.col("span_s").first())
     machine = machine.join(stopped, on="second", how="left").with_columns(pl.col("stopped").fill_null(0))
+    queued_s = pl.col("waited_s") - waited_s
     for (node,), series in each.group_by("node", maintain_order=True):
-        named = series.select("second", pl.col("cpu_s").alias(f"{node}.cpu_s"), waited_s.alias(f"{node}.waited_s"))
+        columns = {"cpu_s": pl.col("cpu_s"), "waited_s": waited_s, "queued_s": queued_s}
+        named = series.select("second", **{f"{node}.{name}": column for name, column in columns.items()})
         machine = machine.join(named, on="second", how="left")
     return machine.drop_nulls("second")
 
@@ -202,6 +206,7 @@ def judge(seconds: pl.DataFrame, description: dict[str, Any]) -> list[str]:
     found += _frozen(seconds, duration_s, description.get("status") == "complete")
     found += _late(during)
     found += list(_deprived(during, nodes_of(seconds))) or _pressed(during)
+    found += _short(during, description)
     found += _clocks(during)
     return found
 
@@ -268,6 +273,25 @@ def _pressed(during: pl.DataFrame) -> Iterator[str]:
             f"to {significant(waited * 100)} % of a second (PSI), while other programs used {significant(used)} of "
             f"{pressed['cpus'][0]} processors"
         )
+
+
+def _short(during: pl.DataFrame, description: dict[str, Any]) -> Iterator[str]:
+    """Nodes that waited below their limits while the run used the whole machine."""
+    short = []
+    for node in description.get("nodes") or []:
+        name, limit = node["name"], node["cpus"]
+        if f"{name}.queued_s" in during.columns:
+            cpu, queued = pl.col(f"{name}.cpu_s"), pl.col(f"{name}.queued_s")
+            full = pl.col("own_cpus") > (1 - WAITING) * pl.col("cpus")
+            below = full & (cpu < (1 - WAITING) * limit) & (queued > WAITING * cpu) & (queued > WAITED_S)
+            if _too_many(found := during.filter(below), during):
+                used = _sum(found[f"{name}.cpu_s"]) / len(found)
+                had = f"{name} had {significant(used)} of its {limit:g} CPUs and waited in {_of(found, during)}"
+                short.append((used / limit, had, int(found["cpus"][0])))
+    if short:
+        _, had, cpus = min(short)
+        more = f" (and {len(short) - 1} more like this)" if len(short) > 1 else ""
+        yield f"the nodes together needed more than the {cpus} processors of this machine: {had}{more}"
 
 
 def _deprived_seconds(during: pl.DataFrame, node: str) -> pl.DataFrame:

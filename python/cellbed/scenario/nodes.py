@@ -134,7 +134,7 @@ class NodeGroup(Table):
         alias="class", description="Place of the nodes; default: the group's name if it is a class.", examples=["edge"]
     )
     count: int = Field(1, ge=1, le=1000, description="Number of nodes of this group.")
-    cpus: float = Field(gt=0, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
+    cpus: float = Field(ge=0.1, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
     memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
     disk: Disk | None = Field(
         None,

@@ -549,7 +549,7 @@ class Group:
 
     def limit(self, cpus: float | None, memory: int | None) -> list[float | int | None]:
         """Set the limits and return those that the kernel then states."""
-        quota = -1 if cpus is None else max(1000, round(cpus * PERIOD_US))
+        quota = -1 if cpus is None else round(cpus * PERIOD_US)
         if self.version == 2:
             (self._cpu / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {PERIOD_US}")
             (self._memory / "memory.max").write_text("max" if memory is None else str(memory))

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from cellbed.errors import CellbedError
 
@@ -31,6 +32,10 @@ CONTROLLERS = ("cpu", "cpuacct", "memory")
 
 ASIDE = "supervisor"
 """Group beside the runs for the processes that were there before (version 2)."""
+
+
+Enforcement = bool | Literal["overcommit"]
+"""Whether CPU and memory limits are enforced; ``"overcommit"``: also those of nodes that exceed the machine."""
 
 
 class LimitsError(CellbedError):
@@ -75,7 +80,7 @@ class Group:
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
         """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
-        quota = max(1000, round(cpus * PERIOD_US)) if cpus is not None else None
+        quota = round(cpus * PERIOD_US) if cpus is not None else None
         if self.version == 2:
             folder = self.folders["cpu"]
             _write(folder / "cpu.max", f"{quota if quota is not None else 'max'} {PERIOD_US}")
@@ -170,6 +175,11 @@ class Groups:
         """Kill what still runs in the run's groups and remove them."""
         for folder in self.folders:
             remove(folder)
+
+
+def enforcement(no_limits: bool, overcommit: bool) -> Enforcement:
+    """Return the enforcement that the options of a command ask for."""
+    return False if no_limits else "overcommit" if overcommit else True
 
 
 def open_groups(run: str, note: Callable[[Path], None]) -> Groups:

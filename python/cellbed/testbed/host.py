@@ -103,7 +103,11 @@ class HostNode(RemoteNode):
                 .split(),
             ]
         )
-        self.facts |= {"address": there, "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500"}
+        self.facts |= {
+            "address": there,
+            "cpus": hello["cpus"],
+            "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500",
+        }
         self.facts["fragmented"] = path_mtu(there) < OUTER_BYTES[ip_address(there).version]
 
     def wait_ready(self) -> None:

@@ -11,10 +11,11 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Container, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.readable import alike
 from cellbed.testbed.backend import Backend, LimitedGroup, Strain
 from cellbed.testbed.plan import Node
 from cellbed.testbed.process import Running, kill
@@ -36,8 +37,8 @@ class Proof:
     """One thing measured: what was asked, what was measured, in which unit, and whether that will do.
 
     asked: for a link what its schedule predicts for the datagrams that were sent.
-    reached: false for a limit that is not exceeded but that the busy machine could not fill either.
-    proved: false for what cannot be predicted; the note has the reason.
+    reached: false for a limit that is not exceeded but that the machine, busy or too small, could not fill either.
+    proved: false for what cannot be predicted or measured; the note has the reason.
     """
 
     what: str
@@ -68,28 +69,13 @@ class Proof:
         return f"{self.what}: expected {asked}, measured {measured}" + (f" ({self.note})" if self.note else "")
 
 
-def shortfalls(proofs: list[Proof]) -> list[str]:
-    """A warning for each proof that was not reached; one for all with the same reason, if these are more than three."""
-    by_note: dict[str, list[Proof]] = {}
-    for proof in proofs:
-        if not proof.reached:
-            by_note.setdefault(proof.note, []).append(proof)
-    found = []
-    for note, those in by_note.items():
-        if len(those) > 3:
-            found.append(f"{len(those)} limits or links were {note}; the first, {replace(those[0], note='')}")
-        else:
-            found += map(str, those)
-    return found
-
-
 class ProofError(CellbedError):
     """A link or limit is not what was asked; the workload was not started."""
 
     exit_code = 3
 
     def __init__(self, failed: list[Proof]) -> None:
-        lines = "\n".join(f"  {proof}" for proof in failed)
+        lines = "\n".join(f"  {line}" for line in alike(map(str, failed)))
         super().__init__(f"the testbed does not match the scenario, so the workload was not started:\n{lines}")
 
 
@@ -132,15 +118,16 @@ def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
 
 
 def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
-    """The proof of a CPU limit that need not or cannot be measured."""
+    """The proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
     node = limited.node
     what = f"{node.name} CPU limit"
     stated, _ = limited.group.limits()
     if stated is None or abs(stated - node.cpus) > 0.01:
         return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel reports another limit")
+    machine_cpus = limited.backend.facts.get("cpus", machine_cpus)  # of another machine
     if node.cpus >= machine_cpus:
-        note = f"as the kernel reports it; this machine has {machine_cpus} CPUs, so it cannot be exceeded"
-        return Proof(what, node.cpus, stated, "CPUs", ok=True, note=note)
+        note = f"the machine has {machine_cpus} CPUs, so nothing can exceed it"
+        return Proof(what, node.cpus, None, "CPUs", True, note, reached=node.cpus == machine_cpus, proved=False)
     return None
 
 

@@ -8,7 +8,7 @@ import os
 import pkgutil
 import shutil
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from cellbed.testbed.backend import Backend, Limits, Setup
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.units import SIZE
+from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario
@@ -34,22 +36,23 @@ AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
 
 
-def check(scenario: Scenario, text: str, source: str, *, running: bool) -> None:
+def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: cgroups.Enforcement = True) -> None:
     """Check that this machine has what the nodes and programs of a scenario need; nothing is started.
 
-    text, source: of its file. running: as of :meth:`~cellbed.testbed.backend.Backend.obstacles`. Errors:
-    :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something missing.
+    text, source: of its file. running: as of :meth:`~cellbed.testbed.backend.Backend.obstacles`. limits: as the run
+    enforces them. Errors: :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something
+    missing.
     """
     from cellbed.scenario.reader import refuse
 
-    refuse(text, source, obstacles(scenario, running=running))
+    refuse(text, source, obstacles(scenario, running=running, limits=limits))
 
 
-def obstacles(scenario: Scenario, *, running: bool) -> list[Problem]:
-    """What the nodes and programs of a scenario need and this machine lacks, by key. running: as of `check`."""
+def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
+    """What the nodes and programs of a scenario need and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.problems import Problem
 
-    found = []
+    found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])
@@ -63,6 +66,24 @@ def obstacles(scenario: Scenario, *, running: bool) -> list[Problem]:
                 if problem := sound[role.on](command, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
     return found
+
+
+def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
+    at the same time, and a run in which they do is disturbed."""
+    cpus, memory = processors(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    for name, group in scenario.nodes.items():
+        if group.backend.kind == "host":
+            continue
+        advice = "or accept fewer with --overcommit (of predictions: --virtual)"
+        if group.cpus > cpus:
+            yield (
+                ("nodes", name, "cpus"),
+                f"{group.cpus:g} CPUs, but this machine has {cpus}: write at most {cpus}, {advice}",
+            )
+        if group.memory >> 20 > memory:
+            text = f"{SIZE.format(group.memory)}, but this machine has {memory} MiB: write less, {advice}"
+            yield ("nodes", name, "memory"), text
 
 
 class Testbed:

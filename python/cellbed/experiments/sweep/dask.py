@@ -34,6 +34,7 @@ from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Trial, content_hash, inputs_of, texts
 from cellbed.library import ChildRun, RunError
 from cellbed.scenario.reader import TablesError, checked
+from cellbed.testbed.cgroups import Enforcement
 from cellbed.user_folders import cache_folder
 
 RESOURCE = "cellbed"
@@ -64,7 +65,7 @@ _running: set[str] = set()
 
 
 def run_trial(
-    tables: dict[str, Any], beside: dict[str, Content], moved: dict[str, Content], limits: bool
+    tables: dict[str, Any], beside: dict[str, Content], moved: dict[str, Content], limits: Enforcement
 ) -> dict[str, Any]:
     """Run a scenario on this worker: the outcome, with the packed folder of the run; or which inputs it lacks.
 
@@ -107,7 +108,7 @@ def run_trial(
         return {**outcome, "took_s": time.monotonic() - began}
 
 
-def _in_child(asked: dict[str, str], limits: bool, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
+def _in_child(asked: dict[str, str], limits: Enforcement, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     child = ChildRun(asked, limits)
     interrupted = False
     while not child.ended:
@@ -244,7 +245,7 @@ class Cluster:
     versions.
     """
 
-    def __init__(self, on: str, *, most: int | None, limits: bool, note: Callable[[str], object]) -> None:
+    def __init__(self, on: str, *, most: int | None, limits: Enforcement, note: Callable[[str], object]) -> None:
         self._on, self._most, self._limits, self._note = on, most, limits, note
         self._client = _connected(on)
         # Part of the key of each task, so that no two sweeps share a key.

@@ -18,6 +18,7 @@ from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
 from cellbed.experiments.sweep.virtual import VirtualPool
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
+from cellbed.testbed.cgroups import Enforcement
 from cellbed.testbed.testbed import obstacles
 from cellbed.worker_pool import processors
 
@@ -202,7 +203,7 @@ def sweep(
     jobs: int | None = None,
     on: str | None = None,
     repeats: int = runner.REPEATS,
-    limits: bool = True,
+    limits: Enforcement = True,
     strict: bool = False,
     progress: bool | Callable[[str], object] = False,
 ) -> Sweep:
@@ -213,14 +214,16 @@ def sweep(
 
     out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
     run, fewer where trials disturb each other. on: a Dask cluster that runs the trials, ``dask://HOST:PORT``; at once:
-    as many as its workers offer. repeats: how often a disturbed trial is repeated. limits: enforce CPU
-    and memory limits. strict: raise :class:`RunError` if a trial remains disturbed. progress: print each finished
-    trial, or call a function with it.
+    as many as its workers offer. repeats: how often a disturbed trial is repeated. limits: enforce CPU and memory
+    limits; ``"overcommit"``: also those of nodes that exceed this machine. strict: raise :class:`RunError` if a trial
+    remains disturbed. progress: print each finished trial, or call a function with it.
 
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
     :class:`RunError` after the end of the sweep if trials failed.
     """
-    plan = trials.plan(Path(file), partial(obstacles, running=True) if on is None else lambda scenario: [])
+    plan = trials.plan(
+        Path(file), partial(obstacles, running=True, limits=limits) if on is None else lambda scenario: []
+    )
     report = progress if callable(progress) else print if progress else lambda text: None
     listener = _Listener(report)
     with (
@@ -241,7 +244,13 @@ def sweep(
 
 @contextlib.contextmanager
 def executor(
-    plan: Plan, on: str | None, jobs: int | None, *, limits: bool, held: int | None, note: Callable[[str], object]
+    plan: Plan,
+    on: str | None,
+    jobs: int | None,
+    *,
+    limits: Enforcement,
+    held: int | None,
+    note: Callable[[str], object],
 ) -> Iterator[Executor]:
     """What runs the trials of a sweep: this machine, or the Dask cluster `on`. held: as of `LocalPool`."""
     if plan.simulated:

@@ -16,6 +16,7 @@ from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import ChildRun, RunError
+from cellbed.testbed.cgroups import Enforcement
 from cellbed.testbed.prove import ProofError
 from cellbed.worker_pool import processors
 
@@ -149,7 +150,7 @@ def processors_for(plan: Plan) -> int:
 class LocalPool:
     """Trials as child processes of this one. An :class:`Executor`."""
 
-    def __init__(self, most: int, *, limits: bool = True, held: int | None = None) -> None:
+    def __init__(self, most: int, *, limits: Enforcement = True, held: int | None = None) -> None:
         self._width = Width(most)
         self._limits, self._held = limits, held
         self._children: dict[ChildRun, tuple[Trial, float]] = {}
