@@ -29,17 +29,17 @@ class Log:
         self.records: list[tuple[int, ...]] = []
         self.packets = 0
 
-    def up(self, at: int, sequence: int, payload: int, *, port: int = 40_000, drop: int = 0, queue: int = 2) -> None:
+    def up(self, at: float, sequence: int, payload: int, *, port: int = 40_000, drop: int = 0, queue: int = 2) -> None:
         """A packet of the uplink's stream that enters at `at` ms, queues for `queue` ms, is delayed for 10 + 1 ms."""
         self._two_hops((0, 2), (0, 1), (port, 1883), at, sequence, payload, drop, queue)
 
-    def down(self, at: int, sequence: int, payload: int, *, port: int = 40_000) -> None:
+    def down(self, at: float, sequence: int, payload: int, *, port: int = 40_000) -> None:
         self._two_hops((3, 1), (1, 0), (1883, port), at, sequence, payload, 0, 0)
 
     def _two_hops(
-        self, path: Any, ends: Any, ports: Any, at: int, sequence: int, payload: int, drop: int, queue: int
+        self, path: Any, ends: Any, ports: Any, at: float, sequence: int, payload: int, drop: int, queue: int
     ) -> None:
-        packet, now = self.packets, at * MS
+        packet, now = self.packets, round(at * MS)
         self.packets += 1
         for hop, (direction, delay) in enumerate(zip(path, (10 * MS, 1 * MS), strict=True)):
             released = now + (queue * MS if hop == 0 else 0)
@@ -228,6 +228,33 @@ def test_connections_are_told_apart_by_port_and_node() -> None:
         times += entered(streams, connection.entry(np.array([0])))
     assert times == [10, 11]
     assert streams.leaving("endpoint-1", 40_000, 1883) == []
+
+
+def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
+    log = Log()
+    log.up(0, 77, 0)
+    log.down(1, 1000, 0)
+    sent = [(10, 1448), (10, 500), (20, 1448), (50, 1448), (80, 1436), (90, 100), (200, 300), (300, 1448), (310, 52)]
+    at = 1001
+    for time, payload in sent:
+        log.down(time, at, payload)
+        at += payload
+    log.up(286.8, 77, 0)  # an acknowledgement that arrives at 299.8 ms, and lets the sender go on
+    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
+    starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
+    since = [int(time) // MS for time in connection.busy_since(starts + 10)]
+    # The packets of 500, 100 and 300 bytes are the last that there was to send.
+    assert since == [10, 10, 20, 20, 20, 20, 200, 200, 200]
+
+
+def test_small_packets_of_equal_size_are_not_full() -> None:
+    log = Log()
+    log.up(0, 77, 0)
+    log.down(1, 1000, 0)
+    for time in (10, 20, 30):
+        log.down(time, 1001 + 10 * (time - 10), 100)
+    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
+    assert [int(time) // MS for time in connection.busy_since(np.array([0, 100, 200]))] == [10, 20, 30]
 
 
 def test_many_records_are_joined() -> None:

@@ -150,8 +150,11 @@ def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
     assert len(bed.sockets.names["web"]) == MOST_NAMES
 
 
-def _server_parts(tmp_path: Path, reported: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, int]]:
-    """The parts of two requests whose server has the time from 100 to 200, ns; a third has no reply."""
+def _server_parts(
+    tmp_path: Path, reported: list[dict[str, Any]], names: tuple[str, ...], ready: int = 200
+) -> list[dict[str, int]]:
+    """Return the parts of two requests whose server has the time from 100 to 200, ns; a third has no reply. ready: from
+    when on the reply may have waited behind others."""
     (tmp_path / "web.edge-0.service.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reported))
     requests = pl.DataFrame(
         {
@@ -160,6 +163,7 @@ def _server_parts(tmp_path: Path, reported: list[dict[str, Any]], names: tuple[s
             "local_port": [40_000, 40_000, 40_000],
             "order": [0, 1, 0],
             "uplink_left_ns": [100, 100, 100],
+            "downlink_ready_ns": [ready, ready, None],
             "downlink_entered_ns": [200, 200, None],
         }
     )
@@ -193,6 +197,12 @@ def test_spans_divide_the_time_of_the_server(tmp_path: Path) -> None:
     first, second = _server_parts(tmp_path, lines, ("queue", "work", "query", "log"))
     assert first == {"queue": 10, "work": 30, "query": 20, "log": 30, "rest": 10}
     assert second == {"queue": 0, "work": 0, "query": 20, "log": 0, "rest": 80}
+
+
+def test_a_server_is_ready_after_its_last_span_although_the_connection_is_busy(tmp_path: Path) -> None:
+    first, second = _server_parts(tmp_path, [_line("work", 120, 180)], ("work",), ready=130)
+    assert first == {"work": 60, "rest": 20}
+    assert second == {"work": 0, "rest": 30}
 
 
 times = st.integers(0, 300)

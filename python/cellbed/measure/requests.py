@@ -184,11 +184,14 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
     completing packet queued and was delayed, and when it left; of the time until completion, what sending and what
-    retransmission took; and what a handshake took."""
+    retransmission took; since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
+
+    A reply waits while the server's TCP is busy with bytes before it, unless these had arrived when the request was
+    sent: then the connection was idle."""
     servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
     numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
-        first, completing, original, opened, accepted = np.full((5, len(requests)), NEVER, np.int64)
+        first, completing, original, opened, accepted, busy, before = np.full((7, len(requests)), NEVER, np.int64)
         known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
         for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
             node, peers = str(endpoint), servers_of.get(str(endpoint), ())
@@ -198,7 +201,9 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 connections = streams.arriving(node, _port(remote), _port(local), peers)
             for connection, part in _by_connection(group, connections, moment):
                 rows, end = part["row"].to_numpy(), part[f"{way}_end"].to_numpy()
-                first[rows] = connection.entry(part[f"{way}_start"].to_numpy())
+                start = part[f"{way}_start"].to_numpy()
+                first[rows] = connection.entry(start)
+                busy[rows], before[rows] = connection.busy_since(start), connection.completion(start)
                 completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
                 opened[rows], accepted[rows] = connection.opened, connection.accepted
         if way == "uplink":
@@ -219,6 +224,12 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 for name, values in (("opened", opened), ("accepted", accepted))
             ),
         ).with_columns(resent.alias(f"{way}_resent_ns"), (completed - entered - resent).alias(f"{way}_sending_ns"))
+    entered, arrived = pl.col("downlink_entered_ns"), _pick(streams.crossings.left, before)
+    requests = requests.with_columns(
+        downlink_ready_ns=pl.when(pl.Series(arrived) <= pl.col("sent_ns"))
+        .then(entered)
+        .otherwise(pl.min_horizontal(entered, pl.max_horizontal("uplink_left_ns", pl.Series(busy))))
+    )
     return _handshake(requests) if "opening_ns" in requests.columns else requests
 
 

@@ -25,18 +25,22 @@ _FEW = pl.int_range(pl.len()).over("row") < MOST
 def attach_services(requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
 
-    Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_entered_ns``: spans are cut to it, and of
-    spans that overlap an instant counts for the one that began last. raw: folder of the records; ahead: by how much the
-    clocks of nodes are ahead, ns.
+    Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``: spans are cut to the reply's first
+    byte, the server is not ready before the end of the last one, and of spans that overlap an instant counts for the
+    one that began last. raw: folder of the records; ahead: by how much the clocks of nodes are ahead, ns.
     """
     if not application.services:
         return requests
+    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
     rows = requests.with_row_index("row")
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
-    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
-    spent = _own_times(_matched(known, spans)).filter(pl.col("span").is_in(application.services))
+    matched = _matched(known, spans)
+    worked = known.select("row").join(matched.group_by("row").agg(pl.col("end").max()), on="row", how="left")
+    known = known.with_columns(downlink_ready_ns=pl.max_horizontal("downlink_ready_ns", worked["end"]))
+    rows = rows.update(known.select("row", "downlink_ready_ns"), on="row")
+    spent = _own_times(matched).filter(pl.col("span").is_in(application.services))
     names = {name: f"{SERVICE}{name}_ns" for name in application.services}
-    table = known.select("row", server=pl.col("downlink_entered_ns") - pl.col("uplink_left_ns"))
+    table = known.select("row", server=pl.col("downlink_ready_ns") - pl.col("uplink_left_ns"))
     for name, column in names.items():
         of = spent.filter(span=name).select("row", pl.col("own").alias(column))
         table = table.join(of, on="row", how="left").with_columns(pl.col(column).fill_null(0))

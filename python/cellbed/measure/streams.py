@@ -14,6 +14,10 @@ import numpy as np
 from cellbed.measure.packets import Crossings, Integers
 
 NEVER = -1
+_LEAST_FULL, _OPTIONS = 1000, 40
+"""Payload of a full packet on any path, and what TCP options may take of it, bytes."""
+_AT_ONCE_NS = 500_000
+"""From an acknowledgement at a sender to the packet that it permits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class Connection:
     packet begins or ends, so that every byte of such a piece has the same fate. first: per piece the crossing that
     carried it first, or NEVER (m). completing: per piece the crossing whose delivery completed the stream from byte 0
     to the end of the piece, or NEVER (m). original: per piece the crossing that first carried what the completing one
-    brought: itself, or a packet that was lost (m).
+    brought: itself, or a packet that was lost (m). begun: per piece since when the sender has had unsent
+    bytes without a break, or may have had (m): see :func:`_busy_since`.
     """
 
     opened: int
@@ -35,6 +40,7 @@ class Connection:
     first: Integers
     completing: Integers
     original: Integers
+    begun: Integers
 
     def entry(self, offset: Integers) -> Integers:
         """Crossing of the first packet, dropped later or not, that carried the byte at each offset; else NEVER."""
@@ -47,6 +53,10 @@ class Connection:
     def original_of(self, end: Integers) -> Integers:
         """Crossing that first carried what the completing packet of each prefix [0, end) brought; else NEVER."""
         return self._owner(self.original, end - 1)
+
+    def busy_since(self, offset: Integers) -> Integers:
+        """Return the time since which the sender always had unsent bytes, until it sent the one at each offset."""
+        return self._owner(self.begun, offset)
 
     def _owner(self, owner: Integers, offset: Integers) -> Integers:
         found = np.full(len(offset), NEVER, np.int64)
@@ -87,26 +97,37 @@ class Streams:
         peers: the nodes that may be at the other end, where they are known: the kernel may give one local port to
         several connections.
         """
-        return self._connections(self._from.get((node, source_port, destination_port), []), peers)
+        back = self._towards.get((node, destination_port, source_port), [])
+        return self._connections(self._from.get((node, source_port, destination_port), []), back, peers)
 
     def arriving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
         """The connections that end at `node` with these ports, in the order in which they opened; peers: as above."""
-        return self._connections(self._towards.get((node, source_port, destination_port), []), peers)
+        back = self._from.get((node, destination_port, source_port), [])
+        return self._connections(self._towards.get((node, source_port, destination_port), []), back, peers)
 
-    def _connections(self, flows: list[tuple[str | None, Integers]], peers: Collection[str]) -> list[Connection]:
+    def _connections(
+        self, flows: list[tuple[str | None, Integers]], back: list[tuple[str | None, Integers]], peers: Collection[str]
+    ) -> list[Connection]:
+        answers = dict(back)
         found = [
             connection
             for other, rows in flows
             if not peers or other in peers
-            for connection in _rebuild(self.crossings, rows)
+            for connection in _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
         ]
         return sorted(found, key=lambda connection: connection.opened)
 
+    def _acknowledged(self, rows: Integers) -> Integers:
+        """Return when packets without payload reached the other end, in order."""
+        rows = rows[self.crossings.delivered[rows] & (self.crossings.payload[rows] == 0)]
+        return np.sort(self.crossings.left[rows])
 
-def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
-    """The connections that used one pair of addresses and ports one after the other."""
+
+def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> list[Connection]:
+    """The connections that used one pair of addresses and ports one after the other. acknowledged: when the sender got
+    acknowledgements."""
     sequence, payload = crossings.sequence[rows].astype(np.int64), crossings.payload[rows]
     # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-
     # around.
@@ -119,7 +140,7 @@ def _rebuild(crossings: Crossings, rows: Integers) -> list[Connection]:
         # A connection of which the log lacks the SYN has no known byte 0.
         if _may_open(position, payload, begin):
             offset = position[begin:end] - position[begin] - 1
-            connections.append(_connection(crossings, rows[begin:end], offset, payload[begin:end]))
+            connections.append(_connection(crossings, rows[begin:end], offset, payload[begin:end], acknowledged))
         begin = end
     return connections
 
@@ -152,7 +173,9 @@ def _follower(position: Integers, payload: Integers, index: int) -> int | None:
     return int(np.argmax(later)) + index + 1 if later.any() else None
 
 
-def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload: Integers) -> Connection:
+def _connection(
+    crossings: Crossings, rows: Integers, offset: Integers, payload: Integers, acknowledged: Integers
+) -> Connection:
     opened = int(crossings.entered[rows[0]])
     handshake = rows[(payload == 0) & (offset == -1) & crossings.delivered[rows]]
     accepted = int(crossings.left[handshake].min()) if len(handshake) else NEVER
@@ -162,7 +185,7 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
     pieces = max(len(bounds) - 1, 0)
     if not pieces:
         nothing = np.empty(0, np.int64)
-        return Connection(opened, accepted, nothing, nothing, nothing, nothing)
+        return Connection(opened, accepted, nothing, nothing, nothing, nothing, nothing)
 
     packet, piece = cut(bounds, start, stop)
 
@@ -181,7 +204,26 @@ def _connection(crossings: Crossings, rows: Integers, offset: Integers, payload:
     completing = np.r_[arrivals, NEVER][latest]
     came_last = np.maximum.accumulate(np.where(rank == latest, np.arange(pieces), 0))
     original = np.where(completing == NEVER, NEVER, first[came_last])
-    return Connection(opened, accepted, bounds, first, completing, original)
+    busy = _busy_since(crossings.entered[rows], stop, payload[data], acknowledged)
+    begun = busy[np.searchsorted(rows, first)]
+    return Connection(opened, accepted, bounds, first, completing, original, begun)
+
+
+def _busy_since(entered: Integers, stop: Integers, payload: Integers, acknowledged: Integers) -> Integers:
+    """Return for each data packet of a connection since when its sender has had unsent bytes without a break.
+
+    A sender runs out of bytes with a packet that is not full. If the next one follows at once on an acknowledgement,
+    the congestion window was full, and its bytes may have waited since the packet before.
+    """
+    brings = np.flatnonzero(stop > np.r_[-1, np.maximum.accumulate(stop)[:-1]])  # not one that only repeats
+    begin = entered[brings]
+    full = payload[brings] >= max(payload.max(), _LEAST_FULL) - _OPTIONS
+    opens = np.r_[True, ~full[:-1]]
+    last = np.r_[NEVER - _AT_ONCE_NS, acknowledged][np.searchsorted(acknowledged, begin, side="right")]
+    could = np.where(begin - last < _AT_ONCE_NS, np.r_[begin[:1], begin[:-1]], begin)
+    since = np.full(len(stop), NEVER, np.int64)
+    since[brings] = could[np.maximum.accumulate(np.where(opens, np.arange(len(brings)), 0))]
+    return since
 
 
 def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:

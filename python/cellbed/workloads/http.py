@@ -74,6 +74,9 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 
 
 # fmt: off
+_BEHIND = Span("downlink_wait", "downlink", "Waiting behind other replies", "waiting",
+               "of streams on one connection: the server's TCP is busy with the bytes before → first byte of the reply "
+               "enters the downlink", "downlink_ready", "downlink_entered")
 _SPANS = (
     Span("generator", "endpoint", "Generator", "generator", "intended time → the generator takes up the request",
          "intended", "started"),
@@ -82,6 +85,7 @@ _SPANS = (
     *HANDSHAKE,
     *UPLINK,
     SERVER,
+    _BEHIND,
     *DOWNLINK,
     Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → complete at the "
          "client", "downlink_left", "reply"),
@@ -95,7 +99,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     return Description(
         kind="http",
         title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {path}",
-        spans=_SPANS,
+        spans=tuple(span for span in _SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
         client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
         server_columns={},
         measures=(Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")),

@@ -90,8 +90,8 @@ DOWNLINK = (
 """A reply from ``downlink_entered`` to ``downlink_left``."""
 
 SERVER = Span("server", "remote", "Server", "server",
-              "request left the network → first byte of the reply enters the downlink", "uplink_left",
-              "downlink_entered")
+              "request left the network → first byte of the reply enters the downlink, or waits behind other replies",
+              "uplink_left", "downlink_ready")
 """A server of which nothing is known, or what its service reports (docs/reference/spans.md)."""
 # fmt: on
 
