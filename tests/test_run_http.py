@@ -178,7 +178,7 @@ def test_requests_to_an_unmodified_server_are_decomposed_exactly(folder: Path) -
 def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -> None:
     requests = _requests(folder, "shop").drop_nulls("downlink_entered_ns")
     assert requests["request"].n_unique() >= 25
-    server = requests["downlink_entered_ns"] - requests["uplink_left_ns"]
+    server = requests["downlink_entered_ns"] - requests["uplink_left_ns"]  # over HTTP/1.1 nothing is before a reply
     services = [f"part_service_{name}" for name in ("work", "query")]
     divided = requests.select(*services, "part_server").sum_horizontal()
     assert (divided - server / 1e9).abs().max() < 1e-9  # type: ignore[operator]
@@ -188,6 +188,33 @@ def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -
     assert {line["endpoint"] for line in recorded} == {"phone-0", "phone-1"}
     assert {line["span"] for line in recorded} == {"work", "query"}
     assert "Server: query" in (folder / "report.html").read_text()
+
+
+def test_a_reply_that_waits_behind_others_of_its_connection_is_not_server_time(folder: Path) -> None:
+    # nginx answers at once, and the link takes 1.6 times as long as the requests come.
+    parts = _requests(folder, "crowded").drop_nulls("residual_s").select("part_server", "part_downlink_wait").sum()
+    server, waiting = parts.row(0)
+    assert waiting > 4 * server > 0
+    assert "Waiting behind other replies" in (folder / "report.html").read_text()
+
+
+def test_a_prediction_has_the_spans_of_the_real_run(folder: Path) -> None:
+    text = (folder / "scenario.toml").read_text()
+    scenario = folder.parents[1] / "predicted.toml"
+    scenario.write_text(text[: text.index("[apps.crowded]")])
+    profile = ("--virtual", "--profile", folder, "--no-limits")
+    answer = cellbed("run", scenario, *profile, "--out", folder.parents[1] / "predicted")
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (folder.parents[1] / "predicted").iterdir()
+    predicted = _requests(run, "shop").drop_nulls("residual_s")
+    real = _requests(folder, "shop").filter(pl.col("error").is_null()).drop_nulls("residual_s")
+    assert len(predicted) > 20
+    for column in ("part_service_work", "part_service_query"):
+        assert set((predicted[column] * 1e9).round()) <= set((real[column] * 1e9).round())
+    server = [each.select(pl.sum_horizontal("^part_(service_.*|server)$")).to_series() for each in (real, predicted)]
+    assert server[0].min() * 0.99 <= server[1].min() <= server[1].max() <= server[0].max() * 1.01
+    assert predicted["residual_s"].abs().max() < 1e-6
+    assert "Server: query" in (run / "report.html").read_text()
 
 
 def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Path) -> None:

@@ -77,7 +77,14 @@ OFFLOADED = {
     "remote_reply": 500_000,
     "receive": 200_000,
 }
-SERVED = {"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 200, "bytes_down": 76_000}
+SERVED = {
+    "generator": 50_000,
+    "server": 2_000_000,
+    "receive": 200_000,
+    "code": 200,
+    "bytes_down": 76_000,
+    "services": {},
+}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +96,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     served = [SERVED | {"wire_down": 76_200, "head": 76_200, "kept": True}] * 20
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     applications = {"workload": offloaded, "web": served}
-    path.write_text(json.dumps({"format": 1, "source": "the test", "limited": False, "applications": applications}))
+    path.write_text(json.dumps({"format": 2, "source": "the test", "limited": False, "applications": applications}))
     return path
 
 

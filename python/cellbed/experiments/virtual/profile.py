@@ -11,7 +11,7 @@ import json
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError
 from cellbed.user_folders import cache_folder
 from cellbed.whole_files import write_whole
+from cellbed.workloads.kind import SERVICE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.run import Listener
     from cellbed.scenario import Scenario
 
-FORMAT = 1
+FORMAT = 2
 FILE = "profile.json"
 OFFLOADING = ("image-classification", "translation")
 KINDS = (*OFFLOADING, "http")
@@ -56,14 +57,13 @@ _PARTS = {
     "decode": "decode",
     "inference": "inference",
     "remote_reply": "remote_reply",
-    "server": "server",
 }
 """Parts of a profile, and of the latency of requests, of which each kind has some."""
 
 
 _OFFLOADED = {"preprocessing", "remote_stack", "dispatch", "decode", "inference", "reply", "remote_reply"}
 _OFFLOADED |= {"generator", "receive", "input", "bytes_up", "output"}
-_SERVED = {"generator", "receive", "server", "code", "bytes_down", "wire_down", "head", "kept"}
+_SERVED = {"generator", "receive", "server", "services", "code", "bytes_down", "wire_down", "head", "kept"}
 """What each sample has, by the model of its kind."""
 
 
@@ -79,6 +79,15 @@ class Profile:
     source: str
     applications: dict[str, list[dict[str, Any]]]
     limited: bool = False
+
+    @property
+    def services(self) -> dict[str, tuple[str, ...]]:
+        """Names of the spans that the services of each application report."""
+        found = {
+            app: {name: None for each in of for name in each.get("services", ())}
+            for app, of in self.applications.items()
+        }
+        return {app: tuple(sorted(names)) for app, names in found.items() if names}
 
     def write(self, path: Path) -> None:
         """Write the profile as JSON."""
@@ -148,7 +157,8 @@ def of_run(run: Path) -> Profile:
         table = requests.filter(pl.col("app") == each["name"], pl.col("error").is_null())
         table = table.filter(pl.col("status").is_in(["ok", "late"]))
         kept = "order" in table.columns and bool(table["order"].max())
-        samples = [_sample(row, kept, heads) for row in table.iter_rows(named=True)]
+        services = each.get("services") or ()
+        samples = [_sample(row, kept, heads, services) for row in table.iter_rows(named=True)]
         applications[each["name"]] = _without_queues([sample for sample in samples if sample is not None])
     return Profile(f"the run {run.name}", applications, bool(description.get("limits_enforced")))
 
@@ -185,10 +195,12 @@ def _heads(run: Path, requests: pl.DataFrame) -> dict[tuple[int, int], int]:
     return dict(zip(keys, packets["payload"].tolist(), strict=True))
 
 
-def _sample(row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], int]) -> dict[str, Any] | None:
-    """The sample of a request; None where one of its parts is unknown."""
-    spans = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
-    parts: dict[str, Any] = {name: _ns(span) for name, span in spans.items() if span is not None}
+def _sample(
+    row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], int], services: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the sample of a request; None where one of its parts is unknown. services: spans of its server."""
+    known = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
+    parts: dict[str, Any] = {name: _ns(span) for name, span in known.items() if span is not None}
     if "inference" in parts:
         if not {"preprocessing", "decode"} <= parts.keys():
             return None
@@ -201,8 +213,11 @@ def _sample(row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], 
         parts["reply"] = max(0, row["reply_sent_ns"] - row["compute_end_ns"])
         parts |= {"received": row["received_ns"], "sent": row["reply_sent_ns"]}
         return parts | {"input": row["input"], "bytes_up": row["bytes_up"], "output": row["output"] or ""}
-    if "server" not in parts or row.get("downlink_end") is None:
+    if row.get("part_server") is None or row.get("downlink_end") is None:
         return None
+    spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
+    parts["services"] = {name: _ns(span) for name, span in spans.items() if span}
+    parts["server"] = _ns(row["part_server"]) + sum(parts["services"].values())
     wire = row["downlink_end"] - row["downlink_start"]
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
@@ -327,7 +342,7 @@ def _key(text: str, folder: Path, *, limits: bool) -> str:
     from cellbed.scenario.reader import tables
     from cellbed.testbed.folder import processor
 
-    content = [version("cellbed"), processor(), limits, text]
+    content = [FORMAT, version("cellbed"), processor(), limits, text]
     for load in _loads(tables(text, "scenario")):
         paths = [folder / str(load[key]) for key in ("model", "body_file") if key in load]
         roles = [load[role] for role in ("server", "client") if isinstance(load.get(role), dict)]

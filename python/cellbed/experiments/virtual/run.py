@@ -160,6 +160,7 @@ def _drive(
         world = World(plan, tcp, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:
         raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
+    state.services = profile.services
     with contextlib.ExitStack() as stack:
         stack.callback(world.network.finish)
         stack.enter_context(world.entered())
@@ -393,7 +394,7 @@ def _clients(
     if each.table.kind in profiles.OFFLOADING:
         yield from _offloading(each, world, draw, raw, seed, stack)
     else:
-        yield from _http(each, world, draw, raw, seed)
+        yield from _http(each, world, draw, raw, seed, stack)
 
 
 def _offloading(
@@ -417,12 +418,18 @@ def _offloading(
         yield client
 
 
-def _http(each: Deployment, world: World, draw: Draw, raw: Path, seed: int) -> Iterator[Client]:
+def _http(
+    each: Deployment, world: World, draw: Draw, raw: Path, seed: int, stack: contextlib.ExitStack
+) -> Iterator[Client]:
+    records: dict[str, IO[str]] = {}
     for index, node in enumerate(each.clients):
         settings = HttpSettings(**http_kind.settings(each, raw, index, seed))
         servers = world.hosts_of(settings.host)
         for server in servers:
-            world.listen(server, settings.port, Http(world, server, settings.version, draw))
+            if server.name not in records:
+                file = raw / f"{each.name}.{server.name}.service.jsonl"
+                records[server.name] = stack.enter_context(lifecycle.open_record(file))
+            world.listen(server, settings.port, Http(world, server, settings.version, draw, records[server.name]))
         yield _client(world, world.hosts[node.name], HttpLoad(settings), each, draw)
 
 

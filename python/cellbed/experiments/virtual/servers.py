@@ -190,10 +190,10 @@ class Offloaded:
 
 class Http:
     """An HTTP server whose requests take their measured time on the processors of its node, without waiting for each
-    other otherwise. version: of HTTP."""
+    other otherwise. version: of HTTP. record: file of the spans that its service reports."""
 
-    def __init__(self, world: World, host: Host, version: str, draw: Draw) -> None:
-        self._world, self._host, self._version, self._draw = world, host, version, draw
+    def __init__(self, world: World, host: Host, version: str, draw: Draw, record: IO[str]) -> None:
+        self._world, self._host, self._version, self._draw, self._record = world, host, version, draw, record
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.experiments.virtual.world.Server`."""
@@ -202,7 +202,15 @@ class Http:
     def _later(self, request: str, answer: Callable[[Sample], None]) -> None:
         sample = self._draw.sample(request)
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
-        self._world.at(self._host.processors.run(self._world.now_ns, work_ns), lambda: answer(sample))
+        begin_ns = self._world.now_ns
+        end_ns = self._host.processors.run(begin_ns, work_ns)
+        self._world.at(end_ns, lambda: answer(sample))
+        endpoint, _, number = request.rpartition("/")
+        stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
+        for name, own_ns in sample["services"].items():
+            line = {"endpoint": endpoint, "request": int(number), "span": name, "begin_ns": at_ns}
+            at_ns += round(own_ns * stretched)
+            self._record.write(json.dumps(line | {"end_ns": at_ns}, separators=(",", ":")) + "\n")
 
     def _http1(self, connection: Socket) -> Callable[[bytes], None]:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
