@@ -452,6 +452,8 @@ def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> Non
     done = cellbed("import", "compose", "compose.yaml", "--place", "queue=cloud", cwd=shop)
     assert done.returncode == 0
     assert tomllib.loads(done.stdout)["nodes"]["queue"]["class"] == "cloud"
+    assert "note: the 3 nodes of web, api are at one place, but each has a core link of its own" in done.stderr
+    assert "2 replicas are 2 nodes; only the first has the service's name, and load" in done.stderr
     line = SHOP[: SHOP.index("privileged")].count("\n") + 1
     assert f"compose.yaml:{line}: not mapped: services.api.privileged" in done.stderr
     out = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--strict", "--json", cwd=shop)

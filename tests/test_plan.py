@@ -152,6 +152,30 @@ def test_cautions_about_many_starts_are_few() -> None:
     assert re.fullmatch(r"lte-suburban: [0-9]+ more starts in it are not checked", said[-1])
 
 
+def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without_load(tmp_path: Path) -> None:
+    def notes(edit: dict[str, str]) -> list[str]:
+        text = GOOD
+        for before, after in edit.items():
+            text = text.replace(before, after)
+        (tmp_path / "x.toml").write_text(text)
+        done = cellbed("run", tmp_path / "x.toml", "--dry-run", "--overcommit")
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("note: ")]
+
+    assert notes({}) == []
+    assert notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"}) == [
+        "note: the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
+        "goes to the tower and back, 1 ms one way",
+        "note: 2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1",
+    ]
+    store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
+    service = '[apps.db]\nkind = "program"\nserver = { on = "store", command = "sleep 9" }\n'
+    (apart, idle) = notes({"[workload]": f"{store}count = 2\n{service}[apps.load]"})
+    assert "the 3 nodes of edge, store are at one place" in apart
+    assert idle == "note: 1 of the 2 nodes of store get no load: their name means the first"
+    assert notes({"[workload]": f'{store}core = "9 ms"\n{service}[apps.load]'}) == []
+
+
 def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     start = 'start = "0 s"'

@@ -142,7 +142,7 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
     from cellbed.importing import save, write
 
     written = write(imported, choices, shlex.join(["cellbed", *sys.argv[1:]]))
-    save(written, choices.out)
+    scenario = save(written, choices.out)
     if as_json:
         print(json.dumps(written.as_dict(), indent=2))
     elif choices.out is None:
@@ -152,5 +152,7 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
         print(f"{choices.out}: {len(written.nodes)} services; settings that are not mapped or differ: {len(losses)}")
     for note in losses:
         print(note, file=sys.stderr)
+    for sentence in scenario.apart():
+        print(f"note: {sentence}", file=sys.stderr)
     if strict and losses:
         raise typer.Exit(1)

@@ -197,7 +197,8 @@ def _changes(direction: Direction) -> list[dict[str, Any]]:
 
 
 def cautions(plan: Plan) -> list[str]:
-    """Sentences on the archive's entries that the links replay, each once; of files nothing is known."""
+    """Return sentences on the topology, and on the archive's entries that the links replay, each once; of files nothing
+    is known."""
     used: dict[tuple[str, Replayed], tuple[Entry, set[Part]]] = {}
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
@@ -217,7 +218,8 @@ def cautions(plan: Plan) -> list[str]:
         else:
             of_name |= dict.fromkeys(f"{name}: {warning}" for warning in warnings(entry, replayed, parts=parts))
     more = [f"{name}: {count} more starts in it are not checked" for name, count in left_out.items()]
-    return [*(text for of_name in noted.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
+    replayed_ones = [*(text for of_name in noted.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
+    return [*plan.scenario.apart(), *plan.scenario.idle_replicas(), *replayed_ones]
 
 
 def _of_core(plan: Plan) -> Iterator[str]:

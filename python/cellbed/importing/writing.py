@@ -16,7 +16,7 @@ import tomli_w
 from cellbed.errors import CellbedError
 from cellbed.importing.services import Imported, Note, Service
 from cellbed.near_names import did_you_mean
-from cellbed.scenario import load_text
+from cellbed.scenario import Scenario, load_text
 from cellbed.scenario.nodes import CLASSES, NodeClass
 from cellbed.units import SIZE
 from cellbed.whole_files import write_whole
@@ -84,14 +84,14 @@ def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
     return found
 
 
-def save(written: Written, out: Path | None) -> None:
+def save(written: Written, out: Path | None) -> Scenario:
     """Check a scenario, and write it with its files if `out` is a path. Errors: :class:`CellbedError`, ``OSError``."""
     made = [path for path in written.files if not path.exists()]
     try:
         for path, content in written.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, lambda place, content=content: place.write_bytes(content))  # type: ignore[misc]
-        load_text(written.text, out or Path("scenario.toml"))
+        scenario = load_text(written.text, out or Path("scenario.toml"))
         if out is not None:
             write_whole(out, lambda place: place.write_text(written.text, encoding="utf-8"))
     except BaseException:
@@ -101,6 +101,7 @@ def save(written: Written, out: Path | None) -> None:
                 with contextlib.suppress(OSError):  # there are other files in it
                     folder.rmdir()
         raise
+    return scenario
 
 
 def write(imported: Imported, choices: Choices, command: str) -> Written:
@@ -202,7 +203,9 @@ class _Writer:
         found: dict[str, Any] = {}
         if service.count != 1:
             found["count"] = _nodes(service)
-            text = f"{service.count} replicas are {_nodes(service)} nodes; others reach the first by the service's name"
+            text = (
+                f"{service.count} replicas are {_nodes(service)} nodes; only the first has the service's name, and load"
+            )
             notes.append(Note("differs", service.place, "replicas", text))
         cpus, memory = service.cpus or self.choices.cpus, service.memory or self.choices.memory
         if not service.cpus or not service.memory:

@@ -13,12 +13,12 @@ from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import AnyApplication, Key
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.congestion import objection
-from cellbed.scenario.core import CORE_LINK, CoreLink
+from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreFixed, CoreLink
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import quantity, refusal
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
-from cellbed.scenario.sites import site_misfits
+from cellbed.scenario.sites import site_misfits, site_of
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.units import DURATION
@@ -200,6 +200,35 @@ class Scenario(Table):
             reported |= set(new)
             found += [((*path, *inner), text) for inner, text in new]
         return found
+
+    def apart(self) -> Iterator[str]:
+        """Return a sentence for each place with several edge or cloud nodes: each has its own core link."""
+        places: dict[str, list[str]] = {}
+        for name, group in self.nodes.items():
+            if group.node_class != "endpoint":
+                where = f"{site_of(self.cells, name)} {self.core_link(group)!r}"
+                places.setdefault(where, []).extend([name] * group.count)
+        for names in places.values():
+            if len(names) > 1:
+                core = self.core_link(self.nodes[names[0]])
+                delay = core.delay if isinstance(core, CoreFixed) else core
+                take = f", {DURATION.format(2 * delay.one_way)} one way" if isinstance(delay, CoreDelay) else ""
+                yield (
+                    f"the {len(names)} nodes of {', '.join(dict.fromkeys(names))} are at one place, but each has a "
+                    f"core link of its own: a packet from one to another goes to the tower and back{take}"
+                )
+
+    def idle_replicas(self) -> Iterator[str]:
+        """Return a sentence for each group of servers of which some get no load."""
+        clients: dict[str, int] = {}
+        for application in self.applications.values():
+            if application.server is not None and application.edge_policy != "nearest":
+                count = self.nodes[application.client.on].count if application.client is not None else 0
+                clients[application.server.on] = max(count, clients.get(application.server.on, 0))
+        for name, count in clients.items():
+            if (nodes := self.nodes[name].count) > max(1, count):
+                first = f"a client uses one of them, and there are {count}" if count else "their name means the first"
+                yield f"{nodes - max(1, count)} of the {nodes} nodes of {name} get no load: {first}"
 
     def stages(self) -> dict[str, int]:
         """For each application how many others must be ready before it, one after the other."""
