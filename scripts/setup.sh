@@ -109,12 +109,14 @@ fi
 export PATH="$PWD/$venv/bin:$PATH"
 extras=""
 if [ "$purpose" = test ]; then extras="[dev]"; fi
-if ! stamp=$(cat "$venv/.installed-$purpose" 2>/dev/null) ||
-    [ "$stamp" != "$(cat pyproject.toml constraints.txt | sha256sum)" ]; then
+# What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
+touch "$venv/.compiling"
+wanted=$(cat pyproject.toml constraints.txt | sha256sum)
+if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt maturin
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".$extras"
-    sha256sum < <(cat pyproject.toml constraints.txt) > "$venv/.installed-$purpose"
+    printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
     newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \
         \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled" -print -quit 2>/dev/null || echo none)
@@ -132,12 +134,13 @@ helper() { # helper NAME PACKAGE "CRATES" FLAG...: the program NAME beside the P
     output=$(cargo rustc --quiet --release -p "$package" --bin "$name" -- -C strip=symbols "$@" 2>&1) ||
         { say "$output"; exit 1; }
     install -m 755 "target/release/$name" "$path"
+    touch -r "$venv/.compiling" "$path"
 }
 # The network helper, which `cellbed grant USER --network` installs from here.
 helper cellbed-net cellbed-nethelper "crates/nethelper crates/netdev"
 # The first process of containers, which have no libraries that it could rely on.
 helper cellbed-init cellbed-init crates/init -C target-feature=+crt-static
-touch "$venv/.compiled"
+mv "$venv/.compiling" "$venv/.compiled"
 
 if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then
     say "fetching the chart library of the report"
