@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,6 +309,50 @@ def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: P
     assert not any("outage" in caution for caution in short["cautions"])
     example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
     assert any("synthetic" in caution for caution in example_only["cautions"])
+
+
+SHORT = """
+name = "x"
+duration = "6 s"
+[nodes.endpoint]
+count = 2
+stagger = "10 ms"
+cpus = 1.0
+memory = "64 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "64 MiB"
+[links.mobile]
+up = "short.trace"
+down = "20 Mbit/s"
+loop = LOOP
+[links.core]
+edge = "3 ms"
+[apps.speed]
+kind = "program"
+server = { on = "edge", command = "iperf3 -s" }
+client = { on = "endpoint", command = "iperf3 -c {server.address} -t 1" }
+"""
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
+@pytest.mark.parametrize(
+    ("loop", "note"),
+    [
+        ("true", "0.3 s is shorter than the workload of 6 s, which meets the same 20 times over"),
+        ("false", "it is over after 0.29 s of the workload of 6 s, and offers nothing from then on"),
+    ],
+)
+def test_a_run_notes_traces_of_files_that_are_shorter_than_it(tmp_path: Path, loop: str, note: str) -> None:
+    """Once for each trace, however many endpoints replay it."""
+    (tmp_path / "short.trace").write_text("".join(f"{at}\n" for at in range(1, 301)))
+    path = tmp_path / "x.toml"
+    path.write_text(SHORT.replace("LOOP", loop))
+    result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json"])
+    assert json.loads(result.output)["cautions"] == [f"short.trace: uplink: {note}"]
+    CliRunner().invoke(app, ["run", str(path), "--virtual", "--out", str(tmp_path / "runs")])
+    (description,) = tmp_path.glob("runs/*/run.json")
+    assert f"short.trace: uplink: {note}" in json.loads(description.read_bytes())["notes"]
 
 
 def test_a_pause_of_the_probes_is_told_and_so_is_a_start_beyond_the_end(archive: Archive, tmp_path: Path) -> None:

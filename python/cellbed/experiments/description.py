@@ -19,6 +19,7 @@ from cellbed.testbed import folder
 from cellbed.testbed.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
+from cellbed.ways import Way
 from cellbed.workloads.kind import Deployment, Description, divided
 from cellbed.workloads.registry import workload
 
@@ -197,8 +198,7 @@ def _changes(direction: Direction) -> list[dict[str, Any]]:
 
 
 def cautions(plan: Plan) -> list[str]:
-    """Return sentences on the topology, and on the archive's entries that the links replay, each once; of files nothing
-    is known."""
+    """Return the :func:`notes` and further sentences on the archive's entries that the links replay, each once."""
     used: dict[tuple[str, Replayed], tuple[Entry, set[Part]]] = {}
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
@@ -219,7 +219,28 @@ def cautions(plan: Plan) -> list[str]:
             of_name |= dict.fromkeys(f"{name}: {warning}" for warning in warnings(entry, replayed, parts=parts))
     more = [f"{name}: {count} more starts in it are not checked" for name, count in left_out.items()]
     replayed_ones = [*(text for of_name in noted.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
-    return [*plan.scenario.apart(), *plan.scenario.idle_replicas(), *replayed_ones]
+    return list(dict.fromkeys([*notes(plan), *replayed_ones]))
+
+
+def notes(plan: Plan) -> list[str]:
+    """Return sentences on the topology, and on traces that are shorter than the run."""
+    return [*plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
+
+
+def _of_lengths(plan: Plan) -> Iterator[str]:
+    latest: dict[tuple[Any, Way, bool], int] = {}
+    for each in plan.directions:
+        key = getattr(each.capacity, "heavy", each.capacity), each.way, each.playing.looped
+        if isinstance(key[0], TraceSource):
+            latest[key] = max(latest.get(key, 0), each.playing.start_ns)
+    for (trace, way, looped), start in latest.items():
+        with suppress(TraceError):
+            entry, part = trace.entry() or (None, way)
+            duration = entry.parts[part].duration_ns if entry else trace.trace.duration_ns
+            replayed = Replayed(plan.scenario.duration, 0 if looped else start, looped)
+            yield from (
+                f"{entry.name if entry else trace.name}: {text}" for text in of_length(part, duration, replayed)
+            )
 
 
 def _of_core(plan: Plan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.description import RunState, cautions, deployments, describe
+from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.scenario import Scenario
 from cellbed.testbed import folder
 from cellbed.testbed.backend import Limits
@@ -116,6 +116,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
+            state.notes += notes(plan)
             for caution in cautions(plan):
                 listener.note(caution)
             if not scenario.applications and options.standing is None:

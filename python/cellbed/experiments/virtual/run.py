@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.experiments.description import RunState, cautions, deployments, describe
+from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual import programs
@@ -107,6 +107,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     error: CellbedError | None = None
     try:
         listener.phase("preparing the workload")
+        state.notes += notes(plan)
         for caution in cautions(plan):
             listener.note(caution)
         for application in scenario.applications.values():
