@@ -211,7 +211,7 @@ impl Sender {
             let departure = self.depart(now);
             self.flight.repair(now, departure)
         } else {
-            let span = self.send_new(now);
+            let span = self.send_new(now, self.nagle);
             self.used(false);
             span
         };
@@ -297,13 +297,14 @@ impl Sender {
         self.deliveries.depart(now, self.flight.is_empty())
     }
 
-    fn send_new(&mut self, now: Time) -> Option<(u64, u64)> {
+    /// Sends a new segment. nagle: unless it is a short one behind another (RFC 896).
+    fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
         let end = self.written.min(self.next + self.tcp.segment);
         if end == self.next || end > self.room {
             return None;
         }
         if end - self.next < self.tcp.segment {
-            if self.nagle && self.short > self.missing {
+            if nagle && self.short > self.missing {
                 return None;
             }
             self.short = end;
@@ -317,9 +318,9 @@ impl Sender {
         Some((start, end))
     }
 
-    /// RFC 8985 §7.3.
+    /// RFC 8985 §7.3: new data if there is any, even what Nagle's algorithm holds back.
     fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
-        let new = self.send_new(now);
+        let new = self.send_new(now, false);
         let repeated = new.is_none();
         let departure = self.depart(now);
         let span = new.or_else(|| self.flight.repeat_last(now, departure));

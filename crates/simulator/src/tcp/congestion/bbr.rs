@@ -8,6 +8,7 @@ use cellbed_link::{Duration, Time};
 
 use super::super::pacing;
 use super::super::rate::{Deliveries, RateSample};
+use super::maximum::Maximum;
 
 /// Doubles the rate of delivery in each round trip: 2/ln 2 (§4.3.2.1), in 256ths as in Linux; and its reciprocal.
 const HIGH: f64 = 739.0 / 256.0;
@@ -16,8 +17,8 @@ const DRAIN: f64 = 88.0 / 256.0;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// Bandwidths in flight while it probes for bandwidth (§4.2.3.2).
 const WINDOW_GAIN: f64 = 2.0;
-/// Rounds for which the largest rate is remembered (§4.1.1.3), the current one included.
-const ROUNDS: usize = 11;
+/// Rounds of the window of the largest rate (§4.1.1.3).
+const ROUNDS: u64 = 10;
 /// The pipe is full after three rounds in which the bandwidth grew by less than a quarter (§4.3.2.2).
 const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
@@ -84,9 +85,9 @@ pub(in crate::tcp) struct Bbr {
     /// Bytes of data in a full segment.
     segment: u64,
     mode: Mode,
-    /// The largest rate of delivery in each of the last rounds, segments per second.
-    rates: [f64; ROUNDS],
-    round: usize,
+    /// The largest rate of delivery in the last rounds, segments per second.
+    largest: Maximum,
+    round: u64,
     /// A round ends when this number is delivered.
     round_end: u64,
     is_round_start: bool,
@@ -119,7 +120,7 @@ impl Bbr {
         let mut bbr = Self {
             segment,
             mode: Mode::Startup,
-            rates: [0.0; ROUNDS],
+            largest: Maximum::default(),
             round: 0,
             round_end: 1,
             is_round_start: false,
@@ -243,7 +244,6 @@ impl Bbr {
         if sample.before >= self.round_end {
             self.round_end = news.delivered;
             self.round += 1;
-            self.rates[self.round % ROUNDS] = 0.0;
             self.is_round_start = true;
             self.conserves = false;
         }
@@ -267,19 +267,14 @@ impl Bbr {
                 news.all_lost,
             );
         }
-        // A sample that the application limits counts only if it is larger (§4.1.1.4).
-        if !sample.idle || sample.rate >= self.largest_rate() {
-            let rate = &mut self.rates[self.round % ROUNDS];
-            *rate = rate.max(sample.rate);
+        // A sample that the application limits counts only if it is larger (§4.1.1.4): the estimate does not expire meanwhile.
+        if !sample.idle || sample.rate >= self.largest.value() {
+            self.largest.note(ROUNDS, self.round, sample.rate);
         }
     }
 
-    fn largest_rate(&self) -> f64 {
-        self.rates.iter().copied().fold(0.0, f64::max)
-    }
-
     fn bandwidth(&self) -> f64 {
-        self.policer.rate().unwrap_or_else(|| self.largest_rate())
+        self.policer.rate().unwrap_or_else(|| self.largest.value())
     }
 
     fn note_aggregation(&mut self, window: u64, news: &Delivery) {
@@ -327,7 +322,7 @@ impl Bbr {
         if self.is_full() || !self.is_round_start || idle {
             return;
         }
-        let rate = self.largest_rate();
+        let rate = self.largest.value();
         if rate >= self.full_rate * GROWTH {
             (self.full_rate, self.full_rounds) = (rate, 0);
         } else {
@@ -424,7 +419,7 @@ impl Bbr {
     }
 
     fn inflight(&self, gain: f64) -> u64 {
-        self.with_bursts(self.product(self.largest_rate(), gain))
+        self.with_bursts(self.product(self.largest.value(), gain))
     }
 
     /// Of so many segments, those that are in flight when pacing allows the next one.

@@ -4,6 +4,7 @@ mod bbr;
 mod cubic;
 mod dctcp;
 mod hystart;
+mod maximum;
 mod reduction;
 
 use cellbed_link::{Duration, Time};
