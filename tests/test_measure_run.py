@@ -13,6 +13,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from cellbed.cli.progress import Plain
+from cellbed.experiments.run import Outcome, exit_code, finish
+from cellbed.experiments.sweep.rows import measured
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
@@ -408,7 +411,7 @@ def test_requests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
     p90 = only(summary).percentiles[1]
     assert p90.value is None
     assert p90.note is not None
-    assert "no reply" in p90.note
+    assert "no good reply" in p90.note
     missing = requests_of(tmp_path / "run").filter(pl.col("reply_ns").is_null())
     assert missing["latency_s"].null_count() == len(missing)
     assert missing["part_uplink_queue"].null_count() < len(missing)  # what is known of them is kept
@@ -504,16 +507,68 @@ def test_missing_stamps_leave_their_parts_unknown_and_are_told(tmp_path: Path) -
     assert unknown["part_inference"].null_count() == 10
 
 
-def test_replies_that_are_errors_are_told(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    make_run(run, Shape(duration=4, outages=()))
+def make_failing_run(run: Path, every: int) -> int:
+    """A simulated run of whose requests every so-manyth got an error after 1 ms, as a server that sheds load; returns
+    the number of its requests. The status is that of versions without the status ``failed``."""
+    make_run(run, Shape(duration=12, outages=()))
     path = run / "raw" / "workload.endpoint-0.requests.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[3]["error"] = "not an image"
+    for line in lines[::every]:
+        line |= {"error": "status 503", "reply_ns": line["intended_ns"] + 1_000_000}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    summary = collect(run)
-    assert only(summary).requests.failed == 1
-    assert only(summary).reasons == {"not an image": 1}
+    return len(lines)
+
+
+def test_errors_count_as_failed_and_never_make_a_server_look_faster(tmp_path: Path) -> None:
+    make_run(tmp_path / "sound", Shape(duration=12, outages=()))
+    total = make_failing_run(tmp_path / "shedding", 2)
+    sound, shedding = (only(collect(tmp_path / name)) for name in ("sound", "shedding"))
+    counts = shedding.requests
+    assert (counts.failed, counts.ok, counts.answered) == (total // 2, total // 2, total // 2)
+    assert shedding.reasons == {"status 503": total // 2}
+    assert shedding.fastest_s == sound.fastest_s or shedding.fastest_s > 0.01  # type: ignore[operator]
+    requests = requests_of(tmp_path / "shedding")
+    assert requests.filter(status="failed").select("latency_s", "residual_s").null_count().row(0) == (total // 2,) * 2
+    # Of all requests, half of which have no good reply, the slowest good one is the median; the good ones alone are as
+    # those of the sound server.
+    assert shedding.percentiles[0].value == shedding.slowest_s
+    assert shedding.percentiles[0].note == f"no upper bound: {total // 2} of {total} requests got no good reply"
+    assert shedding.percentiles[1].note == f"not finite: {total // 2} of {total} requests got no good reply"
+    good, whole = shedding.good_replies[0].value, sound.percentiles[0].value
+    assert good is not None
+    assert whole is not None
+    assert abs(good - whole) < 0.2 * whole
+
+    (row,), _ = measured(tmp_path / "shedding")
+    assert (row["answered"], row["failed"], row["failed_share"], row["lost_share"]) == (total / 2, total / 2, 0.5, 0)
+    assert row["latency_p50_s"] == shedding.slowest_s
+    assert row["latency_p90_s"] == np.inf
+    assert row["good_replies_p50_s"] == good
+    comparison = compare([tmp_path / "sound", tmp_path / "shedding"])
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show_comparison(comparison, console)
+    show(tmp_path / "shedding", console)
+    text = console.export_text()
+    assert re.search(rf"^failed +0 +{total // 2} *$", text, re.MULTILINE)
+    assert f"median of good replies  {formats.duration(whole)}" in re.sub(" {3,}", "  ", text)
+    assert f"{total} requests · {total // 2} ok · 0 late · {total // 2} failed · 0 timed out · 0 lost" in text
+    write(comparison, tmp_path / "page.html")
+    assert (
+        f'<td>Failed</td><td class="figure">0</td><td class="figure">{total // 2}</td>'
+        in (tmp_path / "page.html").read_text()
+    )
+
+
+def test_a_run_without_a_good_reply_fails_and_states_why(tmp_path: Path) -> None:
+    total = make_failing_run(tmp_path / "run", 1)
+    outcome = Outcome(tmp_path / "run", "complete")
+    assert finish(outcome, Plain())
+    assert str(outcome.error) == f"none of the {total} requests got a good reply: {total} × status 503"
+    assert (exit_code(outcome), exit_code(outcome, strict=True)) == (1, 1)
+    assert Summary.read(tmp_path / "run").failure == str(outcome.error)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "complete, no good reply" in page
+    assert f"None of the {total} requests got a good reply: {total} × status 503." in page
 
 
 def test_packets_that_prove_links_before_the_schedule_are_not_the_runs(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_lost_requests_count_as_slower_than_every_reply() -> None:
     at = percentile(np.r_[lost, replies], 0.99)
     assert at.value is None
     assert at.supported
-    assert at.note == "not finite: 20 of 400 requests got no reply"
+    assert at.note == "not finite: 20 of 400 requests got no good reply"
     median = percentile(np.r_[lost, replies], 0.5)
     assert median.value == pytest.approx(float(replies[199]))  # the 200th of 400, not of 380
     assert median.note is None

@@ -219,7 +219,7 @@ def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: A
     text = printed(run)
     assert [text.count(f"and {more} more") for more in (10, 30, 11)] == [2, 1, 1]
     assert "macro.uplink round robin, " in text
-    assert "endpoint-17" in text[text.index("no reply") :].splitlines()[1]
+    assert "endpoint-17" in text[text.index("no good") :].splitlines()[2]
 
 
 @needs_assets

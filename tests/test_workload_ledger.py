@@ -21,8 +21,8 @@ class Bookkeeping:
     def publish(self, number: int, intended: int) -> None:
         self.ledger.add(Request(number, "endpoint-0", intended, started_ns=intended, sent_ns=intended, bytes_up=10))
 
-    def reply(self, number: int, now: int) -> None:
-        self.ledger.reply(number, now, error=None, start=0, end=30, payload=7)
+    def reply(self, number: int, now: int, error: str | None = None) -> None:
+        self.ledger.reply(number, now, error=error, start=0, end=30, payload=7)
 
     @property
     def statuses(self) -> dict[int, str]:
@@ -43,6 +43,18 @@ def test_a_reply_in_time_is_ok_and_one_after_it_late() -> None:
     book.reply(1, 120)
     assert book.statuses == {0: "ok", 1: "late"}
     assert (book.ledger.completed, book.ledger.timed_out, book.ledger.lost) == (2, 0, 0)
+
+
+def test_an_error_is_a_failed_request_in_time_and_late() -> None:
+    book = Bookkeeping()
+    for number in (0, 1):
+        book.publish(number, 0)
+    book.reply(0, 5, "status 503")
+    book.ledger.expire(115)
+    book.reply(1, 120, "status 503")
+    assert book.statuses == {0: "failed", 1: "failed"}
+    assert [record["reply_ns"] for record in book.records] == [5, 120]
+    assert (book.ledger.completed, book.ledger.failed, book.ledger.timed_out) == (0, 2, 0)
 
 
 def test_at_the_end_what_is_past_its_time_timed_out_and_the_rest_is_lost() -> None:

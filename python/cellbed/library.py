@@ -285,7 +285,7 @@ def run(
     virtual time, with the profile of an earlier run or with the measured one. progress: print each phase, or call a
     function with it.
 
-    Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning.
+    Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning, or without a good reply.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     report = progress if callable(progress) else print if progress else None

@@ -38,7 +38,8 @@ class Plain:
         self._elapsed_s = elapsed_s
         if elapsed_s >= self._next_s:
             self._next_s += 10.0
-            _print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s: {_words(counts)}")
+            words = _words(counts)
+            _print(f"  {min(elapsed_s, total_s):.0f} of {total_s:g} s{': ' * bool(words)}{words}")
 
     def links(self, readings: Sequence[Reading]) -> None:
         """Print one line a second about all links."""
@@ -126,6 +127,8 @@ def _print(text: str = "", end: str = "\n") -> None:
 
 
 def _words(counts: dict[str, int]) -> str:
-    text = f"{counts.get('sent', 0)} requests sent, {counts.get('completed', 0)} answered"
-    others = [(counts.get("timed_out", 0), "timed out"), (counts.get("skipped", 0), "skipped")]
+    if "sent" not in counts:  # programs send requests of which cellbed does not know
+        return ""
+    text = f"{counts['sent']} requests sent, {counts.get('completed', 0)} answered"
+    others = [(counts.get(name, 0), name.replace("_", " ")) for name in ("failed", "timed_out", "skipped")]
     return ", ".join([text, *(f"{count} {what}" for count, what in others if count)])

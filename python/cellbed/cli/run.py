@@ -45,7 +45,8 @@ def run(
     """Run a scenario and report where the time of each request went.
 
     Ctrl-C ends the run and keeps what was measured. Exit status: 0 complete, 2 bad input, 3 a link or limit is
-    not what was asked, 4 disturbed (with --strict), 130 interrupted, 1 anything else that failed.
+    not what was asked, 4 disturbed (with --strict), 130 interrupted, 1 no request got a good reply, or anything else
+    that failed.
 
     A run is disturbed if the emulator stood still or was late, other programs took the processors that the nodes
     needed, a clock was set, or a process of the workload died. The report gives the reasons.

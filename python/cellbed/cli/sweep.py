@@ -197,7 +197,7 @@ def report(
         typer.Option(
             "--measure",
             "-m",
-            help="Column of the dataset; may be repeated. Default: latency_p50_s, latency_p99_s, lost_share.",
+            help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share.",
             show_default=False,
         ),
     ] = None,

@@ -91,10 +91,16 @@ class Options:
     on_up: Callable[[Path], None] = lambda _: None
 
 
+class NoGoodReplyError(CellbedError):
+    """A complete run of which no request got a good reply."""
+
+    exit_code = 1
+
+
 @dataclass(slots=True)
 class Outcome:
-    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed; disturbed:
-    whether its report calls it so."""
+    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed, or why its
+    requests did; disturbed: whether its report calls it so."""
 
     folder: Path | None
     status: str
@@ -446,11 +452,10 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
     try:
         # The run is over: when its terminal closes now, the report is written all the same.
         with hang_ups_ignored():
-            from cellbed import measure
             from cellbed.report import html
 
             listener.phase("writing the report")
-            outcome.disturbed = bool(measure.collect(outcome.folder).disturbances)
+            collect(outcome, outcome.folder)
             html.write(outcome.folder)
     except CellbedError as problem:
         outcome.error = outcome.error or problem
@@ -459,6 +464,16 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
     else:
         return True
     return False
+
+
+def collect(outcome: Outcome, folder: Path) -> None:
+    """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply."""
+    from cellbed import measure
+
+    summary = measure.collect(folder)
+    outcome.disturbed = bool(summary.disturbances)
+    if outcome.error is None and outcome.status == "complete" and summary.failure is not None:
+        outcome.error = NoGoodReplyError(summary.failure)
 
 
 def exit_code(outcome: Outcome, *, strict: bool = False) -> int:

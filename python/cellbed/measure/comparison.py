@@ -17,6 +17,7 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.repetitions import student_bounds
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
+    Percentile,
     Samples,
     block_length,
     label,
@@ -103,10 +104,10 @@ class ApplicationComparison:
     """An application that all runs have, by its name.
 
     spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
-    without a reply) and blocks (requests per block that was drawn): by run. peers: its connections to each server and
-    port that all runs have, by run. settings: where two scenarios or more were run with at least two seeds in common,
-    of each but the first all its percentiles. differences: of each run but the first, all
-    its percentiles in order of runs. paired: per run but the first, if its requests are those of the first, the
+    without a good reply) and blocks (requests per block that was drawn): by run. peers: its connections to each server
+    and port that all runs have, by run. settings: where two scenarios or more were run with at least two seeds in
+    common, of each but the first all its percentiles. differences: of each run but the first, all its percentiles in
+    order of runs. paired: per run but the first, if its requests are those of the first, the
     differences request by request; else None.
     """
 
@@ -125,6 +126,17 @@ class ApplicationComparison:
     def has_requests(self) -> bool:
         """Whether cellbed knows its requests in any of the runs."""
         return any(summary.requests.total for summary in self.summaries)
+
+    def percentiles(self) -> list[tuple[str, list[Percentile]]]:
+        """The percentiles of all runs, each with its name; of good replies alone too where requests lack one."""
+        first = self.summaries[0].percentiles
+        rows = [(at.label, [each.percentiles[row] for each in self.summaries]) for row, at in enumerate(first)]
+        if any(each.requests.answered < each.requests.total for each in self.summaries):
+            rows += [
+                (f"{at.label} of good replies", [each.good_replies[row] for each in self.summaries])
+                for row, at in enumerate(first)
+            ]
+        return rows
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """The decompositions of all runs around the median and around the highest percentile of which all have one,
@@ -371,11 +383,11 @@ def _difference(run: str, quantile: float, found: tuple[float, float, float] | N
     if difference.value is None:
         return replace(difference, note=_NOT_FINITE)
     if difference.distinct is None:
-        return replace(difference, note="no bound: requests without a reply reach into the percentile")
+        return replace(difference, note="no bound: requests without a good reply reach into the percentile")
     return difference
 
 
-_NOT_FINITE = "not finite: a run's percentile falls among requests without a reply"
+_NOT_FINITE = "not finite: a run's percentile falls among requests without a good reply"
 
 
 def _refused(quantile: float, but: str) -> str:

@@ -16,9 +16,11 @@ BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migrat
 class Loss:
     """Requests of one application around a fault, and since the end of the one before.
 
-    during: requests that were due or without their reply while it lasted; after: those due from its end to the next
-    fault. *_lost: of these without a reply; *_late: with one after the timeout. recovered_s: from the end of the fault
-    to the first reply within the timeout to a request that was due after it; ``None`` without one.
+    during: requests that were due or without their good reply while it lasted; after: those due from its end to the
+    next fault. *_lost: of these without a reply; *_failed: with an error; *_late: with a good reply after the timeout.
+    recovered_s: from the end of the fault to the first good reply within the timeout to a request that was due after
+    it; ``None`` without one, and where the fault did not touch the application: of the requests during it all got a
+    good reply in time, some that were due then before its end.
     """
 
     app: str
@@ -29,20 +31,23 @@ class Loss:
     after_lost: int
     after_late: int
     recovered_s: float | None
+    during_failed: int = 0
+    after_failed: int = 0
 
     def __str__(self) -> str:
         """The losses in words."""
-        text = f"{self.app}: {_of(self.during, self.during_lost, self.during_late)} during it"
+        text = f"{self.app}: {_of(self.during, self.during_lost, self.during_failed, self.during_late)} during it"
         if not self.after:
             return text
-        text += f", {_of(self.after, self.after_lost, self.after_late)} afterwards"
-        if self.recovered_s is None:
-            return f"{text}; no reply since"
-        return f"{text}; first reply {self.recovered_s:.2f} s after its end"
+        text += f", {_of(self.after, self.after_lost, self.after_failed, self.after_late)} afterwards"
+        if self.recovered_s is not None:
+            return f"{text}; first reply {self.recovered_s:.2f} s after its end"
+        in_time = self.after - self.after_lost - self.after_failed - self.after_late
+        return text if in_time else f"{text}; no reply in time since"
 
 
-def _of(total: int, lost: int, late: int) -> str:
-    return f"of {total} requests {lost} lost and {late} late"
+def _of(total: int, lost: int, failed: int, late: int) -> str:
+    return f"of {total} requests {lost} lost, {failed} failed and {late} late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ def _loss(app: str, requests: pl.DataFrame, begin: float, end: float, before: fl
     intended, replied = pl.col("intended_s"), pl.col("intended_s") + pl.col("latency_s").fill_null(float("inf"))
     during = requests.filter((intended >= before) & (intended < end) & (replied > begin))
     after = requests.filter((intended >= end) & (intended < max(following, end)))
+    untouched = (during["status"] == "ok").all() and during.select(((intended >= begin) & (replied < end)).any()).item()
     answered = after.filter(pl.col("status") == "ok").select((replied - end).min()).item()
 
     def count(table: pl.DataFrame, *statuses: str) -> int:
@@ -93,5 +99,7 @@ def _loss(app: str, requests: pl.DataFrame, begin: float, end: float, before: fl
         after=len(after),
         after_lost=count(after, "lost", "timed-out"),
         after_late=count(after, "late"),
-        recovered_s=answered,
+        recovered_s=None if untouched else answered,
+        during_failed=count(during, "failed"),
+        after_failed=count(after, "failed"),
     )

@@ -11,8 +11,9 @@ from cellbed.measure.run_folder import MeasureError, applications_of, clocks, re
 from cellbed.measure.services import attach_services
 from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.workloads.kind import SERVICE, Description, Span
+from cellbed.workloads.ledger import ANSWERED
 
-STATUSES = ("ok", "late", "timed-out", "lost")
+STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""
 
 _REQUEST = {
@@ -51,9 +52,9 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     content of ``run.json``.
 
     Columns: ``app``, the stamps (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare,
-    ``intended_s`` (since the start of the schedule), ``latency_s`` (reply − intended; null without a reply),
-    ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null, as is what only another
-    application declares.
+    ``intended_s`` (since the start of the schedule), ``latency_s`` (reply − intended; null without a good
+    reply), ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null, as is what only
+    another application declares.
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     recorded = [(each, _recorded(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
@@ -85,7 +86,10 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
         for columns in (application.client_columns, application.server_columns)
     )
     requests = read_records(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
-    joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
+    # Earlier versions recorded an error as any other reply.
+    failed = pl.col("reply_ns").is_not_null() & pl.col("error").is_not_null()
+    status = pl.when(failed).then(pl.lit("failed")).otherwise("status").alias("status")
+    joined = requests.select(pl.lit(application.name).alias("app"), pl.all()).with_columns(status)
     if server:
         service = read_records(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
         # A request may be served twice where the transport repeats it; the first service is the one that was
@@ -103,11 +107,12 @@ def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | Non
     # In whole nanoseconds, so that the residual is exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}
     spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False) if durations else pl.lit(None, pl.Int64)
+    latency = pl.when(pl.col("status").is_in(ANSWERED)).then(pl.col("reply_ns") - pl.col("intended_ns"))
     return joined.with_columns(
         intended_s=_seconds(pl.col("intended_ns") - origin),
-        latency_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns")),
+        latency_s=_seconds(latency),
         **{column: _seconds(duration) for column, duration in durations.items()},
-        residual_s=_seconds(pl.col("reply_ns") - pl.col("intended_ns") - spent),
+        residual_s=_seconds(latency - spent),
     )
 
 

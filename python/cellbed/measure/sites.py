@@ -15,7 +15,7 @@ class SiteSummary:
     """Requests of an application that were due in one cell and went to one server at one site.
 
     site: cell at whose site the server was when it had the request, ``None``: at none. server: ``None`` where the
-    request reached no server. lost: without a reply. delay_s: median of what the delay stages of both ways took.
+    request reached no server. lost: without a good reply. delay_s: median of what the delay stages of both ways took.
     percentiles: of the latency, median and P99.
     """
 

@@ -1,7 +1,7 @@
 """Percentiles with intervals, or the reason for refusing one; differences of runs and of replays. Pure, seeded.
 
-A request that never got a reply counts as longer than every reply (+inf). Leaving such requests out would
-make a run look better the more of them it lost.
+A request that got no good reply counts as longer than every reply (+inf). Leaving such requests out would
+make a run look better the more of them it lost, or refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Percentile:
     quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` from the order
     statistics of `low_rank` and `high_rank` (1-based; Hahn & Meeker, 1991, §5.2). All are ``None`` where the
     sample cannot support the interval; `value` or `high` alone is ``None`` where it falls among requests that
-    got no reply. `note` is the reason.
+    got no good reply. `note` is the reason.
     """
 
     quantile: float
@@ -52,7 +52,7 @@ def label(quantile: float) -> str:
 
 
 def percentile(samples: Samples, quantile: float) -> Percentile:
-    """The percentile of `samples` (seconds, in any order, +inf for requests without a reply).
+    """The percentile of `samples` (seconds, in any order, +inf for requests without a good reply).
 
     The value is the order statistic of rank ceil(n · quantile), the inverse of the empirical distribution
     function, so that it is always the latency of a request and nothing is interpolated towards infinity.
@@ -67,9 +67,9 @@ def percentile(samples: Samples, quantile: float) -> Percentile:
     missing = int(np.isinf(ordered).sum())
     note = None
     if math.isinf(value):
-        note = f"not finite: {missing} of {n} requests got no reply"
+        note = f"not finite: {missing} of {n} requests got no good reply"
     elif math.isinf(high):
-        note = f"no upper bound: {missing} of {n} requests got no reply"
+        note = f"no upper bound: {missing} of {n} requests got no good reply"
     return Percentile(quantile, n, _finite(value), _finite(low), _finite(high), *ranks, note)
 
 

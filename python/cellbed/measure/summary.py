@@ -26,7 +26,7 @@ from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.journal import read_events
 from cellbed.workloads.kind import Description, Measure
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -34,10 +34,11 @@ QUANTILES = (0.5, 0.9, 0.99)
 class Counts:
     """Requests by outcome.
 
-    total: without those that were skipped; ok: a reply within the timeout; late: a reply after it, in the distribution
-    like any other; timed_out: none although the timeout passed; lost: none when the run ended first, or the connection
-    went. Of those with a reply, failed: the reply was an error; without_parts: some part of the latency is unknown.
-    skipped: due, but not sent by decision of a policy; reduced: with a payload that a policy made smaller.
+    total: without those that were skipped; ok: a good reply within the timeout; late: a good reply after it, in the
+    distribution like any other; failed: the reply was an error; timed_out: none although the timeout passed; lost: none
+    when the run ended first, or the connection went. without_parts: of those with a good reply, some part of the
+    latency is unknown. skipped: due, but not sent by decision of a policy; reduced: with a payload that a policy made
+    smaller.
     """
 
     total: int
@@ -51,7 +52,8 @@ class Counts:
     reduced: int = 0
 
     @property
-    def replied(self) -> int:
+    def answered(self) -> int:
+        """Those with a good reply."""
         return self.ok + self.late
 
 
@@ -145,8 +147,9 @@ class ProgramSummary:
 class ApplicationSummary:
     """What one application of a run measured. Times in seconds.
 
-    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. uncertainty: by part,
-    how far it may be wrong since nodes have different clocks; only where it may.
+    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
+    requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
+    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may.
     """
 
     name: str
@@ -159,6 +162,7 @@ class ApplicationSummary:
     percentiles: list[Percentile]
     decompositions: list[Decomposition]
     residual: Residual | None
+    good_replies: list[Percentile]
     endpoints: list[EndpointSummary]
     measures: list[MeasureSummary]
     uncertainty: dict[str, float]
@@ -169,10 +173,11 @@ class Summary:
     """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not. clock: virtual for a prediction.
+    disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request got a
+    good reply. clock: virtual for a prediction.
     """
 
-    format: Literal[2]
+    format: Literal[3]
     name: str
     status: str
     duration_s: float
@@ -190,6 +195,7 @@ class Summary:
     cells: list[CellSummary] = field(default_factory=list)
     sites: list[SiteSummary] = field(default_factory=list)
     clock: Literal["real", "virtual"] = "real"
+    failure: str | None = None
 
     @property
     def predicted(self) -> bool:
@@ -298,7 +304,17 @@ def summarise(
         cells=summarise_cells(description, cells, measured),
         sites=site_summaries(description, requests),
         clock="virtual" if description.get("clock") == "virtual" else "real",
+        failure=_failure(applications),
     )
+
+
+def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
+    total = sum(each.requests.total for each in applications)
+    if not total or any(each.requests.answered for each in applications):
+        return None
+    reasons = [f"{count} × {reason}" for each in applications for reason, count in each.reasons.items()]
+    more = f", and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
+    return f"none of the {total} requests got a good reply: {', '.join(reasons[:3])}{more}"
 
 
 def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
@@ -323,6 +339,7 @@ def _application(
         percentiles=percentiles,
         decompositions=[decompose(requests, application.spans, at, outages) for at in percentiles],
         residual=_residual(requests),
+        good_replies=[percentile(samples[np.isfinite(samples)], quantile) for quantile in QUANTILES],
         endpoints=_endpoints(everything),
         measures=_measures(requests, application.measures),
         uncertainty=uncertainties(requests, application, description),
@@ -360,22 +377,23 @@ def _measured(
 
 
 def latencies(requests: pl.DataFrame) -> Samples:
-    """Latency of every request that was not skipped in seconds, in the order of the table; +inf without a reply."""
+    """Latency of every request that was not skipped in seconds, in the order of the table; +inf without a good
+    reply."""
     return due(requests)["latency_s"].fill_null(float("inf")).to_numpy()
 
 
 def _counts(requests: pl.DataFrame) -> Counts:
     everything, requests = len(requests), due(requests)
     status = requests["status"]
-    replied = requests.filter(pl.col("reply_ns").is_not_null())
+    answered = requests.drop_nulls("latency_s")
     return Counts(
         total=len(requests),
         ok=int((status == "ok").sum()),
         late=int((status == "late").sum()),
         timed_out=int((status == "timed-out").sum()),
         lost=int((status == "lost").sum()),
-        failed=len(replied.drop_nulls("error")),
-        without_parts=int(replied["residual_s"].null_count()),
+        failed=int((status == "failed").sum()),
+        without_parts=int(answered["residual_s"].null_count()),
         skipped=everything - len(requests),
         reduced=int((requests["scale"] < 1).sum()) if "scale" in requests.columns else 0,
     )
@@ -490,10 +508,13 @@ def _warnings(application: ApplicationSummary) -> list[str]:
     if counts.total == 0:
         found.append("the run recorded no request")
     if counts.failed:
-        found.append(f"{counts.failed} of {counts.replied} replies were errors; they count as replies here")
+        found.append(
+            f"{counts.failed} of {counts.total} requests failed: their replies were errors, which count as slower than "
+            "every good reply"
+        )
     if counts.without_parts:
         found.append(
-            f"{counts.without_parts} of {counts.replied} requests with a reply lack a part: a stamp is missing, "
+            f"{counts.without_parts} of {counts.answered} requests with a good reply lack a part: a stamp is missing, "
             "or their bytes were not found in the packet log"
         )
     if residual is not None and residual.median_share >= 0.01:

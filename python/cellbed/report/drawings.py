@@ -139,7 +139,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A curve with axes, in the coordinates of an SVG of WIDTH × HEIGHT; missing: words on requests without a reply."""
+    """A curve with axes, in the coordinates of an SVG of WIDTH × HEIGHT; missing: words on requests without a good
+    reply."""
 
     path: str
     x_ticks: list[Tick]
@@ -151,7 +152,7 @@ class Drawing:
 def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     """Share of requests answered within a time, linear axes; None without a single reply.
 
-    The curve ends below 100 % where requests got no reply.
+    The curve ends below 100 % where requests got no good reply.
     """
     finite = np.sort(samples[np.isfinite(samples)])
     if not len(finite):
@@ -173,7 +174,7 @@ def ecdf(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     x_ticks[-1] = Tick(x_ticks[-1].at, f"{x_ticks[-1].words} {unit}")
     y_ticks = [Tick(y(share / 100), f"{share} %") for share in (0, 25, 50, 75, 100)]
     missing = n - len(finite)
-    words = f"{missing} of {n} without a reply" if missing else ""
+    words = f"{missing} of {n} without a good reply" if missing else ""
     return Drawing(_path(points), x_ticks, y_ticks, _marks(percentiles, x, y), words)
 
 
@@ -201,7 +202,7 @@ def survival(samples: Samples, percentiles: list[Percentile]) -> Drawing | None:
     x_ticks = [Tick(x(time), formats.duration(time)) for time in _log_ticks(low, high)]
     y_ticks = [Tick(y(10.0**-k), f"{100 * 10.0**-k:.{max(0, k - 2)}f} %") for k in range(decades + 1)]
     missing = n - len(finite)
-    words = f"{missing} of {n} without a reply" if missing else ""
+    words = f"{missing} of {n} without a good reply" if missing else ""
     marks = _marks(percentiles, x, lambda share: y(1 - share))
     return Drawing(_path(points), x_ticks, y_ticks, marks, words)
 

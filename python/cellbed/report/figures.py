@@ -152,7 +152,7 @@ def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], perce
         steps = ranks(len(replies))
         times = replies[steps - 1] * factor
         left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=name or None, **style)
-        # The share of those without a reply stays above the curve's end.
+        # The share of those without a good reply stays above the curve's end.
         slower = np.r_[1.0, (total - steps) / total]
         right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
     for at in percentiles:
@@ -241,9 +241,8 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.plot(time[replied], latency[replied], ".", ms=3, color=plot.INK)
         if not replied.all():
             top *= 1.1
-            axes.plot(
-                time[~replied], np.full((~replied).sum(), 0.96 * top), "x", ms=4, color=plot.ALARM, label="no reply"
-            )
+            crosses = time[~replied], np.full((~replied).sum(), 0.96 * top)
+            axes.plot(*crosses, "x", ms=4, color=plot.ALARM, label="no good reply")
             axes.legend(loc="upper right")
         axes.set(ylabel="latency, ms", ylim=(0, top))
         axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")

@@ -69,10 +69,10 @@ def reached(measured: float, planned: float) -> str:
     return duration(planned) if far == whole else f"{far} of {whole} s"
 
 
-def outcome(status: str, disturbed: bool = False, predicted: bool = False) -> str:
+def outcome(status: str, disturbed: bool = False, predicted: bool = False, failure: str | None = None) -> str:
     """The status of a run in words; a run that was killed is still ``running`` in its file."""
     words = "did not end" if status == "running" else status
-    return words + ", disturbed" * disturbed + ", predicted" * predicted
+    return words + ", no good reply" * (failure is not None) + ", disturbed" * disturbed + ", predicted" * predicted
 
 
 def titles(applications: "Sequence[ApplicationSummary]") -> str:

@@ -30,7 +30,7 @@ def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
         if all(row.percentiles[at].supported for row in rows)
     ]
     highest = common[-1] if common else 0
-    return _worst(rows, lambda row: (_slowness(row.percentiles[highest]), row.counts.timed_out + row.counts.lost))
+    return _worst(rows, lambda row: (_slowness(row.percentiles[highest]), row.counts.total - row.counts.answered))
 
 
 def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
@@ -70,5 +70,5 @@ def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> 
 
 
 def _slowness(at: "Percentile") -> float:
-    """A percentile that falls among requests without a reply is slower than any other."""
+    """A percentile that falls among requests without a good reply is slower than any other."""
     return at.value if at.value is not None else float("inf") if at.supported else 0.0

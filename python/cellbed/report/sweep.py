@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-MEASURES = ("latency_p50_s", "latency_p99_s", "lost_share")
+MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
 """Those that are shown where none are chosen."""
 FLOW_MEASURES = ("fct_p50_s", "slowdown_mean", "slowdown_p99")
 """The same for simulations."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cellbed.workloads.kind import Description, Span
 
 Row = TypeVar("Row")
+_TROUBLES = (("late", "late"), ("failed", "failed"), ("timed_out", "timed out"), ("lost", "lost"))
+"""Counts of requests that are shown beside those with a good reply in time, with their names."""
 LINE = 400
 """Width in characters outside of a terminal: in a pipe or a file a row is a line of any length."""
 
@@ -75,9 +77,10 @@ def new_console() -> Console:
 
 
 def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
+    fine = summary.status == "complete" and not (summary.disturbances or summary.failure)
     status = (
-        f"[{'green' if summary.status == 'complete' and not summary.disturbances else 'bold yellow'}]"
-        f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted))}[/]"
+        f"[{'green' if fine else 'bold yellow'}]"
+        f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted, summary.failure))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
@@ -101,7 +104,7 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     if not (application.spans or counts.total):
         return
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
-    for count, name in ((counts.late, "late"), (counts.timed_out, "timed out"), (counts.lost, "lost")):
+    for count, name in ((getattr(counts, key), name) for key, name in _TROUBLES):
         words.append(f"[red]{count} {name}[/]" if count else f"{count} {name}")
     console.print(" · ".join(words))
     if counts.skipped or counts.reduced:
@@ -141,9 +144,11 @@ def _connections(application: str | None, summary: "Summary", console: Console) 
 
 
 def _latency(summary: "ApplicationSummary") -> Table:
-    table = _table("latency", "value", "95 % interval", "")
-    for at in summary.percentiles:
-        table.add_row(at.label, *_percentile(at), Text((at.note or "").removeprefix("refused: "), style="dim"))
+    apart = summary.requests.answered < summary.requests.total
+    table = _table("latency", "value", "95 % interval", *(["of good replies"] * apart), "")
+    for at, good in zip(summary.percentiles, summary.good_replies, strict=True):
+        alone = _percentile(good)[:apart]
+        table.add_row(at.label, *_percentile(at), *alone, Text((at.note or "").removeprefix("refused: "), style="dim"))
     return table
 
 
@@ -209,9 +214,9 @@ def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposi
 
 
 def _endpoints(summary: "ApplicationSummary") -> Table:
-    table = _table("endpoint", "requests", "no reply", *(at.label for at in summary.percentiles))
+    table = _table("endpoint", "requests", "no good\nreply", *(at.label for at in summary.percentiles))
     for each in _first(table, summary.endpoints, ranking.endpoints(summary.endpoints)):
-        missing = each.counts.timed_out + each.counts.lost
+        missing = each.counts.total - each.counts.answered
         table.add_row(
             each.endpoint, str(each.counts.total), _alarming(missing), *(_percentile(at)[0] for at in each.percentiles)
         )
@@ -282,7 +287,9 @@ def _users(cell: "CellSummary") -> Table:
 
 
 def _sites(summary: "Summary") -> Table:
-    table = _table("application", "cell", "served by", "requests", "no reply", "delay\nboth ways", "\nmedian", "\nP99")
+    table = _table(
+        "application", "cell", "served by", "requests", "no good\nreply", "delay\nboth ways", "\nmedian", "\nP99"
+    )
     for each in summary.sites:
         table.add_row(
             f"{each.app}, {each.policy}",
@@ -344,7 +351,10 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     table.add_row(
         "status",
         *(
-            Text(formats.outcome(each.status, bool(each.disturbances), each.predicted), "red" * bool(each.disturbances))
+            Text(
+                formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure),
+                "red" * bool(each.disturbances or each.failure),
+            )
             for each in summaries
         ),
     )
@@ -382,13 +392,13 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         return
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
-    for name, words in (("late", "late"), ("timed_out", "timed out"), ("lost", "lost")):
+    for name, words in _TROUBLES:
         table.add_row(words, *(_alarming(getattr(summary.requests, name)) for summary in summaries))
     for name in ("skipped", "reduced"):
         if any(getattr(summary.requests, name) for summary in summaries):
             table.add_row(f"{name} by policy", *(str(getattr(summary.requests, name)) for summary in summaries))
-    for row, at in enumerate(summaries[0].percentiles):
-        table.add_row(at.label, *(_percentile(summary.percentiles[row])[0] for summary in summaries), style="bold")
+    for label, row in comparison.percentiles():
+        table.add_row(label, *(_percentile(at)[0] for at in row), style="bold")
     console.print(table)
     if (parts := _compared_parts(comparison, names)) is not None:
         console.print()

@@ -85,7 +85,7 @@ def _drawn_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> l
 
 
 def _slowness(requests: pl.DataFrame) -> dict[str, float]:
-    """By endpoint, the latency that a tenth of its requests exceed; infinite where these got no reply."""
+    """By endpoint, the latency that a tenth of its requests exceed; infinite where these got no good reply."""
     slow = pl.col("latency_s").fill_null(float("inf")).quantile(0.9, "higher")
     return dict(requests.group_by("endpoint").agg(slow).iter_rows())
 
@@ -115,7 +115,7 @@ def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
 
 
 def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """At most about `limit` rows: of each slice of time the fastest, the slowest, and one without a reply."""
+    """At most about `limit` rows: of each slice of time the fastest, the slowest, and one without a good reply."""
     if len(requests) <= limit:
         return requests
     slices = max(1, limit // 3)

@@ -222,6 +222,7 @@ class Generator:
         return {
             "sent": ledger.issued,
             "completed": ledger.completed,
+            "failed": ledger.failed,
             "timed_out": ledger.timed_out,
             "lost": ledger.lost,
             "skipped": ledger.skipped,

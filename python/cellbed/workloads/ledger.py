@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Status = Literal["ok", "late", "timed-out", "lost", "skipped"]
+Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
+ANSWERED: tuple[Status, ...] = ("ok", "late")
+"""Outcomes with a good reply; only these requests have a latency."""
 
 MOST_OPEN = 100_000
 """Open requests that are remembered; beyond it the oldest that timed out is given up, so memory has a bound."""
@@ -48,13 +50,13 @@ class Request:
 class Ledger:
     """The requests of one endpoint.
 
-    A request is *ok* with a reply within ``timeout_ns`` of its intended time, *late* with one after it, *timed-out*
-    without a reply by then, *lost* when its connection broke or the run ended before, *skipped* if a policy decided not
-    to send it. Each is written once, when that is final: a request that timed out stays open until the end, because a
-    late reply may still come.
+    A request is *ok* with a good reply within ``timeout_ns`` of its intended time, *late* with one after it, *failed*
+    if its reply was an error, whenever that came, *timed-out* without a reply by then, *lost* when its connection broke
+    or the run ended before, *skipped* if a policy decided not to send it. Each is written once, when that is final: a
+    request that timed out stays open until the end, because a late reply may still come.
 
-    ``write`` takes one line of JSON. issued, completed (ok or late), timed_out (without a reply so far), lost, skipped
-    (not issued) and reduced (issued with a scale below 1) count.
+    ``write`` takes one line of JSON. issued, completed (ok or late), failed, timed_out (without a reply so far), lost,
+    skipped (not issued) and reduced (issued with a scale below 1) count.
     """
 
     def __init__(self, timeout_ns: int, write: Callable[[str], object], most_open: int = MOST_OPEN) -> None:
@@ -65,7 +67,7 @@ class Ledger:
         self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
         self._expired: set[int] = set()
         self._last_latency_ns: int | None = None
-        self.issued = self.completed = self.timed_out = self.lost = self.skipped = self.reduced = 0
+        self.issued = self.completed = self.failed = self.timed_out = self.lost = self.skipped = self.reduced = 0
 
     @property
     def waiting(self) -> int:
@@ -109,9 +111,11 @@ class Ledger:
         if number in self._expired:
             self._expired.remove(number)
             self.timed_out -= 1
-        self.completed += 1
+        self.completed += error is None
+        self.failed += error is not None
         self._last_latency_ns = now - request.intended_ns
-        self._finish(request, "ok" if now - request.intended_ns <= self._timeout_ns else "late")
+        in_time = now - request.intended_ns <= self._timeout_ns
+        self._finish(request, "failed" if error is not None else "ok" if in_time else "late")
 
     def lose(self, number: int, error: str) -> None:
         """Request ``number`` gets no reply any more, for this reason; timed out if its time is over already."""

@@ -36,8 +36,10 @@ TRIAL_COLUMNS = {
 APPLICATION_COLUMNS = {"app": "String", "kind": "String"}
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 MEASURES = (
-    *("requests", "answered", "lost_share", "skipped", "throughput_per_s", "latency_mean_s"),
+    *("requests", "answered", "failed", "failed_share", "lost_share", "skipped"),
+    *("throughput_per_s", "latency_mean_s"),
     *(f"latency_{name}_s" for name in _QUANTILES),
+    *(f"good_replies_{name}_s" for name in _QUANTILES),
     *(f"{place}_{name}_s" for place in PLACES for name in ("p01", "p50", "p99", "mean")),
     *("network_p50_s", "network_p99_s"),
 )
@@ -61,7 +63,7 @@ def is_taken(name: str, *, simulated: bool) -> bool:
 def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The measures of each application of a run, with what the machine did to the run; and why the run is disturbed.
 
-    A request without a reply counts as longer than every reply, so a percentile among such requests is infinite.
+    A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
     Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
     """
     import polars as pl
@@ -114,18 +116,22 @@ def measures(requests: pl.DataFrame, application: Description, measured_s: float
     skipped = int((requests["status"] == "skipped").sum())
     requests = requests.filter(pl.col("status") != "skipped")
     total, latency = len(requests), requests["latency_s"].fill_null(math.inf).to_numpy()
-    answered = int(np.isfinite(latency).sum())
+    good, failed = latency[np.isfinite(latency)], int((requests["status"] == "failed").sum())
+    answered = len(good)
     stop_s = measured_s if application.stop_ns is None else min(measured_s, application.stop_ns / 1e9)
     load_s = stop_s - application.start_ns / 1e9
     found: dict[str, float | None] = {
         "requests": float(total),
         "answered": float(answered),
-        "lost_share": (total - answered) / total if total else None,
+        "failed": float(failed),
+        "failed_share": failed / total if total else None,
+        "lost_share": (total - answered - failed) / total if total else None,
         "skipped": float(skipped),
         "throughput_per_s": answered / load_s if load_s > 0 and application.spans else None,
-        "latency_mean_s": float(latency[np.isfinite(latency)].mean()) if answered else None,
+        "latency_mean_s": float(good.mean()) if answered else None,
     }
-    found |= {f"latency_{name}_s": _quantile(latency, at) for name, at in _QUANTILES.items()}
+    for of, samples in (("latency", latency), ("good_replies", good)):
+        found |= {f"{of}_{name}_s": _quantile(samples, at) for name, at in _QUANTILES.items()}
     spans = [span for span in application.spans if span.column in requests.columns]
     whole = requests.drop_nulls("residual_s") if "residual_s" in requests.columns else requests.clear()
     columns = {span.name: whole[span.column].fill_null(0.0).to_numpy() for span in spans}

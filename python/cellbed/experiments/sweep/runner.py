@@ -315,14 +315,16 @@ class Runner:
         reason = outcome.error or f"the run was {outcome.status}"
         disturbances += is_disturbed(outcome)
         failed = Result("failed", attempts + 1, disturbances, outcome.took_s, reason)
-        if outcome.status != "complete" or outcome.error is not None or outcome.folder is None:
+        if outcome.status != "complete" or outcome.folder is None:
             return failed
         try:
             rows, reasons = measured(outcome.folder)
         except CellbedError as error:
-            return replace(failed, reason=str(error))
+            return replace(failed, reason=outcome.error or str(error))
         except OSError as error:
-            return replace(failed, reason=str(OperatingSystemError(error, outcome.folder)))
+            return replace(failed, reason=outcome.error or str(OperatingSystemError(error, outcome.folder)))
+        if outcome.error is not None:
+            return replace(failed, rows=rows)
         if outcome.disturbed:
             return replace(failed, status="disturbed", reason="; ".join(reasons) or None, rows=rows)
         return replace(failed, status="complete", reason=None, rows=rows)

@@ -133,8 +133,7 @@ class VirtualPool:
 
 def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
     """Run a scenario in virtual time in this process, without a page: what became of it."""
-    from cellbed import measure
-    from cellbed.experiments.run import exit_code
+    from cellbed.experiments.run import collect, exit_code
     from cellbed.experiments.virtual.run import Options, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
@@ -144,7 +143,7 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
         options = Options(Path(out), Path(folder), limits, Path(profile) if profile is not None else None)
         outcome = run(text, scenario, make_plan(scenario), options, _Silent())
         if outcome.folder is not None:
-            measure.collect(outcome.folder)
+            collect(outcome, outcome.folder)
     except CellbedError as error:
         return {"folder": None, "status": "failed", "error": str(error), "exit_code": error.exit_code}
     return {

@@ -100,7 +100,7 @@
   // ---- latency
 
   const alone = new Set(data.links.flatMap((each) => each.requests.map((requests) => requests.app))).size < 2;
-  const SHAPES = ["in time", "late", "timed out", "lost"];
+  const SHAPES = ["in time", "late", "failed", "timed out", "lost"];
 
   function latencyChart(parent, requests, logarithmic) {
     const { app, number, time, latency, status } = requests;
@@ -138,7 +138,7 @@
       time.forEach((t, i) => {
         if (t < span.min || t > span.max) return;
         const x = u.valToPos(t, "x", true);
-        if (values[i] == null) { // without a reply: a cross at the top
+        if (values[i] == null) { // without a good reply: a cross at the top
           const y = bbox.top + 7 * ratio, r = 3.2 * ratio;
           ctx.strokeStyle = colours.alarm;
           ctx.lineWidth = 1.5 * ratio;
@@ -184,9 +184,9 @@
       ctx.restore();
     }
 
-    const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "reply in time"]];
+    const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "good reply in time"]];
     if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
-    if (missing) keys.push(['class="cross"', "no reply"]);
+    if (missing) keys.push(['class="cross"', "no good reply"]);
     add(parent, {
       title: `Latency of each request${alone ? "" : ` of ${app}`}, by its intended time`, keys, height: alone ? 250 : 170,
       label: `latency, ${inSeconds ? "s" : "ms"}`,
