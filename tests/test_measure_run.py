@@ -559,6 +559,24 @@ def test_errors_count_as_failed_and_never_make_a_server_look_faster(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("other", ["errors", "program"])
+def test_a_run_without_a_good_reply_is_compared_with_a_good_one_in_page_and_figures(tmp_path: Path, other: str) -> None:
+    make_run(tmp_path / "sound", Shape(duration=6, outages=()))
+    if other == "errors":
+        make_failing_run(tmp_path / other, 1)
+    else:
+        make_run(tmp_path / other, Shape(duration=6, outages=()))
+        description = json.loads((tmp_path / other / "run.json").read_text())
+        description["applications"][0] |= {"kind": "program", "spans": [], "server_columns": {}, "measures": []}
+        (tmp_path / other / "run.json").write_text(json.dumps(description))
+        for path in (tmp_path / other / "raw").glob("workload.*"):
+            path.unlink()
+    comparison = compare([tmp_path / name for name in (other, "sound")])
+    for ending in ("html", "svg"):
+        write(comparison, tmp_path / f"both.{ending}")
+        assert f"{other} (no good reply)" in (tmp_path / f"both.{ending}").read_text()
+
+
 def test_a_run_without_a_good_reply_fails_and_states_why(tmp_path: Path) -> None:
     total = make_failing_run(tmp_path / "run", 1)
     outcome = Outcome(tmp_path / "run", "complete")

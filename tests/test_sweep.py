@@ -551,10 +551,10 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     (application,) = summary.applications
     assert set(MEASURES) < set(row)
     assert row["requests"] == application.requests.total
-    assert row["answered"] == application.requests.replied
+    assert row["answered"] == application.requests.answered
     assert row["lost_share"] == pytest.approx(1 - row["answered"] / row["requests"])
     assert row["latency_p50_s"] == application.percentiles[0].value
-    assert row["latency_p99_s"] == math.inf, "a request without a reply is slower than every other"
+    assert row["latency_p99_s"] == math.inf, "a request without a good reply is slower than every other"
     assert row["throughput_per_s"] == pytest.approx(row["answered"] / 30.0)
     requests = pl.read_parquet(tmp_path / "requests.parquet").drop_nulls("residual_s")
     means = sum(row[f"{place}_mean_s"] for place in ("endpoint", "uplink", "remote", "downlink"))
@@ -563,10 +563,22 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     assert row["part_inference_p50_s"] > 0
 
 
+PROGRAM = GOOD.split("[workload]")[0] + '[apps.a]\nkind = "program"\nclient = { on = "endpoint", command = "true" }\n'
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_sweep_of_programs_alone_is_an_error_of_their_line(tmp_path: Path, more: tuple[str, ...]) -> None:
+    levels = ["1 ms", "2 ms"]
+    file = write_sweep(tmp_path, sweep_text({"core": {"key": "links.core.edge", "levels": levels}}), PROGRAM)
+    done = cellbed("sweep", file.name, *more, cwd=tmp_path)
+    assert done.returncode == 2
+    line = PROGRAM.splitlines().index('kind = "program"') + 1
+    assert f":{line}: apps.a.kind: a sweep measures requests, and cellbed knows none of kind = " in done.stderr
+    assert not (tmp_path / "sweeps").exists()
+
+
 def test_a_program_that_is_missing_is_an_error_of_its_level(tmp_path: Path) -> None:
-    scenario = (
-        GOOD.split("[workload]")[0] + '[apps.a]\nkind = "program"\nclient = { on = "endpoint", command = "true" }\n'
-    )
+    scenario = PROGRAM + '[apps.web]\nkind = "http"\nserver = "edge"\nrate = "1 /s"\nurl = "http://{server.address}/"\n'
     levels = ["true", "no-such-program-anywhere"]
     file = write_sweep(tmp_path, sweep_text({"program": {"key": "apps.a.client.command", "levels": levels}}), scenario)
     done = cellbed("sweep", file.name, "--dry-run", cwd=tmp_path)

@@ -151,9 +151,10 @@ def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], perce
         }
         steps = ranks(len(replies))
         times = replies[steps - 1] * factor
-        left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=name or None, **style)
+        label = name if len(replies) else f"{name} (no good reply)"
+        left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=label or None, **style)
         # The share of those without a good reply stays above the curve's end.
-        slower = np.r_[1.0, (total - steps) / total]
+        slower = np.r_[np.ones(len(replies[:1])), (total - steps) / total]
         right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
     for at in percentiles:
         if at.value is not None:

@@ -111,14 +111,15 @@ class Scenario(Table):
         """The applications by name, in the order of the file."""
         return {"workload": self.workload} if self.workload is not None else self.apps
 
-    def _path_of(self, application: str) -> Path:
+    def path_of(self, application: str) -> Path:
+        """The path of the table of an application."""
         return ("workload",) if self.workload is not None else ("apps", application)
 
     def programs(self) -> Iterator[tuple[Path, Role]]:
         """The roles whose programs are started as they are, with their paths."""
         for name, application in self.applications.items():
             for key, role in application.programs():
-                yield (*self._path_of(name), key), role
+                yield (*self.path_of(name), key), role
 
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
         """The mobile link of a group of endpoints."""
@@ -180,7 +181,7 @@ class Scenario(Table):
         if self.workload is not None and self.apps:
             found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
         for name, application in self.applications.items():
-            where = self._path_of(name)
+            where = self.path_of(name)
             found += [(_below(where, key), text) for key, text in application.misfits(self.nodes, self.duration)]
             for key, text in application.templates():
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
@@ -192,7 +193,7 @@ class Scenario(Table):
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}
         for app, path, text in site_misfits(self.cells, self.nodes, completed):
-            found.append(((*(() if app is None else self._path_of(app)), *path), text))
+            found.append(((*(() if app is None else self.path_of(app)), *path), text))
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
             # A group's link has the mistakes of those keys that it has from [links.mobile].
