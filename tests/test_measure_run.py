@@ -19,12 +19,13 @@ from cellbed.experiments.sweep.rows import measured
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
-from cellbed.measure.packetlog.log import figures, open_log
+from cellbed.measure.packetlog.log import figures as log_figures
+from cellbed.measure.packetlog.log import open_log
 from cellbed.measure.packets import MAGIC, RECORD, read_packets
 from cellbed.measure.requests import read_requests
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
-from cellbed.report import formats
+from cellbed.report import figures, formats
 from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
@@ -349,7 +350,10 @@ def test_a_log_without_its_oldest_records_gives_the_same_parts_or_none(tmp_path:
     log.write_bytes(MAGIC + records[middle:].tobytes())
     (warning,) = [each for each in collect(tmp_path).warnings if "latest records" in each]
     assert f": {removed} older ones were removed" in warning
-    assert sum(row.packets + sum(row.dropped.values()) for row in figures(open_log(tmp_path))) == len(records) - removed
+    assert (
+        sum(row.packets + sum(row.dropped.values()) for row in log_figures(open_log(tmp_path)))
+        == len(records) - removed
+    )
     kept = requests_of(tmp_path)
     later = pl.col("intended_s") > 4
     assert kept.filter(later).equals(whole.filter(later))
@@ -715,6 +719,40 @@ def test_runs_of_two_scenarios_are_paired_by_their_seeds(tmp_path: Path) -> None
     show_comparison(comparison, console)
     assert "scenario slow minus fast, 3 pairs of runs of equal seed" in console.export_text()
     assert compare(runs[2:4]).applications[0].settings == []
+
+
+def make_trials(parent: Path, levels: list[str]) -> list[Path]:
+    """The folder of a sweep with two simulated trials of each level, in the order of the levels."""
+    rows, runs = [], []
+    for number, level in enumerate(levels * 2):
+        run, repetition = parent / "sweep" / "trials" / f"{number:016x}", number // len(levels) + 1
+        make_run(run, Shape(duration=4, outages=(), uplink=8 + number, seed=repetition))
+        (run / "trial.json").write_text("{}")
+        rows.append({"key": run.name, "repetition": repetition, "status": "complete", "place": level, "rate": "7 /s"})
+        runs.append(run)
+    pl.DataFrame(rows).write_parquet(parent / "sweep" / "trials.parquet")
+    return runs
+
+
+def test_trials_are_compared_by_their_levels_which_have_a_colour_each(tmp_path: Path) -> None:
+    runs = make_trials(tmp_path, ["near", "far"])
+    for number, run in enumerate(runs):  # programs that end early
+        description = json.loads((run / "run.json").read_text())
+        description["duration_ns"] += number
+        (run / "run.json").write_text(json.dumps(description))
+        (run / "scenario.resolved.json").write_text('{"duration": "4 s"}')
+    comparison = compare(runs)
+    assert comparison.names == [f"{place}, 7 /s, repetition {n}" for n in (1, 2) for place in ("near", "far")]
+    assert comparison.groups == ["near, 7 /s", "far, 7 /s"] * 2
+    assert not any("duration" in note for note in comparison.notes)
+    (application,) = comparison.applications
+    figure = figures.together(figures.of_comparison(application, comparison.names, comparison.groups)[:1])
+    lines = figure.subfigs[0].axes[0].get_lines()
+    found = {str(line.get_label()): (line.get_color(), line.get_linestyle()) for line in lines}
+    colours = {name: colour for name, (colour, _) in found.items()}
+    assert list(colours) == comparison.names
+    assert colours[comparison.names[0]] == colours[comparison.names[2]] != colours[comparison.names[1]]
+    assert len(set(found.values())) == 4
 
 
 def test_comparing_needs_two_runs(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import collect
-from cellbed.report import chart_library, formats, html, origin, terminal
+from cellbed.report import chart_library, formats, html, origin, plot, terminal
+from cellbed.report import comparison as comparison_page
 from cellbed.report.chart_library import ASSETS, AssetError
 from cellbed.workloads.image_classification import describe
-from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span
+from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span, divided
+from cellbed.workloads.registry import workload
 from run_folder import Shape, make_run, only
 
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -739,3 +741,38 @@ def test_sizes_rates_and_shares_are_written_with_their_units() -> None:
     assert formats.share(0.00044) == "0.044 %"
     assert formats.number(1204) == "1,204"
     assert formats.duration(None) == formats.NOTHING
+
+
+def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() -> None:
+    http = workload("http").describe({"url": "http://{server.address}/", "version": "2"}).spans
+    kinds = [
+        workload("image-classification").describe({"on": "edge"}).spans,
+        http,
+        divided(http, ["query", "render"]),
+        divided(http, ["query"]),
+        http[::-1],
+    ]
+    found: dict[str, set[str]] = {}
+    for spans in kinds:
+        colours = plot.shades(spans)
+        assert len(set(colours.values())) == len(spans)
+        for name, colour in colours.items():
+            found.setdefault(name, set()).add(colour)
+    assert {name: len(colours) for name, colours in found.items()} == dict.fromkeys(found, 1)
+    assert len(set[str]().union(*found.values())) == len(found)
+
+
+@pytest.mark.parametrize("width", [1400, 703])  # on a screen, and on A4
+def test_tables_of_a_comparison_of_six_runs_are_not_clipped(browser: Any, tmp_path: Path, width: int) -> None:
+    runs = [tmp_path / f"near-20261123-08411{number}" for number in range(6)]
+    for number, run in enumerate(runs):
+        make_run(run, Shape(duration=2, outages=(), seed=number))
+    comparison_page.write(compare(runs), tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.emulate_media(media="screen" if width > 1000 else "print")
+    page.goto((tmp_path / "page.html").as_uri())
+    sizes = "[...document.querySelectorAll('.scroll')].map(each => [each.scrollWidth, each.clientWidth])"
+    found = page.evaluate(sizes)
+    assert len(found) == 3
+    assert all(needed <= shown for needed, shown in found)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -155,9 +155,11 @@ class ApplicationComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other; warnings: limits of the comparison."""
+    """Runs beside each other; groups: the scenario of each, or the levels of a trial; warnings: limits of the
+    comparison."""
 
     names: list[str]
+    groups: list[str]
     summaries: list[Summary]
     applications: list[ApplicationComparison]
     notes: list[str]
@@ -248,7 +250,9 @@ def compare(runs: list[Path]) -> Comparison:
             for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
     warnings = [*_repeated(runs), *changed, *disturbed, *_kernels(runs, names)]
-    return Comparison(names, summaries, applications, notes, warnings)
+    trials = [_trial(run.resolve()) for run in runs]
+    groups = [trial[0] if trial else str(it.get("name")) for trial, it in zip(trials, descriptions, strict=True)]
+    return Comparison(names, groups, summaries, applications, notes, warnings)
 
 
 def _compare_application(
@@ -395,10 +399,23 @@ def _refused(quantile: float, but: str) -> str:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """Folder names; paths if two different folders have the same name."""
+    """Folder names, of trials their levels and repetition; paths if two different folders have the same name."""
     folders = [run.resolve() for run in runs]
-    names = [folder.name for folder in folders]
+    names = [", ".join(trial) if (trial := _trial(folder)) is not None else folder.name for folder in folders]
     return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
+
+
+def _trial(folder: Path) -> tuple[str, str] | None:
+    """The levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
+    dataset = folder.parent.parent / "trials.parquet"
+    if not (folder / "trial.json").is_file() or not dataset.is_file():
+        return None
+    try:
+        rows = pl.read_parquet(dataset).filter(key=folder.name)
+        levels = rows.select(pl.col(pl.String).exclude("key", "folder", "status", "reason", "app", "kind"))
+        return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
+    except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial
+        return None
 
 
 def _repeated(runs: list[Path]) -> list[str]:
@@ -419,11 +436,15 @@ def _unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: 
 
 def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
     notes = []
-    first, tables = (
-        descriptions[0],
-        [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)],
-    )
-    asked = [_content(run / "scenario.resolved.json").get("transport") or {} for run in runs]
+    tables = [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)]
+    resolved = [_content(run / "scenario.resolved.json") for run in runs]
+    asked = [each.get("transport") or {} for each in resolved]
+    # Where all programs have ended early, the duration of a run is not that of its scenario.
+    descriptions = [
+        description | {"duration_ns": each.get("duration", description.get("duration_ns"))}
+        for description, each in zip(descriptions, resolved, strict=True)
+    ]
+    first = descriptions[0]
     for name, other, table, asks in zip(names[1:], descriptions[1:], tables[1:], asked[1:], strict=True):
         unlike = ["applications"] if _differ(tables[0], table) else []
         unlike += [

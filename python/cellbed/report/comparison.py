@@ -40,7 +40,9 @@ def write(comparison: "Comparison", path: Path) -> None:
 
 def _drawings(comparison: "Comparison") -> "dict[str, list[figures.Drawing]]":
     """By application."""
-    return {each.name: figures.of_comparison(each, comparison.names) for each in comparison.applications}
+    return {
+        each.name: figures.of_comparison(each, comparison.names, comparison.groups) for each in comparison.applications
+    }
 
 
 def _page(comparison: "Comparison") -> str:

@@ -63,7 +63,7 @@ def bar(decomposition: Decomposition, spans: Sequence[Span]) -> Bar:
                 brackets.append(_bracket(*run, x))
             run = (part.place, x)
         share = formats.share(widths[part.name] / total)
-        candidates = (f"{part.label} {share}", f"{part.short} {share}", part.short)
+        candidates = (f"{part.label} {share}", part.label, f"{part.short} {share}", part.short)
         words = next((words for words in candidates if len(words) * CHARACTER + 10 <= width), "")
         title = f"{PLACES[part.place].capitalize()}: {part.label}, {formats.duration(widths[part.name])}, {share}"
         colour = colours[part.name]

@@ -107,11 +107,15 @@ def of_run(run: Path) -> dict[str, Drawing]:
     return found
 
 
-def of_comparison(application: ApplicationComparison, names: list[str]) -> list[Drawing]:
-    """The distributions and the parts of all runs, whose names are `names`."""
+def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
+    """The distributions and the parts of all runs, whose names are `names`. groups: of the runs, each with a colour."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
-        found.append(_distribution(dict(zip(names, application.samples, strict=True))))
+        found.append(
+            _distribution(
+                dict(zip(names, application.samples, strict=True)), groups=dict(zip(names, groups, strict=True))
+            )
+        )
     if columns := application.parts(names):
         found.append(_parts(columns, application.spans))
     return found
@@ -133,20 +137,33 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
-def _distribution(samples: Mapping[str, Samples], percentiles: Sequence[Percentile] = ()) -> Drawing:
-    """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run."""
-    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles))
+def _distribution(
+    samples: Mapping[str, Samples], percentiles: Sequence[Percentile] = (), groups: Mapping[str, str] | None = None
+) -> Drawing:
+    """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
+    of the runs; those of one have a colour, unless all are of one."""
+    styles = [(number, number) for number in range(len(samples))]
+    if groups and len(set(groups.values())) > 1:
+        of, all_groups = [groups[name] for name in samples], list(dict.fromkeys(groups.values()))
+        colours = [all_groups.index(each) for each in of]
+        styles = [(colour, colour + of[:number].count(of[number])) for number, colour in enumerate(colours)]
+    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles, styles))
 
 
-def _draw_distribution(figure: FigureBase, samples: Mapping[str, Samples], percentiles: Sequence[Percentile]) -> None:
+def _draw_distribution(
+    figure: FigureBase,
+    samples: Mapping[str, Samples],
+    percentiles: Sequence[Percentile],
+    styles: Sequence[tuple[int, int]],
+) -> None:
     left, right = figure.subplots(1, 2)
     finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
     unit, factor = ("s", 1.0) if max(each[-1] for each in finite.values() if len(each)) >= 2 else ("ms", 1e3)
-    for number, (name, replies) in enumerate(finite.items()):
+    for (name, replies), (colour, dash) in zip(finite.items(), styles, strict=True):
         total = len(samples[name])
         style: Any = {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": DASHES[number % len(DASHES)],
+            "color": COLOURS[colour % len(COLOURS)],
+            "linestyle": DASHES[dash % len(DASHES)],
             "linewidth": 1.6,
         }
         steps = ranks(len(replies))

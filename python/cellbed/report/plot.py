@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
 
 from cellbed.workloads.kind import Place, Span
 
@@ -33,10 +33,31 @@ _SHADES: dict[Place, tuple[str, ...]] = {
 }
 
 
+# fmt: off
+_PARTS = {
+    "generator": "#2a2f38", "preprocessing": "#434a57", "connection_wait": "#747d8c", "connect": "#8d96a4",
+    "endpoint_stack": "#5d6675", "endpoint_receive": "#171a20",
+    "connect_uplink": "#86bfc8", "uplink_wait": "#123258", "uplink_transport": "#1f5597",
+    "uplink_retransmission": "#3f82cb", "uplink_queue": "#8fbbe8", "uplink_delay": "#0d7a8c",
+    "connect_remote": "#7a4a0c", "receive_window": "#9c5f10", "server": "#d9a02b", "remote_stack": "#b9741a",
+    "server_queue": "#cf9138", "decode": "#e0ad62", "inference": "#efc98f", "remote_reply": "#f8e4c3",
+    "connect_downlink": "#bccb6d", "downlink_wait": "#0c3328", "downlink_transport": "#1a5c47",
+    "downlink_retransmission": "#2f8f72", "downlink_queue": "#93d1bb", "downlink_delay": "#6d8f1f",
+}
+# fmt: on
+_SERVICES = ("#8a6d1f", "#e3c04f", "#b0563a", "#f2dc9b", "#d98f6a", "#6b4a2b")
+
+
 def shades(spans: Sequence[Span]) -> dict[str, str]:
-    """Colour of each span, by name."""
-    waiting = {place: cycle(colours) for place, colours in _SHADES.items()}
-    return {span.name: next(waiting[span.place]) for span in spans}
+    """Colour of each span, by name: a part has the same one in every report. Parts that services report, or other
+    versions know, have one of their place by a hash of the name, the next free one where that is taken."""
+    found = {span.name: _PARTS[span.name] for span in spans if span.name in _PARTS}
+    for span in spans:
+        others = _SERVICES if span.place == "remote" else _SHADES[span.place]
+        first = crc32(span.name.encode()) % len(others)
+        turned = (*others[first:], *others[:first])
+        found.setdefault(span.name, next((each for each in turned if each not in found.values()), turned[0]))
+    return found
 
 
 def of_place(place: Place) -> tuple[str, ...]:
