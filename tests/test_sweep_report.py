@@ -370,7 +370,7 @@ def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_p
     workload, silent = found["applications"]
     assert [row["repetitions"] for row in workload["measures"][0]["effects"]] == [2, 0, 0]
     assert workload["measures"][0]["effects"][1]["note"] == "refused: no repetition has all of the points"
-    assert silent["without"] == ["latency_p50_s", "lost_share"]
+    assert silent["without"] == ["latency_p50_s", "failed_share", "lost_share"]
     assert silent["measures"][0]["points"][0]["note"].startswith("not finite: the value is infinite")
     with pytest.raises(CellbedError, match="choose an application: app='workload' or app='other'"):
         Sweep.load(made).effects("latency_p50_s")
