@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cellbed.experiments.virtual import profile
 from cellbed.measure.summary import Summary
 from cellbed.testbed.process import find
 from in_process import cellbed
@@ -195,6 +196,8 @@ def test_a_reply_that_waits_behind_others_of_its_connection_is_not_server_time(f
     parts = _requests(folder, "crowded").drop_nulls("residual_s").select("part_server", "part_downlink_wait").sum()
     server, waiting = parts.row(0)
     assert waiting > 4 * server > 0
+    samples = profile.of_run(folder).applications["crowded"]
+    assert waiting > 4 * sum(sample["server"] for sample in samples) / 1e9 > 0
     assert "Waiting behind other replies" in (folder / "report.html").read_text()
 
 
@@ -202,8 +205,8 @@ def test_a_prediction_has_the_spans_of_the_real_run(folder: Path) -> None:
     text = (folder / "scenario.toml").read_text()
     scenario = folder.parents[1] / "predicted.toml"
     scenario.write_text(text[: text.index("[apps.crowded]")])
-    profile = ("--virtual", "--profile", folder, "--no-limits")
-    answer = cellbed("run", scenario, *profile, "--out", folder.parents[1] / "predicted")
+    options = ("--virtual", "--profile", folder, "--no-limits")
+    answer = cellbed("run", scenario, *options, "--out", folder.parents[1] / "predicted")
     assert answer.returncode == 0, answer.stderr
     (run,) = (folder.parents[1] / "predicted").iterdir()
     predicted = _requests(run, "shop").drop_nulls("residual_s")

@@ -325,7 +325,8 @@ def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
 
 def test_profiles_are_measured_in_valid_scenarios() -> None:
     for path in sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml")):
-        parse(profiles._of_programs(path.read_text()), source=path.name, folder=path.parent)
+        for limits in (True, False):
+            parse(profiles._of_programs(path.read_text(), limits=limits), source=path.name, folder=path.parent)
 
 
 OUTAGE = """
@@ -349,6 +350,39 @@ def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
     for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
         text = HEAD.format(count=1, duration="5 s") + load
         assert len({profiles.cached(text, tmp_path, limits=limits) for limits in (True, False)}) == places
+
+
+def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
+    web = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1")
+    same = [
+        web,
+        web.replace("base-edge", "80 ms"),
+        web.replace('edge = "base-edge"', 'edge = "base-edge"\ncloud = "80 ms"'),
+        web.replace("[nodes.edge]", '[nodes.edge]\ncore = "70 ms"'),
+        web.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3"),
+        web.replace('rate = "4 /s"', 'rate = "9 /s"\nconnections = 2'),
+    ]
+    assert len(set(same)) == len(same)
+    assert len({profiles.cached(text, tmp_path, limits=True) for text in same}) == 1
+    text = HEAD.format(count=1, duration="5 s") + TRANSLATION
+    other = [text, text.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3")]
+    assert len({profiles.cached(text, tmp_path, limits=True) for text in other}) == 2
+
+
+def test_a_profile_has_the_server_times_of_requests_that_were_alone() -> None:
+    sent = [10 * number for number in range(30)]
+    # The reply to every third one comes after the next request.
+    requests = pl.DataFrame(
+        {
+            "endpoint": "endpoint-0",
+            "local_port": 40_000,
+            "order": range(30),
+            "sent_ns": sent,
+            "reply_ns": [at + (15 if number % 3 == 0 else 5) for number, at in enumerate(sent)],
+        }
+    )
+    assert profiles._alone(requests)["order"].to_list() == [number for number in range(30) if number % 3 != 1]
+    assert profiles._alone(requests.with_columns(reply_ns=1000))["order"].to_list() == list(range(30))
 
 
 def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:

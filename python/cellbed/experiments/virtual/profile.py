@@ -154,13 +154,24 @@ def of_run(run: Path) -> Profile:
     for each in description.get("applications") or []:
         if each["kind"] not in KINDS:
             continue
-        table = requests.filter(pl.col("app") == each["name"], pl.col("error").is_null())
-        table = table.filter(pl.col("status").is_in(["ok", "late"]))
+        table = requests.filter(pl.col("app") == each["name"])
+        table = table if each["kind"] in OFFLOADING else _alone(table)
+        table = table.filter(pl.col("error").is_null(), pl.col("status").is_in(["ok", "late"]))
         kept = "order" in table.columns and bool(table["order"].max())
         services = each.get("services") or ()
         samples = [_sample(row, kept, heads, services) for row in table.iter_rows(named=True)]
         applications[each["name"]] = _without_queues([sample for sample in samples if sample is not None])
     return Profile(f"the run {run.name}", applications, bool(description.get("limits_enforced")))
+
+
+def _alone(requests: pl.DataFrame) -> pl.DataFrame:
+    """Return the requests that were sent when all earlier replies of their connection had come, if they are enough:
+    of others it is not known what their server took while it sent to others. Else all."""
+    import polars as pl
+
+    before = pl.col("reply_ns").cum_max().shift(1).over("endpoint", "local_port", order_by="sent_ns")
+    found = requests.filter((before <= pl.col("sent_ns")).fill_null(value=True))
+    return found if len(found) >= _FEWEST else requests
 
 
 def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -248,7 +259,8 @@ def checked(profile: Profile, scenario: Scenario) -> Profile:
 
 def cached(text: str, folder: Path, *, limits: bool) -> Path:
     """Where the user's cache has the profile of the programs of a scenario, once it has been measured."""
-    key = _key(_of_programs(text), folder, limits=_measures_limits(text, limits=limits))
+    limits = _measures_limits(text, limits=limits)
+    key = _key(_of_programs(text, limits=limits), folder, limits=limits)
     return cache_folder() / "profiles" / f"{key}.json"
 
 
@@ -282,7 +294,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
         return checked(read(place), scenario)
-    changed = _of_programs(text)
+    changed = _of_programs(text, limits=limits)
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True, limits=False)
     seconds = short.duration // 10**9
@@ -300,8 +312,8 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     return found
 
 
-def _of_programs(text: str) -> str:
-    """The scenario with one endpoint of each group, fast links, and few requests."""
+def _of_programs(text: str, *, limits: bool) -> str:
+    """The scenario with one endpoint of each group, fast links, and few requests. limits: whether CPU limits apply."""
     import tomli_w
 
     from cellbed.scenario.reader import tables
@@ -309,23 +321,26 @@ def _of_programs(text: str) -> str:
     data = tables(text, "scenario")
     for key in ("faults", "cells", "transport", "description"):
         data.pop(key, None)
-    translates = any(load.get("kind") == "translation" for load in _loads(data))
+    kinds = {load.get("kind") for load in _loads(data)}
+    translates, serves = "translation" in kinds, not kinds.isdisjoint(OFFLOADING)  # with a worker for each CPU
     seconds = _SECONDS_OF_TRANSLATION if translates else _SECONDS
     data |= {"name": "profile", "duration": f"{seconds} s", "seed": 1}
     for name, group in data.get("nodes", {}).items():
-        for key in ("cell", "route", "stagger", "priority", "count"):
+        for key in ("cell", "route", "stagger", "priority", "count", "core"):
             group.pop(key, None)
+        if not limits and not serves:
+            group |= {"cpus": 1.0, "memory": "1 GiB"}
         if group.get("class", name) not in ("edge", "cloud"):
             group.pop("link", None)
     queue = {"kind": "droptail", "limit": "10 MB"}
     fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
-    data.setdefault("links", {})["mobile"] = fast
+    data["links"] = {"mobile": fast, "core": {"edge": "1 ms", "cloud": "1 ms"}}
     for name, load in list(data.get("apps", {}).items()):
         # Of programs, only servers that others may use.
         if load.get("kind") == "program" and load.pop("client", None) is not None and "server" not in load:
             del data["apps"][name]
     for load in _loads(data):
-        for key in ("start", "stop", "rate", "policy", "timeout", "drain", "edge_policy", "state"):
+        for key in ("start", "stop", "rate", "policy", "timeout", "drain", "edge_policy", "state", "connections"):
             load.pop(key, None)
         if load.get("kind") in KINDS:
             load |= {"arrivals": "poisson", "rate": _RATES[load["kind"]]}
