@@ -1,45 +1,64 @@
-"""Predictions of `cellbed run --virtual` beside real runs of the same scenarios: latency at the median and at P99.
+"""Predictions of `cellbed run --virtual` compared with real runs, with a second real run as the yardstick.
 
-    .venv/bin/python benches/virtual_agreement.py [--traces BASE …] [--only NAME …] [--seconds 60] [--profile run]
-        [--keep FOLDER]
+    .venv/bin/python benches/virtual_agreement.py [--traces LTE SLOW 5G] [--only TEXT …] [--seconds 30] [--keep FOLDER]
+        [--profile run]
 
-Ten scenarios of one endpoint to eight, `ping` and `iperf3`, each over three traces. The columns of `ping` are its
-round-trip times; those of `iperf3` are Mbit/s of uplink and downlink instead. BASE: a trace without its ending, for
-BASE.up and BASE.down; without BASE.down the uplink's is used for both. The column "network" is the difference at the
-median of what passes on the links, which a busy machine hardly disturbs; a real run that the machine disturbed is
-marked with *. The profile is that of the user's cache, measured over fast links, or of each real run itself (`--profile
-run`), which shows how well links, TCP and queues are predicted on a machine whose programs do not always take the same
-time. --keep keeps the real runs in FOLDER and does not repeat those that are there, for predictions of another version.
+A cell of the matrix is a load, a congestion control and a trace: {GET of 12 kB, POST of 24 kB, HTTP/2 with 12 kB at
+12/s, photographs, 100 kB at 90 % of the link} x {Reno, CUBIC, BBR} x {LTE, slow, 5G}; and with Reno over LTE and slow:
+translation, two endpoints with CoDel and an outage, four endpoints in a proportionally fair cell. Each cell is run
+twice really and predicted once. The figures are median, P90 and P99 of the latency, and the distance of distributions:
+the Wasserstein distance as a share of the first run's mean. A request without a reply counts as its timeout, 10 s. The
+aim is a prediction that is as near to the first run as 1.25 times the second run is, plus 2 %.
+
+--traces: an entry of the archive, or the path of a Mahimahi trace without its ending, for PATH.up and PATH.down;
+without PATH.down the uplink's is used for both. The default ones are synthetic. --only: cells whose name contains one
+of these; `ping` and `iperf3` (round trips, and Mbit/s of each second) only run if they are named. --keep: the folder of
+the real runs, which are not repeated if they are there, so that a bench continues where it was stopped; also of the
+results, agreement.json and agreement.md (the table of docs/how-to/predict.md). --profile run takes the profile from the
+first real run instead of measuring it over fast links. CUBIC must be allowed in network namespaces:
+`sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`. * marks each real run that the machine
+disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import wasserstein_distance
 
-from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.measure.summary import Summary
 
-BASES = ("lte-suburban", "5g-midband", "lte-suburban@60 s")
-"""Synthetic traces of the archive; behind @ where they start."""
+TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
+ROLES = ("lte", "slow", "5g")
+SLOW = ["--uplink-low", "50 kbit/s", "--uplink-high", "700 kbit/s", "--downlink-low", "100 kbit/s"]
+SLOW += ["--downlink-high", "1200 kbit/s", "--memory", "5 s", "--name", "agreement-slow"]
+"""The synthetic slow trace, which the bench generates."""
+CONTROLS = ("reno", "cubic", "bbr")
+TIMEOUT_S = 10.0
+FACTOR, MORE = 1.25, 0.02
+"""The aim, in distances of the second real run."""
+QUANTILES = {"median": 0.5, "P90": 0.9, "P99": 0.99}
 HEAD = """
 name = "agreement"
 duration = "{seconds} s"
-seed = {seed}
+seed = 7
 
 [nodes.endpoint]
 count = {count}
 cpus = 0.5
 memory = "256 MiB"
-{cell}
+{endpoint}
 [nodes.edge]
 cpus = 1.0
 memory = "512 MiB"
@@ -47,36 +66,41 @@ memory = "512 MiB"
 [links.mobile]
 up = "{up}"
 down = "{down}"
-start = "{start}"
 base_delay = "10 ms"
-queue = {{ kind = "droptail", limit = "1 MB" }}
-
+queue = {queue}
+{link}
 [links.core]
-edge = "{core}"
+edge = "2 ms"
 
 [transport]
 congestion_control = "{control}"
+{cells}
 """
-IMAGES = '[workload]\nkind = "image-classification"\nserver = "edge"\narrivals = "poisson"\nrate = "{rate} /s"\n'
-TEXT = '[workload]\nkind = "translation"\nserver = "edge"\narrivals = "poisson"\nrate = "{rate} /s"\n'
-WEB = """
+HTTP = """
 [apps.web]
 kind = "http"
-url = "http://{{server.address}}:8080/file"
+url = "http://{{server.address}}:{port}/{file}"
 arrivals = "poisson"
 rate = "{rate} /s"
+client = "endpoint"
 {more}
 [apps.web.server]
 on = "edge"
-command = "python3 -m http.server --protocol HTTP/1.1 8080"
-copy_in = {{ "file" = "file" }}
-ready = {{ port = 8080 }}
+command = {command}
+copy_in = {{ {copied} }}
+ready = {{ port = {port} }}
 """
-PING = """
-[apps.ping]
-kind = "program"
-client = {{ on = "endpoint", command = "ping -i 0.05 -w {most} edge" }}
+OTHER = """
+[apps.other]
+kind = "http"
+url = "http://{{web.address}}:8080/small"
+arrivals = "poisson"
+rate = "{rate} /s"
+client = "other"
+server = "edge"
 """
+OFFLOADED = '[workload]\nkind = "{kind}"\nserver = "edge"\narrivals = "poisson"\nrate = "1 /s"\n'
+PING = '[apps.ping]\nkind = "program"\nclient = {{ on = "endpoint", command = "ping -i 0.05 -w {most} edge" }}\n'
 # One way after the other.
 IPERF3 = """
 [apps.up]
@@ -90,125 +114,272 @@ client = {{ on = "endpoint", command = "iperf3 -c edge -p 5202 -R -t {part}" }}
 server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }} }}
 start = "{half} s"
 """
-CELL = '\n[cells.macro]\nscheduler = "proportional-fair"\n'
-# Endpoints, what they do, bytes of the file, round trip of the core, congestion control, cell.
-SCENARIOS: dict[str, tuple[int, str, int, str, str, bool]] = {
-    "image-1": (1, IMAGES.format(rate=1), 0, "2 ms", "reno", False),
-    "image-4-a-second": (1, IMAGES.format(rate=4), 0, "2 ms", "reno", False),
-    "image-bbr": (1, IMAGES.format(rate=2), 0, "20 ms", "bbr", False),
-    "image-2-endpoints": (2, IMAGES.format(rate=1), 0, "20 ms", "reno", False),
-    "image-reduced": (
-        1,
-        IMAGES.format(rate=5) + 'policy = { kind = "reduce-resolution", above = "200 ms", scale = 0.5 }\n',
-        0,
-        "2 ms",
-        "reno",
-        False,
-    ),
-    "text-1": (1, TEXT.format(rate=1), 0, "2 ms", "reno", False),
-    "text-4-endpoints": (4, TEXT.format(rate=0.3), 0, "20 ms", "reno", False),
-    "web-76-kB": (1, WEB.format(rate=4, more=""), 76_000, "2 ms", "reno", False),
-    "web-8-endpoints": (8, WEB.format(rate=1, more=""), 30_000, "20 ms", "reno", False),
-    "ping": (1, PING, 0, "2 ms", "reno", False),
-    "iperf3": (1, IPERF3, 0, "2 ms", "reno", False),
-    "web-cell-4-endpoints": (4, WEB.format(rate=2, more="connections = 2") + CELL, 76_000, "2 ms", "reno", True),
+PYTHON = '["python3", "-m", "http.server", "--protocol", "HTTP/1.1", "8080"]'
+TAKER = '["python3", "taker.py"]'
+TAKER_PY = """
+import http.server
+
+class Taker(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("", 8080), Taker).serve_forever()
+"""
+NGINX = (
+    f'["{shutil.which("nginx", path="/usr/sbin:/usr/bin") or "nginx"}", "-p", ".", "-c", "nginx.conf", "-e", "errors"]'
+)
+NGINX_CONF = """
+daemon off; master_process off; pid pid; events {}
+http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
+  scgi_temp_path t; keepalive_requests 100000; server { listen 8080; root .; } server { listen 8081 http2; root .; } }
+"""
+SIZES = {"small": 12_000, "page": 76_000, "large": 100_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the endpoints of a cell do. rate: requests per second of each; None: 90 % of the link. more: further keys.
+    endpoints: how many."""
+
+    server: str = PYTHON
+    file: str = ""
+    rate: float | None = 0.0
+    port: int = 8080
+    more: str = ""
+    endpoints: int = 1
+    text: str = ""
+
+
+LOADS = {
+    "get": Load(PYTHON, "small", 4),
+    "post": Load(TAKER, "", 2, more='method = "POST"\nbody_size = "24 kB"'),
+    "http2": Load(NGINX, "small", 12, port=8081, more='version = "2"'),
+    "photographs": Load(text=OFFLOADED.format(kind="image-classification")),
+    "full": Load(NGINX, "large", None),
 }
+OTHERS = {
+    "translation": Load(text=OFFLOADED.format(kind="translation")),
+    "two-codel-outage": Load(PYTHON, "small", 4),
+    "cell-4": Load(PYTHON, "page", 1, endpoints=4),
+}
+PROGRAMS = {"ping": Load(text=PING), "iperf3": Load(text=IPERF3)}
+CELLS = [f"{load}-{control}-{role}" for load in LOADS for control in CONTROLS for role in ROLES]
+CELLS += [f"{load}-reno-{role}" for load in OTHERS for role in ("lte", "slow")]
+PROBES = [f"{load}-reno-{role}" for load in PROGRAMS for role in ROLES]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result of a cell. requests: of the first run. again, predicted: differences from the first run, % at each of
+    QUANTILES; distance_again, distance: of distributions, shares of the first run's mean. disturbed: real runs."""
+
+    cell: str
+    requests: int
+    values: dict[str, float]
+    again: dict[str, float]
+    predicted: dict[str, float]
+    distance_again: float
+    distance: float
+    disturbed: int
+
+    @property
+    def excess(self) -> float:
+        """Return by how much the distance exceeds the aim."""
+        return self.distance - (FACTOR * self.distance_again + MORE)
+
+    def cells(self) -> list[str]:
+        """Return the columns of the table."""
+        figures = [
+            f"{self.values[name]:.4g}: {self.again[name]:+.1f}, {self.predicted[name]:+.1f} %" for name in QUANTILES
+        ]
+        verdict = "yes" if self.excess <= 0 else "no"
+        shares = [f"{self.distance_again:.3f}", f"{self.distance:.3f}", verdict]
+        return [f"`{self.cell}`{'*' * self.disturbed}", str(self.requests), *figures, *shares]
+
+
+HEADINGS = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
+HEADINGS += ["distance again", "distance predicted", "as near"]
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--traces", nargs="+", default=BASES)
-    arguments.add_argument("--only", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
-    arguments.add_argument("--seconds", type=int, default=60)
+    arguments.add_argument("--traces", nargs=3, default=TRACES, metavar=("LTE", "SLOW", "5G"))
+    arguments.add_argument("--only", nargs="+", default=[])
+    arguments.add_argument("--seconds", type=int, default=30)
     arguments.add_argument("--profile", choices=["cache", "run"], default="cache")
-    arguments.add_argument("--keep", type=Path)
+    arguments.add_argument("--keep", type=Path, default=Path("agreement"))
     asked = arguments.parse_args()
-    print(f"{'scenario':22}{'trace':26}{'requests':>9}{'median, ms':>22}{'P99, ms':>24}{'network':>9}")
-    with tempfile.TemporaryDirectory() as folder:
-        for name in asked.only:
-            for base in asked.traces:
-                kept = (asked.keep or Path(folder, "kept")) / f"{name}-{Path(base).name}-{asked.seconds}"
-                for row in compared(Path(folder), kept, name, base, asked.seconds, own=asked.profile == "run"):
-                    print(row, flush=True)
+    chosen = [cell for cell in CELLS + PROBES if any(text in cell for text in asked.only)] if asked.only else CELLS
+    asked.keep.mkdir(parents=True, exist_ok=True)
+    traces = {role: files(name, asked.keep) for role, name in zip(ROLES, asked.traces, strict=True)}
+    rows, failed = list[Row](), 0
+    for number, cell in enumerate(chosen, 1):
+        try:
+            rows.append(compared(cell, traces, asked.keep.resolve(), asked.seconds, own=asked.profile == "run"))
+            row = rows[-1]
+            print(f"{number} of {len(chosen)}:", "  ".join(row.cells()), flush=True)
+        except RuntimeError as error:
+            failed += 1
+            print(f"{number} of {len(chosen)}: {cell}: {error}", flush=True)
+        write(asked.keep, rows, failed)
+    sys.exit(1 if failed else 0)
 
 
-def compared(folder: Path, real: Path, name: str, base: str, seconds: int, *, own: bool) -> Iterator[str]:
-    """A line on a scenario over a trace. real: folder of the real run, which is made if it is missing."""
-    count, work, size, core, control, cell = SCENARIOS[name]
-    trace, _, start = base.partition("@")
-    up, down = (f"{trace}.{way}" for way in ("up", "down"))
-    if "/" in trace and not Path(down).exists():
-        down = up
-    (folder / "file").write_bytes(bytes(size))
-    head = HEAD.format(
-        seconds=seconds, seed=7, count=count, up=up, down=down, start=start or "0 s", core=core, control=control,
-        cell='cell = "macro"' if cell else "",
+def write(folder: Path, rows: list[Row], failed: int) -> None:
+    """Write the results so far, the worst first."""
+    rows = sorted(rows, key=lambda row: -row.excess)
+    (folder / "agreement.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    near = sum(row.excess <= 0 for row in rows)
+    lines = [HEADINGS, ["---"] * len(HEADINGS), *(row.cells() for row in rows)]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    share = f"{near / len(rows):.0%}" if rows else "–"
+    more = f"; {failed} cells failed" if failed else ""
+    text += f"\n{near} of {len(rows)} predictions ({share}) are as near as {FACTOR} times the second real run, plus 2 %"
+    (folder / "agreement.md").write_text(f"{text}{more}.\n")
+
+
+def files(name: str, keep: Path) -> tuple[Path, Path]:
+    """Return the files of uplink and downlink of a trace."""
+    if Path(f"{name}.up").exists():
+        up, down = Path(f"{name}.up").resolve(), Path(f"{name}.down").resolve()
+        return up, down if down.exists() else up
+    folder = keep.resolve() / "traces" / name
+    if not folder.exists():
+        if name == "agreement-slow":
+            cellbed("traces", "generate", "wander", *SLOW, "--replace")
+        cellbed("traces", "export", name, "--format", "mahimahi", "--out", str(folder))
+    (up,), (down,) = folder.glob("*.up"), folder.glob("*.down")
+    return up, down
+
+
+def mean_bit_s(trace: Path, seconds: int) -> float:
+    """Return the mean rate of the part of a trace that a run replays."""
+    times = np.loadtxt(trace, np.int64)
+    looped = (
+        times
+        if times[-1] >= seconds * 1000
+        else np.concatenate([times + lap * times[-1] for lap in range(seconds * 1000 // int(times[-1]) + 1)])
+    )
+    return float((looped < seconds * 1000).sum() * 1500 * 8 / seconds)
+
+
+def scenario(cell: str, traces: dict[str, tuple[Path, Path]], folder: Path, seconds: int) -> None:
+    """Write the scenario of a cell with its files."""
+    name, control, role = cell.rsplit("-", 2)
+    load = (LOADS | OTHERS | PROGRAMS)[name]
+    up, down = traces[role]
+    two = name == "two-codel-outage"
+    others = traces["slow" if role == "lte" else "lte"]
+    text = HEAD.format(
+        seconds=seconds, count=load.endpoints, up=up, down=down, control=control,
+        endpoint='cell = "macro"\n' if name == "cell-4" else "",
+        cells='\n[cells.macro]\nscheduler = "proportional-fair"\n' if name == "cell-4" else "",
+        queue='{ kind = "codel" }' if two else '{ kind = "droptail", limit = "1 MB" }',
+        link=f'outage = [["{seconds // 3} s", "{seconds // 3 + 3} s"]]' if two else "",
     )  # fmt: skip
-    is_program = name in ("ping", "iperf3")
-    if is_program:
-        work = work.format(most=seconds - 2, half=seconds // 2, part=seconds // 2 - 4)
-    (folder / "scenario.toml").write_text(head + work)
-    if not real.exists():
-        real.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(run(folder), real)
-    predicted = run(folder, "--virtual", *(["--profile", str(real.resolve())] if own and not is_program else []))
-    figures_of = printed if is_program else latencies
-    (measured, network), (guess, guessed_network) = figures_of(real), figures_of(predicted)
-    disturbed = "*" if Summary.read(real).disturbances else " "
-    figures = [
-        f"{both[0]:8.1f} →{both[1]:7.1f} {change(*both):+5.1f} %"
-        for both in ((measured[0], guess[0]), (measured[1], guess[1]))
-    ]
-    share = change(network, guessed_network)
-    label = Path(trace).name + (f" from {start}" if start else "")
-    yield f"{name:22}{label:26}{measured[2]:8}{disturbed} {figures[0]}  {figures[1]}  {share:+5.1f} %"
+    if two:
+        text += '\n[nodes.other]\nclass = "endpoint"\ncpus = 0.5\nmemory = "256 MiB"\n'
+        text += f'link = {{ up = "{others[0]}", down = "{others[1]}" }}\n'
+    if load.text:
+        text += load.text.format(most=seconds - 2, half=seconds // 2, part=seconds // 2 - 4)
+    else:
+        rate = load.rate
+        if rate is None:
+            rate = round(0.9 * mean_bit_s(down, seconds) / (SIZES[load.file] * 8 * 1.05), 2)
+        for file, size in SIZES.items():
+            (folder / file).write_bytes(bytes(size))
+        (folder / "nginx.conf").write_text(NGINX_CONF)
+        (folder / "taker.py").write_text(TAKER_PY)
+        needed = [load.file] if load.file else ["taker.py"]
+        needed += ["nginx.conf"] if load.server == NGINX else []
+        text += HTTP.format(
+            port=load.port, file=load.file, rate=rate, more=load.more, command=load.server,
+            copied=", ".join(f'"{file}" = "{file}"' for file in needed),
+        )  # fmt: skip
+    if two:
+        text += OTHER.format(rate=load.rate)
+    (folder / "scenario.toml").write_text(text)
 
 
-def change(before: float, after: float) -> float:
-    """From one figure to another, %."""
-    return (after / before - 1) * 100 if before else float("nan")
+def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, seconds: int, *, own: bool) -> Row:
+    """Run a cell as far as it has not been run, and predict it. Raises RuntimeError."""
+    folder = keep / f"{cell}-{seconds}"
+    folder.mkdir(exist_ok=True)
+    scenario(cell, traces, folder, seconds)
+    real = [folder / "first", folder / "second"]
+    for each in real:
+        if not each.exists():
+            shutil.move(run(folder), each)
+    shutil.rmtree(folder / "predicted", ignore_errors=True)
+    profile = ["--profile", str(real[0])] if own and not cell.startswith(tuple(PROGRAMS)) else []
+    shutil.move(run(folder, "--virtual", *profile), folder / "predicted")
+    first, second, predicted = (figures(each) for each in (*real, folder / "predicted"))
+    if not len(first) or not len(second) or not len(predicted):
+        raise RuntimeError("a run without requests")
+    values = {name: float(np.quantile(first, share)) for name, share in QUANTILES.items()}
+
+    def change(other: NDArray[np.float64]) -> dict[str, float]:
+        return {name: (float(np.quantile(other, share)) / values[name] - 1) * 100 for name, share in QUANTILES.items()}
+
+    return Row(
+        cell=cell,
+        requests=len(first),
+        values=values,
+        again=change(second),
+        predicted=change(predicted),
+        distance_again=float(wasserstein_distance(first, second) / first.mean()),
+        distance=float(wasserstein_distance(first, predicted) / first.mean()),
+        disturbed=sum(bool(Summary.read(each).disturbances) for each in real),
+    )
 
 
 def run(folder: Path, *options: str) -> Path:
-    """The folder of a run of the scenario."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "cellbed",
-        "run",
-        str(folder / "scenario.toml"),
-        "--out",
-        str(folder / "runs"),
-    ]
-    before = set((folder / "runs").glob("*"))
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    """Return the folder of a run of the scenario in a folder. Raises RuntimeError."""
+    runs = folder / "runs"
+    before = set(runs.glob("*"))
+    output = cellbed("run", str(folder / "scenario.toml"), "--out", str(runs), *options)
+    made = set(runs.glob("*")) - before
+    if len(made) != 1:
+        raise RuntimeError(output)
+    return made.pop()
+
+
+def cellbed(*words: str) -> str:
+    """Return the output of a command of cellbed. Raises RuntimeError."""
+    command = [sys.executable, "-P", "-m", "cellbed", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{done.stderr}{done.stdout}")
-    (made,) = set((folder / "runs").glob("*")) - before
-    return made
+        raise RuntimeError(f"{done.stderr}{done.stdout}".strip().partition("error: ")[2])
+    return done.stdout
 
 
-def latencies(run: Path) -> tuple[tuple[float, float, int], float]:
-    """Median and P99 of the latency with the number of replies, and the median of the time on the links, ms."""
-    (application,) = [each for each in applications_of(read_run(run)) if each.spans]
-    requests = pl.read_parquet(run / "requests.parquet").drop_nulls("latency_s")
-    links = [span.column for span in application.spans if span.place in ("uplink", "downlink")]
-    network = requests.select(pl.sum_horizontal(links, ignore_nulls=False)).to_series().median()
-    latency = requests["latency_s"] * 1e3
-    return (float(latency.median() or 0), float(latency.quantile(0.99) or 0), len(latency)), float(str(network)) * 1e3  # type: ignore[arg-type]
+def figures(run: Path) -> NDArray[np.float64]:
+    """Return the latencies of a run's requests; round-trip times, ms, or rates of each second, Mbit/s, of programs."""
+    requests = pl.read_parquet(run / "requests.parquet")
+    if len(requests):
+        due = requests.filter(pl.col("status") != "skipped")
+        return due["latency_s"].fill_null(TIMEOUT_S).to_numpy() * 1e3
+    return np.array(list(printed(run)))
 
 
-def printed(run: Path) -> tuple[tuple[float, float, int], float]:
-    """The same of what ping has printed, ms; of iperf3 the rates of both ways, Mbit/s, and their sum."""
-    texts = [path.read_text() for path in sorted((run / "raw").glob("*.client.out"), reverse=True)]
-    if times := [float(each) for each in re.findall(r"time=([\d.]+) ms", texts[0])]:
-        taken = pl.Series(times)
-        return (float(str(taken.median())), float(str(taken.quantile(0.99))), len(taken)), float(str(taken.median()))
+def printed(run: Path) -> Iterator[float]:
+    """Yield the figures that ping and iperf3 have printed."""
     scale = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3}
-    found = [([("0", ""), *re.findall(r"([\d.]+) ([KMG]?)bits/sec +receiver", text)])[-1] for text in texts]
-    up, down = (float(rate) * scale[unit] for rate, unit in found)
-    return (up, down, len(found)), up + down
+    for path in sorted((run / "raw").glob("*.client.out")):
+        for line in path.read_text().splitlines():
+            if found := re.search(r"time=([\d.]+) ms", line):
+                yield float(found[1])
+            elif found := re.search(r"([\d.]+) ([KMG]?)bits/sec(?!.*(sender|receiver))", line):
+                yield float(found[1]) * scale[found[2]]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,13 @@
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import virtual_agreement
+
+from cellbed.experiments.virtual.run import check
+from cellbed.scenario.reader import parse
+from cellbed.testbed.plan import make_plan
 
 BENCHES = Path(__file__).parent.parent / "benches"
 
@@ -11,3 +17,15 @@ BENCHES = Path(__file__).parent.parent / "benches"
 @pytest.mark.parametrize("module", sorted(file.stem for file in BENCHES.glob("*.py")))
 def test_a_benchmark_imports(module: str) -> None:
     importlib.import_module(module)
+
+
+def test_each_cell_of_the_agreement_is_a_scenario_with_a_model(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.up"
+    np.savetxt(trace, np.arange(1, 2000), "%d")  # 12 Mbit/s
+    traces = dict.fromkeys(virtual_agreement.ROLES, (trace, trace))
+    assert len(virtual_agreement.CELLS) == 51
+    for cell in virtual_agreement.CELLS + virtual_agreement.PROBES:
+        virtual_agreement.scenario(cell, traces, tmp_path, 30)
+        text = (tmp_path / "scenario.toml").read_text()
+        check(make_plan(parse(text, source=cell, folder=tmp_path)))
+        assert 'rate = "12.86 /s"' in text or "large" not in text  # 90 % of 12 Mbit/s
