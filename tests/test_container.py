@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -225,6 +226,32 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         os.kill(_children(_children(os.getpid(), RUNTIME)[0], INSIDE[1:])[0], signal.SIGKILL)
         with pytest.raises(OSError, match="the container edge has ended"):
             run_for_ever(node)
+    assert left(record) == []
+
+
+def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, image: str, record: Record) -> None:
+    names = [f"file{number}" for number in range(100)]
+    (tmp_path / "machine").mkdir()
+    for name in names:
+        (tmp_path / "machine" / name).write_text("of the machine")
+    with bed(record, table_of(image), None) as testbed:
+        node = testbed.nodes["edge"]
+        fill = "mkdir /tmp/d; for each in $(seq 0 99); do echo of the node > /tmp/d/file$each; done"
+        flip = f"ln -s {tmp_path}/machine l; while :; do mv d e; mv -T l d; mv -T d l; mv e d; done"
+        flipping = node.spawn(["sh", "-c", f"{fill}; cd /tmp; echo ready; {flip}"], stdout=subprocess.PIPE)
+        assert flipping.stdout is not None
+        assert flipping.stdout.readline() == b"ready\n"
+        contents: set[str] = set()
+        for number in range(10):
+            with contextlib.suppress(OSError):
+                node.copy_out("/tmp/d", tmp_path / f"out{number}")
+            contents |= {path.read_text() for path in (tmp_path / f"out{number}").glob("file*")}
+        assert contents <= {"of the node\n"}
+        kill(flipping)
+        for path in ("/proc", "/proc/1/root", "/sys/kernel"):
+            with pytest.raises(OSError, match=r"in a file system of the kernel|links of /proc are not followed"):
+                node.copy_out(path, tmp_path / "none")
+        assert not (tmp_path / "none").exists()
     assert left(record) == []
 
 

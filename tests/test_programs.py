@@ -17,7 +17,7 @@ import pytest
 from cellbed.testbed import unmodified
 from cellbed.testbed.agent import use_of
 from cellbed.testbed.backend import Clock
-from cellbed.testbed.namespace import copy
+from cellbed.testbed.copies import copy
 from cellbed.testbed.process import ProgramError, Running
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.unmodified import Command, Ready, UnmodifiedProgram
@@ -55,10 +55,10 @@ class ThisMachine:
         return None
 
     def copy_in(self, source: Path, target: str) -> None:
-        copy(source, self.folder / target)
+        copy(("/", source), ("/", self.folder / target))
 
     def copy_out(self, source: str, target: Path) -> None:
-        copy(self.folder / source, target)
+        copy(("/", self.folder / source), ("/", target))
 
 
 class Site:
@@ -293,6 +293,24 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
     assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1"
     assert program.notes == ["web.edge-0.server: cannot copy missing from edge-0: No such file or directory"]
     site.supervisor = Supervisor(site.raw, "again")
+
+
+def test_a_copied_link_does_not_lead_the_next_copy_elsewhere(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (site.node.folder / "d").mkdir()
+    (site.node.folder / "d" / "sub").symlink_to(tmp_path / "elsewhere")
+    site.start(site.command("sleep", "600", copy_out=("d",)))
+    site.supervisor.stop()
+    assert (tmp_path / "files" / "d" / "sub").is_symlink()
+    (site.node.folder / "d" / "sub").unlink()
+    (site.node.folder / "d" / "sub").mkdir()
+    (site.node.folder / "d" / "sub" / "new").write_text("new")
+    site.supervisor = Supervisor(site.raw, "again")
+    (program,) = site.start(site.command("sleep", "600", copy_out=("d/sub/new",)))
+    site.supervisor.stop()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert "a link that was copied before is in its place" in program.notes[0]
+    site.supervisor = Supervisor(site.raw, "once more")
 
 
 def test_output_is_kept_up_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,16 @@ MISTAKES = {
     "key twice by typo": Mistake(
         'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' already exists",)
     ),
+    **{
+        f"image {image}": Mistake(
+            '"512 MiB"',
+            f'"512 MiB"\nbackend = {{ kind = "container", image = "{image}" }}',
+            9,
+            "nodes.endpoint.backend.image",
+            ("cannot be used here", "docker.io/library/redis"),
+        )
+        for image in ("", "--help", "a\\u0000b", "a b")
+    },
     "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
     "duration without unit": Mistake(
         'base_delay = "10 ms"',

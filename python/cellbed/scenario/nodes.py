@@ -110,7 +110,11 @@ class ContainerBackend(Backend):
     has_program: ClassVar[bool] = True
 
     kind: Literal["container"] = Field(description="Kind of node.")
-    image: str = Field(min_length=1, description="Image, as the engine knows it.", examples=["docker.io/library/redis"])
+    image: str = Field(
+        pattern="^[^-\\s\\x00][^\\s\\x00]*$",
+        description="Image, as the engine knows it.",
+        examples=["docker.io/library/redis"],
+    )
     engine: Literal["auto", "podman", "docker"] = Field(
         "auto", description="Which engine has the image; auto: Podman, else Docker."
     )

@@ -28,7 +28,7 @@ from cellbed.errors import CellbedError
 from cellbed.testbed.agent import Disk, use_of
 from cellbed.testbed.backend import Clock, Setup, Strain, Stream
 from cellbed.testbed.cgroups import Sample
-from cellbed.testbed.namespace import copy
+from cellbed.testbed.copies import copy, make_folder, read
 from cellbed.testbed.process import Place, find, kill, last_line, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
 
@@ -52,7 +52,6 @@ CAPABILITIES = [
 ]
 """Those of Podman."""
 _ROOT = {"uid": 0, "gid": 0}
-_MOST_LINKS = 40
 _START = """
 { echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start
   echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range; } 2> /dev/null
@@ -98,7 +97,7 @@ def find_image(reference: str, engine: str) -> Image:
         raise ContainerError(f"the image '{reference}' needs {' or '.join(engines)}: sudo apt install {package}")
     problems = []
     for each in there:
-        answer = subprocess.run([each, "image", "inspect", reference], capture_output=True, check=False)
+        answer = subprocess.run([each, "image", "inspect", "--", reference], capture_output=True, check=False)
         if answer.returncode == 0:
             (found,) = json.loads(answer.stdout)
             (version,) = subprocess.run([each, "--version"], capture_output=True, check=False).stdout.splitlines()[:1]
@@ -210,7 +209,7 @@ class ContainerNode:
         self._setup, self._table = setup, table
         self._folder = setup.folder
         self._holder: subprocess.Popen[bytes] | None = None
-        self._image_lock = -1
+        self._image_lock = self._root = -1
         self._user: dict[str, Any] = _ROOT
         self._spawned = 0
 
@@ -253,7 +252,9 @@ class ContainerNode:
         }
         self._own_command = _own_command(self._table, image)
         self._working_folder = image.config.get("WorkingDir") or "/"
-        (self._folder / "upper" / self._working_folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        upper = os.open(self._folder / "upper", os.O_PATH)
+        os.close(make_folder(upper, PurePosixPath("/", self._working_folder)))
+        os.close(upper)
         (self._folder / "config.json").write_text(json.dumps(self._specification()), encoding="utf-8")
         disk = str(self._setup.disk_bytes or "")
         with (self._folder / "log").open("wb") as log:
@@ -282,6 +283,8 @@ class ContainerNode:
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
             hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
             raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
+        # Opened once: it stays that of the container, also after its end.
+        self._root = os.open(f"/proc/{self._pid}/root", os.O_PATH)
         # As the runtime's process sees it.
         self._disk = Disk(f"/proc/{self._holder.pid}/root{self._folder}/disk")
 
@@ -323,11 +326,11 @@ class ContainerNode:
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(source, self._inside(target))
+        copy(("/", source.absolute()), self._inside(target))
 
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(self._inside(source), target)
+        copy(self._inside(source), (str(target.parent), PurePosixPath(target.name)))
 
     def signal(self, number: int) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
@@ -357,8 +360,9 @@ class ContainerNode:
             kill(self._holder)
         if self.group is not None:
             self.group.remove()
-        if self._image_lock >= 0:
-            os.close(self._image_lock)
+        for descriptor in (self._image_lock, self._root):
+            if descriptor >= 0:
+                os.close(descriptor)
         with contextlib.suppress(OSError):  # `cellbed clean` tries again
             remove_tree(self._folder)
 
@@ -386,28 +390,9 @@ class ContainerNode:
     def _outer_environment(self) -> dict[str, str]:
         return {**os.environ, RUN_VARIABLE: self._setup.run}
 
-    def _inside(self, path: str) -> Path:
-        """A path of the container on this machine; relative ones lie in its working folder, links lead to places in
-        the container."""
-        root = Path(f"/proc/{self._pid}/root")
-        found: list[str] = []
-        waiting = list(reversed(PurePosixPath(self._working_folder, path).parts[1:]))
-        links = 0
-        while waiting:
-            part = waiting.pop()
-            here = root.joinpath(*found, part)
-            if part == "..":
-                found = found[:-1]
-            elif here.is_symlink():
-                links += 1
-                if links > _MOST_LINKS:
-                    raise OSError(f"{path}: too many symbolic links")
-                target = PurePosixPath("/", *found, here.readlink())
-                found = []
-                waiting += reversed(target.parts[1:])
-            else:
-                found.append(part)
-        return root.joinpath(*found)
+    def _inside(self, path: str) -> tuple[str, PurePosixPath]:
+        """A path of the container for :mod:`~cellbed.testbed.copies`; relative ones lie in its working folder."""
+        return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
         sets = ("bounding", "effective", "permitted", *(() if self._user["uid"] else ("inheritable",)))
@@ -520,7 +505,7 @@ def _is_mapped() -> bool:
 def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
     """The user of an image as the runtime takes it, and the home folder. text: ``USER[:GROUP]``, names or numbers."""
     name, _, group = text.partition(":")
-    users, groups = ([row.split(":") for row in _lines(root / "etc" / file)] for file in ("passwd", "group"))
+    users, groups = ([row.split(":") for row in _lines(root, f"/etc/{file}")] for file in ("passwd", "group"))
     found = next((row for row in users if len(row) > 5 and (name or "0") in (row[0], row[2])), None)
     if found is None and name and not name.isdecimal():
         raise ContainerError(f"the image's user '{name}' is not in its /etc/passwd")
@@ -534,8 +519,11 @@ def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
     return {"uid": uid, "gid": gid, "additionalGids": more}, home
 
 
-def _lines(path: Path) -> list[str]:
-    return _content(path).splitlines()
+def _lines(root: Path, path: str) -> list[str]:
+    """Lines of a file of an image."""
+    with contextlib.suppress(OSError):
+        return read(str(root), PurePosixPath(path)).decode(errors="replace").splitlines()
+    return []
 
 
 def _content(path: Path) -> str:

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
 from cellbed.testbed.cgroups import Sample
+from cellbed.testbed.copies import copy
 from cellbed.testbed.process import Running, kill, search_path, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
@@ -65,7 +66,7 @@ class NamespaceNode:
         environment = {**os.environ, RUN_VARIABLE: self._run}
         self._holder = spawn(["cat"], first, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.place = replace(self.place, binds=(), mount_namespace=f"/proc/{self._holder.pid}/ns/mnt")
-        self._disk = Disk(str(self._seen("")))
+        self._disk = Disk(f"{self._root}{self._folder}")
 
     def wait_ready(self) -> None:
         """Nothing to wait for."""
@@ -103,11 +104,11 @@ class NamespaceNode:
 
     def copy_in(self, source: Path, target: str) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(source, self._seen(target))
+        copy(("/", source.absolute()), (self._root, self._in_folder(target).absolute()))
 
     def copy_out(self, source: str, target: Path) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
-        copy(self._seen(source), target)
+        copy((self._root, self._in_folder(source).absolute()), (str(target.parent), PurePath(target.name)))
 
     def _in_folder(self, path: str) -> Path:
         """A path of this machine; relative ones lie in the node's own folder."""
@@ -116,10 +117,10 @@ class NamespaceNode:
         self._folder.mkdir(exist_ok=True)
         return self._folder / path
 
-    def _seen(self, path: str) -> Path:
-        """The same, as this process reaches it."""
-        found = self._in_folder(path)
-        return Path(f"/proc/{self._holder.pid}/root{found}") if self._holder is not None else found
+    @property
+    def _root(self) -> str:
+        """The root of the files that the node's programs see."""
+        return f"/proc/{self._holder.pid}/root" if self._holder is not None else "/"
 
     def signal(self, number: int) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
@@ -139,15 +140,3 @@ class NamespaceNode:
             kill(self._holder)
         if self.group is not None:
             self.group.remove()
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy a file or folder of this machine to the path `target`, with the folders above it. Errors: ``OSError``."""
-    # The other name of a file that is there already would empty it.
-    if target.exists() and source.samefile(target):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    else:
-        shutil.copy2(source, target)

@@ -264,6 +264,8 @@ class UnmodifiedProgram:
             parts = [part for part in PurePosixPath(source).parts if part not in ("/", "..")]
             target = self.command.files.joinpath(*parts)
             try:
+                if target.resolve() != self.command.files.resolve().joinpath(*parts):
+                    raise OSError("a link that was copied before is in its place")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._node.copy_out(source, target)
             except OSError as error:

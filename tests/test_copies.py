@@ -1,0 +1,151 @@
+"""Copies between this machine and a node: programs of the node cannot lead them to other files, nor hold them up."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from cellbed.testbed.copies import MOST_BYTES, copy, read
+
+NAMES = [f"file{number}" for number in range(300)]
+# Replaces the folder ARGV[1]/d by a link to ARGV[2] and back, without end.
+FLIP = """
+import os, sys
+os.chdir(sys.argv[1])
+os.symlink(sys.argv[2], "link")
+print("ready", flush=True)
+while True:
+    for source, target in (("d", "kept"), ("link", "d"), ("d", "link"), ("kept", "d")):
+        os.rename(source, target)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """The root of a node's files, with a folder; beside it a folder of this machine with files of the same names."""
+    for folder, content in (("node/d", "of the node"), ("machine", "of the machine")):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in NAMES:
+            (tmp_path / folder / name).write_text(content)
+    return tmp_path / "node"
+
+
+@contextmanager
+def flipping(node: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", FLIP, str(node), str(node.parent / "machine")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.kill()
+
+
+def copy_out(node: Path, path: str, target: Path) -> str:
+    """Copy from a node; returns the error, if there is one."""
+    try:
+        copy((str(node), PurePosixPath(path)), (str(target.parent), PurePosixPath(target.name)))
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def test_a_folder_that_a_program_replaces_by_a_link_is_never_followed_to_this_machine(
+    tmp_path: Path, node: Path
+) -> None:
+    contents = set()
+    with flipping(node):
+        for number in range(20):
+            problem = copy_out(node, "/d", tmp_path / f"out{number}")
+            assert "\n" not in problem
+            contents |= {path.read_text() for path in (tmp_path / f"out{number}").glob("file*")}
+    assert contents <= {"of the node"}
+
+
+def test_nothing_is_written_where_such_a_link_leads(tmp_path: Path, node: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    for name in NAMES:
+        (new / name).write_text("new")
+    with flipping(node):
+        for _ in range(10):
+            with suppress(OSError):
+                copy(("/", new), (str(node), PurePosixPath("/d")))
+    assert {path.read_text() for path in (tmp_path / "machine").iterdir()} == {"of the machine"}
+
+
+def test_links_are_those_of_the_node(tmp_path: Path, node: Path) -> None:
+    (node / "absolute").symlink_to("/d")
+    (node / "up").symlink_to("../../../../d")
+    (node / "d" / "gone").symlink_to(tmp_path / "machine")
+    assert copy_out(node, "/absolute/file0", tmp_path / "one") == ""
+    assert copy_out(node, "/up", tmp_path / "all") == ""
+    assert (tmp_path / "one").read_text() == "of the node"
+    assert (tmp_path / "all" / "gone").readlink() == tmp_path / "machine"
+    assert "No such file" in copy_out(node, "/d/gone/file0", tmp_path / "none")
+    # Into a folder that only a link has, which is made where the link leads on the node.
+    (node / "new").symlink_to("/there/deep")
+    copy(("/", tmp_path / "one"), (str(node), PurePosixPath("/new/one")))
+    assert (node / "there" / "deep" / "one").read_text() == "of the node"
+    # A copied link does not lead the next copy out of the folder with the copies.
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    (copies / "x").symlink_to(tmp_path / "machine")
+    copy_out(node, "/d", copies / "x")
+    assert (tmp_path / "machine" / "file0").read_text() == "of the machine"
+    (node / "loop").symlink_to("loop")
+    assert "Too many levels of symbolic links" in copy_out(node, "/loop/x", tmp_path / "none")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        copy(("/", tmp_path / "one"), (str(node), PurePosixPath("/loop/x")))
+
+
+def test_only_files_folders_and_links_are_copied_and_the_error_is_one_line(tmp_path: Path, node: Path) -> None:
+    for name in ("pipe", "pipe2"):
+        os.mkfifo(node / "d" / name)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(node / "d" / "socket"))
+    (node / "d" / "inner").mkdir(mode=0o500)
+    (node / "d" / "program").write_text("x")
+    (node / "d" / "program").chmod(0o6755)
+    problem = copy_out(node, "/d", tmp_path / "out")
+    assert "neither a file nor a folder nor a link (and 2 more)" in problem
+    assert "\n" not in problem
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*NAMES, "inner", "program"}
+    # A program of the node gets no set-user-ID file on this machine.
+    assert stat.S_IMODE((tmp_path / "out" / "program").stat().st_mode) == 0o755
+    assert "neither" in copy_out(node, "/d/pipe", tmp_path / "none")
+    with pytest.raises(OSError, match="not a file"):
+        read(str(node), PurePosixPath("/d/pipe"))
+    for path in ("/proc/kmsg", "/proc/self", "/sys/kernel"):
+        assert copy_out(Path("/"), path, tmp_path / "none") == "in a file system of the kernel"
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_size_of_a_copy_is_limited(tmp_path: Path, node: Path) -> None:
+    with (node / "d" / "sparse").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    assert copy_out(node, "/d", tmp_path / "out") == "sparse: more than 1,000,000 files or 16 GiB"
+    assert not (tmp_path / "out" / "sparse").exists()
+
+
+def test_a_shorter_file_replaces_a_longer_one(tmp_path: Path, node: Path) -> None:
+    (tmp_path / "short").write_text("short")
+    copy(("/", tmp_path / "short"), (str(node), PurePosixPath("/d/file0")))
+    assert (node / "d" / "file0").read_text() == "short"
+
+
+def test_a_file_copied_onto_itself_keeps_its_content(tmp_path: Path, node: Path) -> None:
+    copy(("/", node / "d"), (str(node), PurePosixPath("/d")))
+    (node / "other").hardlink_to(node / "d" / "file0")
+    copy(("/", node / "other"), (str(node), PurePosixPath("/d/file0")))
+    assert (node / "d" / "file0").read_text() == "of the node"
+    assert read(str(node), PurePosixPath("/d/file0")) == b"of the node"
