@@ -244,13 +244,15 @@ def test_restarts_follow_their_policy_and_are_counted(site: Site, restart: Any, 
     assert not program.has_died()
 
 
+FOREVER = "import time; print('begun', flush=True); time.sleep(600)"
+
+
 def test_a_load_runs_from_its_start_to_its_end(site: Site) -> None:
-    forever = "import time; print('begun', flush=True); time.sleep(600)"
     long, short, wrong, expected = site.start(
         *(
             site.python(code, name=name, load=True, **more)
             for name, code, more in (
-                ("long", forever, {}),
+                ("long", FOREVER, {}),
                 ("short", "print('done')", {}),
                 ("wrong", "raise SystemExit('cannot resolve host')", {}),
                 ("expected", "raise SystemExit(28)", {"status": (0, 28)}),
@@ -267,6 +269,44 @@ def test_a_load_runs_from_its_start_to_its_end(site: Site) -> None:
     long.say({"t0_ns": begin, "end_ns": begin + 2 * SECOND})
     site.until(lambda: {"event": "done"} in long.events)
     assert not long.ended
+
+
+def test_a_load_that_leaves_processes_behind_is_noted(site: Site) -> None:
+    fork, alone = site.start(
+        site.command("sh", "-c", "(exec sleep 600) & echo $!", name="fork", load=True),
+        site.command("sh", "-c", "(exec sleep 0.01) & wait", name="alone", load=True),
+    )
+    for each in (fork, alone):
+        each.say({"t0_ns": (now := time.monotonic_ns()), "end_ns": now + 3600 * SECOND})
+    site.until(lambda: all({"event": "done"} in each.events for each in (fork, alone)))
+    assert fork.notes == [
+        "fork ended while processes that it had started still ran, and they were killed; it must stay in the foreground"
+    ]
+    assert not Path(f"/proc/{int(output(site, 'fork'))}/exe").exists()
+
+
+def test_a_load_that_is_ended_at_its_end_is_noted_unless_it_ends_in_order(site: Site) -> None:
+    in_order = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
+    write = "import time; print('begun', flush=True); time.sleep(1.5); print('written')"
+    late, orderly, drained = site.start(
+        site.python(FOREVER, name="late", load=True),
+        site.python(in_order + FOREVER, name="orderly", load=True),
+        site.python(write, name="drained", load=True),
+    )
+    now = time.monotonic_ns()
+    for each in (late, orderly):
+        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+    site.until(lambda: all(each.process is not None and "begun" in output(site, each.name) for each in (late, orderly)))
+    for each in (late, orderly):
+        each.say({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 0})
+    drained.say({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 3600 * SECOND})
+    site.until(lambda: all({"event": "done"} in each.events for each in (late, orderly, drained)))
+    assert late.notes == [
+        "late still ran after 1 s, the end of its load, and was ended: what it had not written is lost; it has more "
+        "time with 'drain', such as drain = \"5 s\""
+    ]
+    assert (orderly.notes, drained.notes) == ([], [])
+    assert output(site, "drained") == "begun\nwritten\n"
 
 
 def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:

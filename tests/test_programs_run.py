@@ -20,6 +20,7 @@ from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.process import find
 from in_process import cellbed as in_process
+from in_process import run_apart
 from scenario_text import GOOD
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -355,6 +356,26 @@ def test_what_this_machine_lacks_is_an_error_of_its_line(tmp_path: Path) -> None
         assert f"there is no program 'no-such-program' in {tmp_path}: install it" in reported[3]
         assert "'/no/such/check' is not an executable file" in reported[4]
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.needs_tun
+def test_a_client_writes_its_results_in_the_drain(tmp_path: Path) -> None:
+    text = f"""
+name = "late"
+duration = "1 s"
+{NODES}
+[apps.own]
+kind = "program"
+drain = "1 h"
+client = {{ on = "endpoint", command = ["sh", "-c", "sleep 2; echo measured > result"], copy_out = ["result"] }}
+[apps.ended]
+kind = "program"
+client = {{ on = "endpoint", command = "sleep 600" }}
+"""
+    folder = run_apart(tmp_path, text)
+    assert (folder / "files" / "own" / "endpoint-0" / "result").read_text() == "measured\n"
+    (warning,) = json.loads((folder / "run.json").read_bytes())["warnings"]
+    assert warning.startswith("ended.endpoint-0.client still ran after 1 s, the end of its load, and was ended")
 
 
 def test_programs_resolve_to_what_was_written() -> None:

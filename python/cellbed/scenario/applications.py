@@ -365,11 +365,9 @@ class Program(Application):
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["client"]}, {"required": ["server"]}]})
 
     kind: Literal["program"]
-
-    @property
-    def drain(self) -> int:
-        """Nothing is awaited after the load."""
-        return 0
+    drain: Wait = Field(
+        written("0 s"), description="How long clients may still run after the end of the load before they are ended."
+    )
 
     def runs_own(self, key: str) -> bool:
         """As of :class:`Application`."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,6 +197,27 @@ def kill(process: Running) -> None:
         pass
     if process.poll() is None:
         process.wait()
+
+
+def outlived(leader: int, patience: float = 0.05) -> bool:
+    """Return whether processes of a group still run `patience` seconds after its leader has ended."""
+    deadline = time.monotonic() + patience
+    while True:
+        running = _has_members(leader)
+        if not running or time.monotonic() >= deadline:
+            return running
+        time.sleep(0.01)
+
+
+def _has_members(group: int) -> bool:
+    """Return whether processes of a group run, without those that only wait for their parent to notice their end."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                state, _, own, *_ = (entry / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+                if int(own) == group and state not in "ZX":
+                    return True
+    return False
 
 
 def inhabitants(namespace: int) -> list[int]:

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cellbed.testbed.backend import Backend
-from cellbed.testbed.process import ProgramError, Running, end, kill, last_line, run
+from cellbed.testbed.process import ProgramError, Running, end, kill, last_line, outlived, run
 
 Restart = Literal["never", "on-failure", "always"]
 
@@ -135,7 +135,8 @@ class UnmodifiedProgram:
         self._deadline_ns = 0
         self._check_ns = 0
         self._check_pause_ns = FIRST_CHECK_NS
-        self._ready = self._stopping = self._cut = self._taken = False
+        self._ready = self._stopping = self._cut = self._taken = self._overran = False
+        self._load_s = 0.0
         self._check: Running | None = None
         self._read = {self.log: 0, self._out: 0}
 
@@ -162,8 +163,9 @@ class UnmodifiedProgram:
         return self._ready
 
     def say(self, line: dict[str, Any]) -> None:
-        """The times of its load: ``t0_ns`` and ``end_ns``, monotonic."""
-        self._begin_ns, self._end_ns = line["t0_ns"], line["end_ns"]
+        """The times of its load: ``t0_ns``, ``end_ns`` and ``drain_ns``, monotonic; it ends with the drain."""
+        self._begin_ns, self._end_ns = line["t0_ns"], line["end_ns"] + line.get("drain_ns", 0)
+        self._load_s = (self._end_ns - self._begin_ns) / 1e9
 
     def step(self, now_ns: int) -> int:
         """Do what is due; returns when to call again at the latest, monotonic ns."""
@@ -179,6 +181,7 @@ class UnmodifiedProgram:
 
     def _step(self, now_ns: int) -> None:
         if self._end_ns is not None and now_ns >= self._end_ns and not self._stopping:
+            self._overran = self.process is not None
             self.hang_up()
             if self.process is None:
                 self._done()
@@ -259,6 +262,7 @@ class UnmodifiedProgram:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(max(0.0, deadline - time.monotonic()))
             kill(self.process)
+            self._note_overrun(self.process.poll())
             self._bound_output()
         for source in self.command.copy_out:
             parts = [part for part in PurePosixPath(source).parts if part not in ("/", "..")]
@@ -304,8 +308,14 @@ class UnmodifiedProgram:
 
     def _has_ended(self, status: int, now_ns: int) -> None:
         assert self.process is not None
+        if self.command.load and not self._stopping and outlived(self.process.pid):
+            self.notes.append(
+                f"{self.name} ended while processes that it had started still ran, and they were killed; it must stay "
+                "in the foreground"
+            )
         kill(self.process)  # the rest of its session
         self.process = None
+        self._note_overrun(status)
         self._note("program ended", status=status)
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         restart = self.command.restart
@@ -328,6 +338,14 @@ class UnmodifiedProgram:
         else:
             self._why = how
             self.events.append({"event": "died", "at_ns": now_ns, "what": f"{self.name} {how}"})
+
+    def _note_overrun(self, status: int | None) -> None:
+        """Note the end of a load that cellbed has ended, unless it ended in order then."""
+        if self._overran and status not in self.command.status:
+            self.notes.append(
+                f"{self.name} still ran after {self._load_s:g} s, the end of its load, and was ended: what it had not "
+                "written is lost; it has more time with 'drain', such as drain = \"5 s\""
+            )
 
     def _done(self) -> None:
         if self.command.load and not any(event["event"] == "done" for event in self.events):
