@@ -54,6 +54,7 @@ def test_slow_reader_does_not_hold_up_other_streams() -> None:
     read, write = os.pipe()
     receiver.write_to(1, unread)
     receiver.write_to(2, write)
+    sender.send(hello={})  # streams begin after the first message
     with Path("/dev/zero").open("rb") as endless:
         sender.read_from(1, os.dup(endless.fileno()))
         for _ in range(40):

@@ -42,6 +42,9 @@ HEADER = struct.Struct("!II")
 WINDOW = 1 << 18
 """Bytes of one stream that may be on their way: a slow reader must not hold up the other streams."""
 CHUNK = 1 << 16
+LARGEST_MESSAGE = 1 << 18
+LARGEST_BACKLOG = 1 << 24
+"""Bytes that may wait for the other end to read them; of streams there are never more than some windows."""
 PAGE = 4096
 """Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared."""
 PERIOD_US = 10_000
@@ -65,10 +68,22 @@ def delivery(source: bytes, **setup: Any) -> bytes:
     return f"sys.version_info<(3,8) and sys.exit({too_old});exec({loop!r})\n".encode() + code
 
 
+class ProtocolError(Exception):
+    """A violation of the protocol by the other end, as a clause that begins with a verb."""
+
+
+def whole(value: object, low: int = 0, high: int = 1 << 62) -> int:
+    """Return a value of a message that must be a whole number of these limits."""
+    if type(value) is not int or not low <= value <= high:
+        raise ProtocolError(f"sent {str(value)[:80]!a} where a number from {low} to {high} belongs")
+    return value
+
+
 class Wire:
     """Messages and byte streams over one stream in each direction; both ends are alike.
 
-    on_message: called with each message of the other end.
+    on_message: called with each message of the other end. What the other end sends is not trusted: memory is bounded.
+    :meth:`turn` and :meth:`flush` raise :class:`ProtocolError`.
     """
 
     def __init__(self, reading: int, writing: int, on_message: Callable[[dict[str, Any]], None]) -> None:
@@ -79,6 +94,7 @@ class Wire:
         self.watched: dict[int, Callable[[], None]] = {}
         """Further descriptors, with what to do when they can be read."""
         self.is_open = True
+        self._begun = False  # with a message; there are no streams before
         self.received_ns = 0
         """When the last bytes were received."""
         for descriptor in (reading, writing):
@@ -111,6 +127,18 @@ class Wire:
         """Whether something of the stream `number` has been received and not been written yet."""
         sink = self._sinks.get(number)
         return sink is not None and bool(sink.buffer)
+
+    def forwarded(self) -> int:
+        """Return the number of connections whose bytes are written here."""
+        return sum(number >= FIRST_FORWARDED for number in self._sinks)
+
+    def close(self) -> None:
+        """Close the stream and the descriptors of all streams in it."""
+        self.is_open = False
+        for number in (*self._sources, *self._sinks):
+            self.drop(number)
+        for descriptor in {self._reading, self._writing}:
+            os.close(descriptor)
 
     def drop(self, number: int) -> None:
         """Close the descriptor of a stream, if it is open."""
@@ -158,6 +186,8 @@ class Wire:
 
     def _frame(self, number: int, content: bytes) -> None:
         self._outgoing += HEADER.pack(number, len(content)) + content
+        if len(self._outgoing) > LARGEST_BACKLOG:
+            raise ProtocolError("does not read what it is sent")
 
     def _receive(self) -> None:
         try:
@@ -173,6 +203,9 @@ class Wire:
         self._incoming += data
         while len(self._incoming) >= HEADER.size:
             number, length = HEADER.unpack_from(self._incoming)
+            self._begun = self._begun or number == 0
+            if not self._begun or length > (CHUNK if number else LARGEST_MESSAGE):
+                raise ProtocolError(f"sent a frame of {length} bytes for stream {number}")
             end = HEADER.size + length
             if len(self._incoming) < end:
                 return
@@ -181,15 +214,23 @@ class Wire:
             if number:
                 self._take(number, content)
             else:
-                self._handle(json.loads(content))
+                try:
+                    message = json.loads(content)
+                except (ValueError, RecursionError):
+                    message = None
+                if not isinstance(message, dict):
+                    raise ProtocolError(f"sent a malformed message: {ascii(content[:80])[1:]}")
+                self._handle(message)
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "written" in message:
-            number, count = message["written"]
+            written = message["written"]
+            number, count = map(whole, written if isinstance(written, list) and len(written) == 2 else (written,) * 2)
             if number in self._sources:
-                self._sources[number].window += count
+                source = self._sources[number]
+                source.window = whole(source.window + count, 0, WINDOW)
         elif "broken" in message:
-            self.drop(message["broken"])
+            self.drop(whole(message["broken"]))
         else:
             self._on_message(message)
 
@@ -197,6 +238,8 @@ class Wire:
         sink = self._sinks.get(number)
         if sink is None:
             return
+        if len(sink.buffer) + len(content) > WINDOW:
+            raise ProtocolError("sent more of a stream than its window")
         sink.buffer += content
         sink.ended = sink.ended or not content
         if sink.ended and not sink.buffer:
@@ -359,8 +402,7 @@ class Agent:
             self.wire.flush()
             self.wire.turn(next_sample - time.monotonic())
             for number, status in list(self._ended.items()):
-                streams = [3 * number + 1, 3 * number + 2, *self._connections()]
-                if not any(map(self.wire.unsent, streams)):
+                if not any(map(self.wire.unsent, (3 * number + 1, 3 * number + 2))):
                     del self._ended[number]
                     self.wire.send(ended=number, status=status)
 
@@ -446,25 +488,27 @@ class Agent:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, message["number"])
 
-    def _connections(self) -> range:
-        return range(FIRST_FORWARDED, FIRST_FORWARDED + self._forwarded)
-
     def _do_listen(self, message: dict[str, Any]) -> str:
-        """Make a socket whose connections are forwarded to the socket at the path in the message."""
+        """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = str(Path(".cellbed-socket-" + str(len(self._listening))).absolute())
         listener.bind(path)
         Path(path).chmod(0o666)
         listener.listen(128)
+        listener.setblocking(False)
         self._listening.append(listener)
-        self.wire.watched[listener.fileno()] = lambda: self._forward(listener, message["path"])
+        self.wire.watched[listener.fileno()] = lambda: self._forward(listener, message["socket"])
         return path
 
-    def _forward(self, listener: socket.socket, path: str) -> None:
-        number = FIRST_FORWARDED + self._forwarded
-        self._forwarded += 1
-        self.wire.send(connected=number, path=path)
-        self.wire.read_from(number, listener.accept()[0].detach())
+    def _forward(self, listener: socket.socket, wanted: int) -> None:
+        """Forward all connections that wait: the hub knows of them before it knows that their program has ended."""
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0].detach()
+                number = FIRST_FORWARDED + self._forwarded
+                self._forwarded += 1
+                self.wire.send(connected=number, socket=wanted)
+                self.wire.read_from(number, connection)
 
     def _do_disk(self, message: dict[str, Any]) -> None:
         if self._disk is None:

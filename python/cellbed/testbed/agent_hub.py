@@ -13,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,12 +28,18 @@ from cellbed.prctl import die_with_parent
 from cellbed.testbed import agent
 
 LARGEST_MESSAGE = 1 << 17
+MOST_FORWARDED = 256
+"""Connections of a node that are forwarded at the same time."""
 BURST = 4
 """Probes of the clock at a time; the one with the shortest round trip counts."""
 FIRST_BURST = 16
 INTERVAL_S = 0.5
 LOST = 255
 """Exit status of a program whose node can no longer be reached."""
+
+SAMPLE = ("cpu_ns", "memory_bytes", "periods", "throttled_periods", "throttled_ns", "oom_kills")
+"""Keys of a sample: those of ``cgroups.Sample``."""
+_PRINTABLE, _ADDRESS_OR_PORT = re.compile(r"[ -~]{1,500}"), re.compile(r"[0-9A-Za-z.:%_-]{1,64}")
 
 Probe = tuple[int, int]
 """Of a clock: its offset from this machine's and half the round trip, ns."""
@@ -55,8 +63,45 @@ def estimate(probes: list[Probe]) -> Probe:
     return offset, max([half, *(abs(other - offset) - width for other, width in probes)])
 
 
+def _text(value: Any, pattern: re.Pattern[str] = _PRINTABLE) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _hello(value: Any) -> dict[str, Any]:
+    connection = [_text(each, _ADDRESS_OR_PORT) for each in value["connection"]]
+    cpus = agent.whole(value["cpus"], 1)
+    return {"machine": _text(value["machine"]), "cpus": cpus, "connection": connection}
+
+
+def _sample(value: Any) -> dict[str, int | None]:
+    return {key: None if value[key] is None else agent.whole(value[key]) for key in SAMPLE}
+
+
+def _limits(value: Any) -> list[float | None]:
+    if len(value) != 2 or not all(each is None or type(each) in (int, float) for each in value):
+        raise ValueError
+    return list(value)
+
+
+_ANSWERS: dict[str, Callable[[Any], Any]] = {
+    "network": lambda _: None,
+    "disk": lambda _: None,
+    "signal_all": lambda _: None,
+    "listen": _text,
+    "limit": _limits,
+    "sample": _sample,
+}
+"""What the agent can be asked, with the check of its answer. All raise ``ValueError``, ``TypeError`` or ``KeyError``"""
+
+
 class Hub:
     """The process between one node's stream and the run.
+
+    The agent is not trusted: its machine may belong to somebody else, or be taken over. All it can do here is to send
+    the output of the programs that the run has started, connect to the sockets that the run has shown to its node, and
+    answer. Its first message is ``hello``. Anything else closes the stream, with the reason.
 
     stream: to the agent. control: from the run. relays: where relays connect.
     """
@@ -69,7 +114,9 @@ class Hub:
         self._over = False
         self._hello: dict[str, Any] | None = None
         self._waiting: list[int] = []  # calls that wait for the agent's first message
-        self._asked: set[int] = set()  # calls that wait for any answer
+        self._asked: dict[int, str] = {}  # calls that wait for any answer
+        self._sockets: list[str] = []  # of this machine, that the run has shown to the node
+        self._lost = ""  # why the stream is closed, if the agent has broken the protocol
         self._number = 0
         self._relays: dict[int, socket.socket] = {}
         self._statuses: dict[int, int] = {}  # of ended programs whose output is not written yet
@@ -79,46 +126,65 @@ class Hub:
         self._sample: dict[str, Any] | None = None
         self._probes: list[Probe] = []
         self._burst: list[Probe] = []
+        self._probed_ns = 0
         self._probes_left = 0
         self._next_burst = 0.0
 
     def run(self) -> None:
         """Serve until the run has closed the control socket."""
-        while not self._over and self._wire.is_open:
-            now = time.monotonic()
-            if self._hello is not None and now >= self._next_burst:
-                self._next_burst = now + INTERVAL_S
-                if self._probes_left == 0:
-                    self._probes_left = BURST
-                    self._probe()
-            for number, status in list(self._statuses.items()):
-                forwarded = range(agent.FIRST_FORWARDED, agent.FIRST_FORWARDED + self._forwarded)
-                if not any(map(self._wire.unwritten, (3 * number + 1, 3 * number + 2, *forwarded))):
-                    del self._statuses[number]
-                    self._tell(number, {"status": status})
-            self._wire.flush()
-            self._wire.turn(INTERVAL_S)
+        try:
+            while not self._over and self._wire.is_open:
+                self._turn()
+        except agent.ProtocolError as error:
+            self._lost = f"its agent {error}"
+        self._wire.close()
         self._listening.close()
-        for relay in self._relays.values():
-            relay.close()
+        for number in list(self._relays):
+            self._tell(number, {"lost": self._lost})
         for call in list(self._asked):
-            self._answer(call, lost=True)
+            self._answer(call, lost=self._lost)
         while not self._over:
             message, _ = _receive(self._control)
             if message is None:
                 return
             if "call" in message:
-                self._answer(message["call"], lost=True)
+                self._answer(message["call"], lost=self._lost)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        if self._hello is not None and now >= self._next_burst:
+            self._next_burst = now + INTERVAL_S
+            if self._probes_left == 0:
+                self._probes_left = BURST
+                self._probe()
+        for number, status in list(self._statuses.items()):
+            if not any(map(self._wire.unwritten, (3 * number + 1, 3 * number + 2))):
+                del self._statuses[number]
+                self._tell(number, {"status": status})
+        self._wire.flush()
+        self._wire.turn(INTERVAL_S)
 
     def _probe(self) -> None:
-        self._wire.send(do="clock", sent=time.monotonic_ns())
+        self._probed_ns = time.monotonic_ns()
+        self._wire.send(do="clock", sent=self._probed_ns)
         self._wire.flush()
 
     def _on_message(self, message: dict[str, Any]) -> None:
-        """A message of the agent."""
-        if "clock" in message:
-            stamps = message["clock"], message["received"], message["replied"]
-            self._burst.append(probe(*stamps, self._wire.received_ns))
+        """A message of the agent. Errors: :class:`ProtocolError`."""
+        try:
+            self._handle(message)
+        except (KeyError, TypeError, ValueError):
+            raise agent.ProtocolError(f"sent a malformed message: {json.dumps(message)[:80]}") from None
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if self._hello is None:
+            self._hello = _hello(message["hello"])
+            self._probes_left = FIRST_BURST
+            self._next_burst = time.monotonic() + INTERVAL_S
+            self._probe()
+        elif "clock" in message and self._probes_left > 0:
+            stamps = agent.whole(message["received"]), agent.whole(message["replied"])
+            self._burst.append(probe(self._probed_ns, *stamps, self._wire.received_ns))
             self._probes_left -= 1
             if self._probes_left > 0:
                 self._probe()
@@ -129,31 +195,43 @@ class Hub:
                 self._answer(call, value=self._hello)
             self._waiting.clear()
         elif "sample" in message:
-            self._sample = {**message["sample"], "time_ns": self._wire.received_ns}
+            self._sample = {**_sample(message["sample"]), "time_ns": self._wire.received_ns}
         elif "ended" in message:
-            self._statuses[message["ended"]] = message["status"]
-            self._wire.drop(3 * message["ended"])
+            number = agent.whole(message["ended"], 1, self._number)
+            if number in self._relays:
+                self._statuses[number] = agent.whole(message["status"], -signal.NSIG, 255)
+            self._wire.drop(3 * number)
         elif "use" in message:
-            self._use[self._processes[message["number"]]] = message["use"]
+            cpu_ns, memory_bytes = map(agent.whole, message["use"])
+            self._use[self._processes[agent.whole(message["number"], 1, self._number)]] = [cpu_ns, memory_bytes]
         elif "connected" in message:
-            self._forwarded += 1
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                connection.connect(message["path"])
-            except OSError:
-                connection.close()
-                self._wire.send(broken=message["connected"])
-            else:
-                self._wire.write_to(message["connected"], connection.detach())
+            first = agent.FIRST_FORWARDED + self._forwarded
+            self._connect(
+                agent.whole(message["connected"], first, first),
+                self._sockets[agent.whole(message["socket"], 0, len(self._sockets) - 1)],
+            )
         elif "why" in message:
-            self._tell(message["failed"], {"failed": message["why"]})
-        elif "answer" in message:
-            self._answer(message["answer"], **{key: message[key] for key in ("value", "failed") if key in message})
-        elif "hello" in message:
-            self._hello = message["hello"]
-            self._probes_left = FIRST_BURST
-            self._next_burst = time.monotonic() + INTERVAL_S
-            self._probe()
+            self._tell(agent.whole(message["failed"]), {"failed": str(message["why"])[:500]})
+        else:
+            check = _ANSWERS[self._asked[message["answer"]]]
+            if "failed" in message:
+                self._answer(message["answer"], failed=str(message["failed"])[:500])
+            else:
+                self._answer(message["answer"], value=check(message["value"]))
+
+    def _connect(self, number: int, path: str) -> None:
+        """Forward the stream `number` to a socket of the run."""
+        self._forwarded += 1
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            if self._wire.forwarded() >= MOST_FORWARDED:
+                raise BlockingIOError
+            connection.connect(path)
+        except OSError:
+            connection.close()
+            self._wire.send(broken=number)
+        else:
+            self._wire.write_to(number, connection.detach())
 
     def _on_control(self) -> None:
         """A message of the run."""
@@ -163,7 +241,7 @@ class Hub:
             return
         action = message["do"]
         if "call" in message:
-            self._asked.add(message["call"])
+            self._asked[message["call"]] = action
         if action == "wait":
             if self._probes:
                 self._answer(message["call"], value=self._hello)
@@ -174,6 +252,9 @@ class Hub:
         elif action == "state":
             self._answer(message["call"], value={"sample": self._sample, "clock": estimate(self._probes)})
         else:
+            if action == "listen":  # the agent knows the socket by its number only
+                self._sockets.append(message.pop("path"))
+                message["socket"] = len(self._sockets) - 1
             self._wire.send(**message)
 
     def _add_relay(self, relay: socket.socket) -> None:
@@ -215,7 +296,7 @@ class Hub:
                 relay.send(json.dumps(message).encode())
 
     def _answer(self, call: int, **answer: Any) -> None:
-        self._asked.discard(call)
+        self._asked.pop(call, None)
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"call": call, **answer}).encode())
 
@@ -253,6 +334,8 @@ def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
     message, _ = _receive(connection)
     if message is None:
         _be_lost()
+    if "lost" in message:
+        _be_lost(message["lost"])
     if "failed" in message:
         print(f"cannot run {command[0]}: {message['failed']}", file=sys.stderr, flush=True)
         os._exit(127)
@@ -265,8 +348,8 @@ def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
     os._exit(status)
 
 
-def _be_lost() -> NoReturn:
-    print("the connection to the node is lost", file=sys.stderr, flush=True)
+def _be_lost(why: str = "its hub has ended") -> NoReturn:
+    print("the connection to the node is lost" + (f": {why}" if why else ""), file=sys.stderr, flush=True)
     os._exit(LOST)
 
 

@@ -17,7 +17,7 @@ from cellbed.scenario.nodes import HostBackend
 from cellbed.testbed.agent import BOOTSTRAP
 from cellbed.testbed.backend import Setup
 from cellbed.testbed.process import find, last_line, run
-from cellbed.testbed.remote import RemoteGroup, RemoteNode, end_of, last_line_of
+from cellbed.testbed.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
 from cellbed.testbed.state import RUN_VARIABLE
 
 UDP_PORT = 47890
@@ -27,7 +27,7 @@ OUTER_BYTES = {4: 1550, 6: 1570}
 IP_MTU, IPV6_MTU = 14, 24
 """Socket options of Linux (ip(7), ipv6(7))."""
 CLOSING_S = 5.0
-"""How long the machine may take to remove what the agent made there."""
+"""How long the machine may take to remove what the agent made there; one that was not ready is not waited for."""
 
 
 class HostNode(RemoteNode):
@@ -92,8 +92,13 @@ class HostNode(RemoteNode):
 
     def attach(self, hello: dict[str, Any]) -> None:
         """As of :class:`RemoteNode`."""
-        here, _, there, _ = hello["connection"]
-        if ip_address(here) == ip_address(there):
+        try:
+            here, there = (ip_address(hello["connection"][end]) for end in (0, 2))
+        except (IndexError, ValueError):
+            raise NodeError(f"{self.name}: {self._table.ssh} reports no addresses of its SSH connection") from None
+        if there.is_multicast or there.is_unspecified:
+            raise NodeError(f"{self.name}: {self._table.ssh} reports {there} as its address")
+        if here == there:
             raise CellbedError(f"{self.name}: {self._table.ssh} is this machine; leave out its backend")
         run(
             [
@@ -104,11 +109,11 @@ class HostNode(RemoteNode):
             ]
         )
         self.facts |= {
-            "address": there,
+            "address": str(there),
             "cpus": hello["cpus"],
             "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500",
         }
-        self.facts["fragmented"] = path_mtu(there) < OUTER_BYTES[ip_address(there).version]
+        self.facts["fragmented"] = path_mtu(str(there)) < OUTER_BYTES[there.version]
 
     def wait_ready(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
@@ -126,7 +131,7 @@ class HostNode(RemoteNode):
     def stop(self) -> None:
         """As of :class:`~cellbed.testbed.backend.Backend`."""
         super().stop()
-        end_of(self._process, CLOSING_S)
+        end_of(self._process, CLOSING_S if "machine" in self.facts else 0.5)
         self._errors.close()
 
 

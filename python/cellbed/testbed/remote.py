@@ -17,7 +17,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.prctl import die_with_parent
+from cellbed.prctl import die_with_parent, make_no_devices
 from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 from cellbed.testbed.agent_hub import LARGEST_MESSAGE
 from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
@@ -115,7 +115,7 @@ class RemoteNode:
                 if answer["call"] != number:  # of a call that was interrupted
                     continue
                 if "lost" in answer:
-                    break
+                    raise NodeError(f"{self.name} cannot be reached: {answer['lost'] or self.why()}")
                 if "failed" in answer:
                     raise NodeError(f"{self.name}: {answer['failed']}")
                 return answer.get("value")
@@ -123,7 +123,15 @@ class RemoteNode:
             raise NodeError(f"{self.name} did not answer within {timeout_s:g} s: {self.why()}") from None
         except OSError:
             pass
-        raise NodeError(f"{self.name} cannot be reached: {self.why()}")
+        raise NodeError(f"{self.name} cannot be reached: {self._hub_end() or self.why()}")
+
+    def _hub_end(self) -> str:
+        """How the hub has ended, in words; empty while it runs."""
+        assert self._hub is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = self._hub.wait(1.0)
+            return f"its hub was killed by signal {-status}" if status < 0 else f"its hub ended with status {status}"
+        return ""
 
     def in_namespace(self, *lines: str) -> None:
         """Run commands of ip(8) in the node's namespace."""
@@ -215,11 +223,16 @@ class RemoteNode:
         probe = self.spawn(["test", "-d", source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if probe.wait() == 0:
             target.mkdir(exist_ok=True)
-            command = ["tar", "-C", str(target), "-x"]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, preexec_fn=die_with_parent) as unpacking:
+            # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
+            command = ["tar", "--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=make_no_devices
+            ) as unpacking:
                 assert unpacking.stdin is not None
                 self._copy('exec tar -C "$1" -c .', source, stdout=unpacking.stdin)
-                unpacking.stdin.close()
+                _, errors = unpacking.communicate()
+            if unpacking.returncode:
+                raise OSError(f"{source} on {self.name}: {last_line(errors)}")
             return
         try:
             with target.open("wb") as content:
