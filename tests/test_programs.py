@@ -309,6 +309,21 @@ def test_a_load_that_is_ended_at_its_end_is_noted_unless_it_ends_in_order(site: 
     assert output(site, "drained") == "begun\nwritten\n"
 
 
+def test_a_load_that_has_ended_when_its_end_is_due_is_done_and_measured(site: Site) -> None:
+    (load,) = site.start(site.python("print('done')", name="short", load=True))
+    counted: list[int] = []
+    load._count = counted.append
+    begin = time.monotonic_ns()
+    load.say({"t0_ns": begin, "end_ns": begin + 3600 * SECOND})
+    load.step(begin)
+    assert load.process is not None
+    process = load.process.pid
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    load.step(begin + 3600 * SECOND)  # the supervisor comes back late
+    assert load.events == [{"event": "ready"}, {"event": "done"}]
+    assert counted == [process]
+
+
 def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "words").write_text("hello")

@@ -1,8 +1,10 @@
 """Spans that services report: the helpers in Python and C, the sockets of a run, and the parts of requests."""
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import in_process
 from cellbed import spans
 from cellbed.measure.services import attach_services
-from cellbed.testbed.spans import MOST_NAMES, VARIABLE, SpanSockets
+from cellbed.testbed.journal import read_events
+from cellbed.testbed.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
 from cellbed.workloads import http
 from cellbed.workloads.kind import SERVER, divided
 
@@ -35,6 +39,7 @@ class Bed:
         self.environment = self.sockets.listen("web", self.record)
 
     def lines(self) -> list[dict[str, Any]]:
+        _forget()  # the service has ended
         self.sockets.close()
         return [json.loads(line) for line in self.record.read_text().splitlines()]
 
@@ -93,12 +98,12 @@ def test_spans_of_a_c_service_are_recorded(bed: Bed, c_service: Path) -> None:
     found = bed.lines()
     assert [(line.get("request"), line.get("order")) for line in found] == [(0, None), (None, 7), (2, None)]
     assert [line["end_ns"] - line["begin_ns"] for line in found] == [1, 2, 5]
-    assert bed.sockets.warnings() == ["web: its service dropped 1 spans that were not read in time"]
+    assert bed.sockets.warnings() == ["web: its service reports that it dropped 1 spans that were not read in time"]
 
 
-@pytest.mark.parametrize("socket", ["", "/nowhere/socket", "/dev/null", "x" * 200])
-def test_a_service_runs_on_when_nothing_listens(socket: str, c_service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, socket)
+@pytest.mark.parametrize("path", ["", "/nowhere/socket", "/dev/null", "x" * 200])
+def test_a_service_runs_on_when_nothing_listens(path: str, c_service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, path)
     _forget()
     for _ in range(100):
         spans.report("phone-0/1", "a", 1, 2)
@@ -112,7 +117,7 @@ def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed, c
     spans.report("phone-0/20000", "a", 1, 2)
     received = len(bed.lines())
     (warning,) = bed.sockets.warnings()
-    dropped = int(warning.split()[4])
+    dropped = int(warning.split()[7])
     assert dropped > 0
     assert received + dropped == 20_001
 
@@ -133,8 +138,6 @@ def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
         "phone-0 a 1 2",
         "phone-0/1 a 1 99999999999999999999",
     ]
-    import socket
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
         service.connect(bed.environment[VARIABLE])
         service.sendall("\n".join([*wrong, "phone-0/1 a 1 2", "phone-0/2 a"]).encode())
@@ -148,6 +151,116 @@ def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
     assert [line["request"] for line in found] == [1, 2, 3, *[4] * 2 * MOST_NAMES]
     assert bed.sockets.warnings() == [f"web: its service sent {len(wrong) + 2} malformed lines to {VARIABLE}"]
     assert len(bed.sockets.names["web"]) == MOST_NAMES
+
+
+def _connect(bed: Bed, content: bytes) -> socket.socket:
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    service.connect(bed.environment[VARIABLE])
+    service.sendall(content)
+    return service
+
+
+def test_a_service_that_floods_its_socket_is_read_in_bounded_turns(bed: Bed) -> None:
+    line = b"phone-0/1 a 1 2\n"
+    services = [_connect(bed, line * (TURN_BYTES // len(line))) for _ in range(5)]
+    services.append(_connect(bed, b"phone-0/2 last 1 2\n"))
+    for turn in range(1, 7):
+        assert bed.sockets.serve()
+        assert bed.record.read_text().count("\n") <= turn * TURN_BYTES / len(line)
+    assert '"last"' in bed.record.read_text()  # no connection waits for another one's flood
+    for service in services:
+        service.close()
+    assert len(bed.lines()) == 5 * (TURN_BYTES // len(line)) + 1
+
+
+def test_a_connection_with_many_malformed_lines_is_closed(bed: Bed) -> None:
+    flood = _connect(bed, b"\n" * 10_000)
+    other = _connect(bed, b"phone-0/1 a 1 2\n")
+    for _ in range(3):
+        bed.sockets.serve()
+    with pytest.raises(OSError, match="Broken pipe"):
+        flood.sendall(b"phone-0/2 a 1 2\n")
+    other.sendall(b"phone-0/3 a 1 2\n")
+    other.close()
+    assert [line["request"] for line in bed.lines()] == [1, 3]
+    assert bed.sockets.warnings() == [f"web: its service sent {MOST_MALFORMED} malformed lines to {VARIABLE}"]
+
+
+def test_connections_beyond_a_number_wait_for_others_to_end(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cellbed.testbed.spans.MOST_CONNECTIONS", 2)
+    services = [_connect(bed, f"phone-0/{number} a 1 2\n".encode()) for number in range(3)]
+    for _ in range(3):
+        bed.sockets.serve()
+    assert [json.loads(line)["request"] for line in bed.record.read_text().splitlines()] == [0, 1]
+    for service in services:
+        service.close()
+    assert [line["request"] for line in bed.lines()] == [0, 1, 2]
+
+
+def test_the_record_of_spans_has_a_limit(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cellbed.testbed.spans.LARGEST_RECORD", 1 << 20)
+    service = _connect(bed, b"")
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            service.sendall(b"phone-0/1 a 1 2\n" * 100)
+            bed.sockets.serve()
+    assert len(bed.lines()) > 10_000
+    assert bed.record.stat().st_size < (1 << 20) + 10 * TURN_BYTES
+    assert bed.sockets.warnings() == ["web: of its spans only the first 1 MiB are kept"]
+
+
+def test_the_end_does_not_wait_for_a_service_that_does_not_stop(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cellbed.testbed.spans.CLOSING_S", 0.2)
+    program = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({bed.environment[VARIABLE]!r})\n"
+    program += "while True: s.sendall(b'phone-0/1 a 1 2\\n' * 1000)"
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as service:
+        while not bed.record.stat().st_size:
+            bed.sockets.serve()
+        bed.sockets.close()
+        assert service.wait() == 1  # its connection is closed
+
+
+FLOOD = """
+import socket, os
+while True:
+    connections = []
+    try:
+        for _ in range(100):
+            connections.append(socket.socket(socket.AF_UNIX))
+            connections[-1].connect(os.environ["CELLBED_SPANS"])
+            connections[-1].setblocking(False)
+        print("ready", flush=True)
+        while True:
+            for connection in connections:
+                try:
+                    connection.send(b"\\n" * 65536)
+                except BlockingIOError:
+                    pass
+    except OSError:
+        pass
+"""
+FLOODED = f"""
+name = "flooded"
+duration = "5 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
+links.core.edge = "5 ms"
+apps.web.kind = "program"
+apps.web.server = {{ on = "edge", command = ["{sys.executable}", "FLOOD"], ready = {{ line = "ready" }} }}
+apps.web.client = {{ on = "phone", command = "sleep 3" }}
+apps.other.kind = "program"
+apps.other.client = {{ on = "phone", command = "sleep 100" }}
+faults = [{{ kind = "pause", node = "phone-0", at = "2 s", for = "1 s" }}]
+"""
+
+
+@pytest.mark.needs_tun
+def test_a_service_that_floods_its_socket_breaks_no_run(tmp_path: Path) -> None:
+    run = in_process.run_apart(tmp_path, FLOODED, flood=FLOOD)
+    assert [each["event"] for each in read_events(run) if "fault" in each["event"]] == ["fault began", "fault ended"]
+    warnings = json.loads((run / "run.json").read_text())["warnings"]
+    assert any("malformed lines" in each for each in warnings), warnings
 
 
 def _server_parts(

@@ -193,9 +193,7 @@ class UnmodifiedProgram:
                     self._spawn()
             return
         self._bound_output()
-        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            self._count(self.process.pid)
-        status = self.process.poll()
+        status = self._poll(self.process)
         if status is not None:
             self._has_ended(status, now_ns)
         elif not self._ready:
@@ -250,9 +248,16 @@ class UnmodifiedProgram:
         """Ask it to end."""
         self._stopping = True
         self._again_ns = self._begin_ns = None
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self._poll(self.process) is None:
             with contextlib.suppress(OSError):
                 self.process.terminate()
+
+    def _poll(self, process: Running) -> int | None:
+        """The exit status of its process; what that has used is counted before the status is taken."""
+        with contextlib.suppress(ChildProcessError):  # it was taken: `terminate` and `wait` do that, too
+            if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                self._count(process.pid)
+        return process.poll()
 
     def close(self, deadline: float) -> None:
         """End it, by force after the monotonic `deadline` (s), and copy its files to this machine."""
