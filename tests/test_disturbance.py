@@ -14,9 +14,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.measure.disturbance import MAGIC, RECORD, judge, machine, read_seconds
+from cellbed.measure.connections import SCHEMA
+from cellbed.measure.disturbance import MAGIC, RECORD, Load, added, judge, machine, read_seconds, shifts
+from cellbed.measure.statistics import percentile
 from cellbed.report.formats import machine as words
 from cellbed.testbed.pressure import Pressure
+from cellbed.workloads.kind import Span
 
 T0 = 5_000_000_000_000
 S = 1_000_000_000
@@ -64,22 +67,64 @@ def host(count: int = 60, cpus: int = 2, **changed: dict[int, int]) -> list[dict
 
 
 def seconds(
-    folder: Path, records: np.ndarray[Any, np.dtype[Any]] | None, samples: list[dict[str, Any]]
+    folder: Path,
+    records: np.ndarray[Any, np.dtype[Any]] | None,
+    samples: list[dict[str, Any]],
+    description: dict[str, Any] = DESCRIPTION,
 ) -> pl.DataFrame:
     (folder / "raw").mkdir(exist_ok=True)
     (folder / "raw" / "host.jsonl").write_text("".join(json.dumps(line) + "\n" for line in samples))
     if records is not None:
         (folder / "raw" / "lateness.bin").write_bytes(MAGIC + records.tobytes())
-    return read_seconds(folder, DESCRIPTION)
+    return read_seconds(folder, description)
 
 
-def judged(folder: Path, records: np.ndarray[Any, np.dtype[Any]], samples: list[dict[str, Any]]) -> list[str]:
-    return judge(seconds(folder, records, samples), DESCRIPTION)
+SPANS = (Span("link", "uplink", "", "", "", ""), Span("server", "remote", "", "", "", ""))
+
+
+def requests(latency_s: float = 0.1, server_s: float = 0.01, late_s: float = 0.0) -> pl.DataFrame:
+    """Ten requests a second for a minute to edge-0, whose latencies differ by 2 % beside `latency_s`."""
+    intended = np.arange(600) / 10
+    latency = latency_s * (1 + 0.02 * np.random.default_rng(1).random(600))
+    return pl.DataFrame(
+        {
+            "status": "ok",
+            "endpoint": "endpoint-0",
+            "server": "edge-0",
+            "intended_s": intended,
+            "latency_s": latency,
+            "part_link": latency - server_s - late_s,
+            "part_server": np.full(600, server_s),
+            "residual_s": np.full(600, late_s),
+        }
+    )
+
+
+def load(table: pl.DataFrame, requests: pl.DataFrame) -> Load:
+    """The requests of an application as the judgement takes them."""
+    latencies = requests["latency_s"].fill_null(np.inf).to_numpy()
+    percentiles = [percentile(latencies, quantile) for quantile in (0.5, 0.9, 0.99)]
+    moved = shifts(latencies, added(requests, SPANS, table), percentiles)
+    gone = requests.filter(pl.col("latency_s").is_null())["intended_s"].to_numpy()
+    return Load("web", percentiles, moved, gone)
+
+
+def judged(
+    folder: Path,
+    records: np.ndarray[Any, np.dtype[Any]],
+    samples: list[dict[str, Any]],
+    sent: pl.DataFrame | None = None,
+    connections: pl.DataFrame | None = None,
+    description: dict[str, Any] = DESCRIPTION,
+) -> list[str]:
+    table = seconds(folder, records, samples, description)
+    loads = [load(table, sent)] if sent is not None else []
+    return judge(table, description, loads, pl.DataFrame(schema=SCHEMA) if connections is None else connections)
 
 
 def test_an_undisturbed_run_is_not_called_disturbed(tmp_path: Path) -> None:
+    assert judged(tmp_path, emulator(), host()) == []
     table = seconds(tmp_path, emulator(), host())
-    assert judge(table, DESCRIPTION) == []
     figures = machine(table, 60)
     assert (figures.lateness_s, figures.late_share, figures.standstill_s) == (0.002, 0.01, 0.001)
     assert figures.foreign_cpus == pytest.approx(0.02)
@@ -89,9 +134,11 @@ def test_an_undisturbed_run_is_not_called_disturbed(tmp_path: Path) -> None:
     assert table.filter(pl.col("second") == 59)["edge-0.waited_s"].to_list() == [pytest.approx(0.02)]
 
 
-def test_a_frozen_emulator_always_disturbs(tmp_path: Path) -> None:
-    frozen = {"standstill": {20: 150 * MS}, "stood_until": {20: T0 + round(20.75 * S)}}
-    (reason,) = judged(tmp_path, emulator(**frozen), host())
+FROZEN = {"standstill": {20: 150 * MS}, "stood_until": {20: T0 + round(20.75 * S)}}
+
+
+def test_a_frozen_emulator_always_disturbs_a_run_without_requests(tmp_path: Path) -> None:
+    (reason,) = judged(tmp_path, emulator(**FROZEN), host())
     assert reason == "the emulator stood still for 150 ms from 20.6 s on"
     # Stopped for the rest of the run and longer: one record for all of it.
     records = emulator(4, standstill={3: 14 * S}, stood_until={3: T0 + 17 * S}, end={3: T0 + 17 * S})
@@ -103,72 +150,99 @@ def test_a_frozen_emulator_always_disturbs(tmp_path: Path) -> None:
     assert reason.startswith("the emulator recorded nothing from 0.0 s on")
 
 
-def test_late_packets_disturb_where_they_are_more_than_one_second_in_a_hundred(tmp_path: Path) -> None:
-    (reason,) = judged(tmp_path, emulator(late={7: 11}), host())
-    assert reason.startswith("the emulator was late in 1 of 60 seconds: by up to 2 ms, and with 11 % of")
-    (reason,) = judged(tmp_path, emulator(lateness={7: 11 * MS, 8: 30 * MS}), host())
-    assert reason.startswith("the emulator was late in 2 of 60 seconds: by up to 30 ms")
-    few = seconds(tmp_path, emulator(200, lateness={7: 11 * MS, 8: 30 * MS}), host(200))
-    assert judge(few, DESCRIPTION | {"duration_ns": 200 * S}) == []
+BUSY = {"idle_ns": dict.fromkeys(range(60), 0)}
+WAITING = {"waited_ns": dict.fromkeys(range(60), 800 * MS)}
+
+
+def test_waiting_disturbs_where_it_moves_a_percentile_out_of_its_interval(tmp_path: Path) -> None:
+    # edge-0 waits 0.5 s for 0.5 s of processor time: half of its part of each request.
+    (reason,) = judged(tmp_path, emulator(), host(**BUSY, **WAITING), requests(server_s=0.02))
+    assert reason.startswith("the machine made web slower: without what it added, the median would be about 91 ms")
+    assert (
+        "edge-0 waited 1 s for each second of processor time, while other programs used 1.4 and the run 0.6 of 2"
+        in reason
+    )
+    # The same waiting of a server that takes 0.2 ms of 100 ms moves no figure that is printed.
+    assert judged(tmp_path, emulator(), host(**BUSY, **WAITING), requests(server_s=0.0002)) == []
 
 
 def test_other_programs_disturb_only_where_a_node_waits_for_them(tmp_path: Path) -> None:
-    busy = {"idle_ns": dict.fromkeys(range(10, 20), 0)}
-    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 500 * MS)}
-    assert judged(tmp_path, emulator(), host(**busy)) == []  # it got what it wanted
-    assert judged(tmp_path, emulator(), host(**waiting)) == []  # its own programs wait for each other
-    (reason,) = judged(tmp_path, emulator(), host(**busy, **waiting))
-    assert reason == (
-        "other programs kept edge-0 waiting for a processor: edge-0 in 10 of 60 seconds, 0.4 s for each second of "
-        "processor time, while they used 1.4 of 2 processors"
+    sent = requests(server_s=0.02)
+    assert judged(tmp_path, emulator(), host(**BUSY), sent) == []  # it got what it wanted
+    assert judged(tmp_path, emulator(), host(**WAITING), sent) == []  # its own programs wait for each other
+
+
+def test_what_the_machine_added_is_of_the_seconds_of_a_request(tmp_path: Path) -> None:
+    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 800 * MS)}
+    table = seconds(tmp_path, emulator(), host(**BUSY, **waiting))
+    found = added(requests(server_s=0.02), SPANS, table)
+    assert found[105:195] == pytest.approx(0.01, rel=0.1)
+    assert (found[:95] < 0.001).all()
+    assert (found[205:] < 0.001).all()
+
+
+def test_late_packets_disturb_where_they_move_a_percentile_out_of_its_interval(tmp_path: Path) -> None:
+    (reason,) = judged(tmp_path, emulator(lateness={7: 11 * MS}), host(), requests(server_s=0, late_s=0.01))
+    assert "the median would be about 91 ms instead of 101 ms" in reason
+    assert "packets or the emulator were up to 11 ms late" in reason
+    assert judged(tmp_path, emulator(lateness={7: 11 * MS}), host(), requests(late_s=0.0005)) == []
+
+
+def test_a_standstill_disturbs_where_requests_were_under_way(tmp_path: Path) -> None:
+    stood = emulator(standstill={20: 1500 * MS}, stood_until={20: T0 + round(20.75 * S)})
+    slow = requests().with_columns(
+        latency_s=pl.when(pl.col("intended_s").is_between(19.2, 20.8)).then(1.5).otherwise("latency_s")
+    )
+    (reason,) = judged(tmp_path, stood, host(), slow)
+    assert "instead of" in reason
+    lost = requests().with_columns(
+        latency_s=pl.when(pl.col("intended_s").is_between(20.65, 20.75)).then(None).otherwise("latency_s")
+    )
+    (reason,) = judged(tmp_path, emulator(**FROZEN), host(), lost)
+    assert (
+        reason == "the emulator stood still for 150 ms from 20.6 s on, and 1 request of web of that time got no reply"
     )
 
 
-def test_pressure_disturbs_where_other_programs_use_the_processors(tmp_path: Path) -> None:
-    busy = {"idle_ns": dict.fromkeys(range(10, 20), 0)}
-    pressed = {"pressure_ns": dict.fromkeys(range(10, 20), 450 * MS)}
-    assert judged(tmp_path, emulator(), host(**pressed)) == []  # its own programs wait for each other
-    # A CPU limit stops edge-0 for 0.3 s of each second, which PSI counts as waiting.
-    limited = {"pressure_ns": dict.fromkeys(range(10, 20), 390 * MS)}
-    assert judged(tmp_path, emulator(), host(**busy, **limited)) == []
-    (reason,) = judged(tmp_path, emulator(), host(**busy, **pressed))
-    assert reason == (
-        "the machine's processors were under pressure in 10 of 60 seconds: programs waited for them in up to 45 % of a "
-        "second (PSI), while other programs used 1.4 of 2 processors"
-    )
-    # One sentence is enough where a node is known to have waited.
-    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 500 * MS)}
-    (reason,) = judged(tmp_path, emulator(), host(**busy, **pressed, **waiting))
-    assert reason.startswith("other programs kept edge-0 waiting")
-    unknown = [sample | {"pressure_ns": None} for sample in host(**busy)]
+def test_connections_are_disturbed_by_what_their_nodes_waited(tmp_path: Path) -> None:
+    def connection(server_s: float) -> pl.DataFrame:
+        row = {"server": "edge-0", "opened_s": 0.0, "part_server": server_s, "part_to_client_delay": 30.0}
+        return pl.DataFrame([dict.fromkeys(SCHEMA) | row], schema=SCHEMA)
+
+    (reason,) = judged(tmp_path, emulator(), host(**BUSY, **WAITING), connections=connection(20.0))
+    assert reason.startswith("other programs kept nodes waiting for a processor for 20 % of the time of their conn")
+    assert judged(tmp_path, emulator(), host(**BUSY, **WAITING), connections=connection(1.0)) == []
+    (reason,) = judged(tmp_path, emulator(late=dict.fromkeys(range(60), 11)), host(), connections=connection(1.0))
+    assert reason.startswith("the emulator was late: 11 % of the packets by more than 1 ms, by up to 2 ms")
+
+
+def test_a_kernel_without_pressure_is_named(tmp_path: Path) -> None:
+    unknown = [sample | {"pressure_ns": None} for sample in host(**BUSY)]
     table = seconds(tmp_path, emulator(), unknown)
-    assert judge(table, DESCRIPTION) == []
     assert "the kernel does not report CPU pressure" in words(asdict(machine(table, 60)))
 
 
 def test_nodes_that_together_need_more_than_the_machine_disturb(tmp_path: Path) -> None:
     """Nobody else runs: what edge-0 lacks other nodes of the run have."""
-    full = {"own_ns": dict.fromkeys(range(10, 20), 2 * S), "idle_ns": dict.fromkeys(range(10, 20), 0)}
-    waiting = {"waited_ns": dict.fromkeys(range(10, 20), 900 * MS)}
+    full = {"own_ns": dict.fromkeys(range(60), 2 * S), "idle_ns": dict.fromkeys(range(60), 0)}
 
     def judged_with(limit: float, **changed: dict[int, int]) -> list[str]:
-        table = seconds(tmp_path, emulator(), host(**changed))
-        return judge(table, DESCRIPTION | {"nodes": [{"name": "edge-0", "cpus": limit}]})
+        limited = DESCRIPTION | {"nodes": [{"name": "edge-0", "cpus": limit}]}
+        return judged(tmp_path, emulator(), host(**changed), requests(server_s=0.02), description=limited)
 
-    assert judged_with(0.5, **full, **waiting) == []  # it had what its limit allows
-    assert judged_with(8, **waiting) == []  # the machine was idle: its own tasks waited for each other
-    assert judged_with(8, **full) == []  # it waited for nothing
-    assert judged_with(8, **full, **waiting) == [
-        "the nodes together needed more than the 2 processors of this machine: edge-0 had 0.5 of its 8 CPUs and waited "
-        "in 10 of 60 seconds"
-    ]
+    assert judged_with(0.5, **full, **WAITING) == []  # it had what its limit allows
+    assert judged_with(8, **WAITING) == []  # the machine was idle: its own tasks waited for each other
+    (reason,) = judged_with(8, **full, **WAITING)
+    assert (
+        "edge-0 waited 1 s for each second of processor time, while other programs used 0 and the run 2 of 2" in reason
+    )
 
 
 def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> None:
     found = judged(tmp_path, emulator(), host(realtime_ns={4: -3600 * S, 9: 1 * MS}, boottime_ns={5: 3 * S}))
     assert found == ["the wall clock was set by −60 min at 4 s", "the machine was suspended for 3 s at 5 s"]
-    table = seconds(tmp_path, emulator(), host())
-    assert judge(table, DESCRIPTION | {"deaths": ["worker 0 was killed"]}) == ["worker 0 was killed"]
+    table, none = seconds(tmp_path, emulator(), host()), pl.DataFrame(schema=SCHEMA)
+    assert judge(table, DESCRIPTION | {"deaths": ["worker 0 was killed"]}, [], none) == ["worker 0 was killed"]
 
 
 def test_a_late_sample_has_its_own_second(tmp_path: Path) -> None:
@@ -182,7 +256,7 @@ def test_a_run_without_records_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     for description in (DESCRIPTION, {}):
         table = read_seconds(tmp_path, description)
-        assert judge(table, description) == []
+        assert judge(table, description, [], pl.DataFrame(schema=SCHEMA)) == []
         assert machine(table, 60).foreign_cpus is None
 
 

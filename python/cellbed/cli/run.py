@@ -48,8 +48,9 @@ def run(
     not what was asked, 4 disturbed (with --strict), 130 interrupted, 1 no request got a good reply, or anything else
     that failed.
 
-    A run is disturbed if the emulator stood still or was late, other programs took the processors that the nodes
-    needed, a clock was set, or a process of the workload died. The report gives the reasons.
+    A run is disturbed if late packets, or other programs that took the processors which the nodes needed, moved a
+    percentile out of its interval, if a clock was set, or if a process of the workload died. The report gives the
+    reasons.
 
     \b
     Examples:

@@ -1,19 +1,23 @@
-"""Disturbance of a run by the machine: a table by the second, and the judgement.
+"""Disturbance of a run by the machine: a table by the second, what the machine added to each request, the judgement.
 
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
+from cellbed.measure.statistics import Percentile, Samples
 from cellbed.readable import duration_words, significant
+from cellbed.workloads.kind import Span
 
 MAGIC = b"cellbed lateness"
 RECORD = np.dtype(
@@ -31,23 +35,19 @@ RECORD = np.dtype(
 assert RECORD.itemsize == 64
 
 FROZEN_S = 0.1
-"""An emulator that did not run for this long was frozen: the run is disturbed, however long it lasted."""
-LATENESS_S = 0.01
-"""A second is disturbed in which a packet or the emulator was later than this, ..."""
+"""An emulator that did not run for this long was frozen."""
+STANDSTILL_S = 0.01
+"""Requests during a shorter standstill have its effect in their residual only."""
 LATE_SHARE = 0.1
-"""... or more than this share of the packets was more than 1 ms late, ..."""
-FOREIGN = 0.05
-"""... or other programs used more than this share of the machine's processors ..."""
-WAITING = 0.1
-"""... and a node waited longer than this share of the processor time that it got ..."""
-WAITED_S = 0.01
-"""... and longer than this, ..."""
-PRESSURE = 0.1
-"""... or some program of the machine waited for longer than this share of the second, CPU limits apart, ..."""
+"""Of a run without requests: packets more than 1 ms late, ..."""
+LENGTHENED = 0.1
+"""... or time that nodes waited, as a share of the time that their connections took."""
+PRINTED = 0.01
+"""A percentile that moved by less than this share of it is what was printed, however narrow its interval is."""
+FULL = 0.9
+"""A run uses the whole machine, and a node all of its CPU limit, from this share of it on."""
 CLOCK_S = 0.01
-"""... or a clock was set, or the machine suspended, by more than this."""
-SECONDS = 0.01
-"""A run is disturbed if more than this share of its seconds is."""
+"""A clock that was set, or a suspension of the machine, by more than this."""
 
 _HOST = {
     "time_ns": pl.Int64,
@@ -96,13 +96,14 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     that are not the run's), ``own_cpus`` (by the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in
     which some task waited for a processor), ``stopped`` (for how long CPU limits stopped nodes, all together, as a
     share), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``; ``NODE.waited_s``: the time that it waited
-    for a processor, without the time that its CPU limit stopped it, and at most as long as other programs ran;
-    ``NODE.queued_s``: the rest of its waiting, for programs of the run. A second that was not recorded has no row or
-    nulls.
+    for a processor, without the time that its CPU limit stopped it, and at most as long as other programs ran; all of
+    its waiting where it is below its CPU limit while the run uses the whole machine (`FULL`). A second that was not
+    recorded has no row or nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
-    host = _host(read_lines(run / "raw" / "host.jsonl", _HOST), t0)
+    limits = {str(node["name"]): node.get("cpus") for node in description.get("nodes") or []}
+    host = _host(read_lines(run / "raw" / "host.jsonl", _HOST), t0, limits)
     return emulator.join(host, on="second", how="full", coalesce=True).sort("second")
 
 
@@ -123,7 +124,7 @@ def _emulator(records: "np.ndarray[Any, np.dtype[Any]]", t0: int) -> pl.DataFram
     )
 
 
-def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
+def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) -> pl.DataFrame:
     def grown(column: str) -> pl.Expr:
         return pl.col(column).diff().cast(pl.Float64) / 1e9
 
@@ -152,16 +153,18 @@ def _host(samples: pl.DataFrame, t0: int) -> pl.DataFrame:
         throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
         waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
     ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
-    # Waiting for other programs cannot exceed their run time: the rest is waiting of a node's tasks for each other.
-    taken_s = machine.select("second", taken_s=pl.col("foreign_cpus") * samples["span_s"])
-    each = each.join(taken_s, on="second", how="left")
-    waited_s = pl.min_horizontal("waited_s", "taken_s").clip(lower_bound=0)
+    # Waiting for other programs cannot exceed their run time: the rest is waiting of a node's tasks for each other, or
+    # for other nodes.
+    used = machine.select("second", "cpus", "own_cpus", taken_s=pl.col("foreign_cpus") * samples["span_s"])
+    each = each.join(used, on="second", how="left")
+    limit = pl.col("node").replace_strict(limits, default=None, return_dtype=pl.Float64)
+    short = (pl.col("own_cpus") > FULL * pl.col("cpus")) & (pl.col("cpu_s") < FULL * limit)
+    foreign_s = pl.min_horizontal("waited_s", "taken_s")
+    waited_s = pl.when(short).then("waited_s").otherwise(foreign_s).clip(lower_bound=0)
     stopped = each.group_by("second").agg(stopped=pl.col("throttled_s").sum() / pl.col("span_s").first())
     machine = machine.join(stopped, on="second", how="left").with_columns(pl.col("stopped").fill_null(0))
-    queued_s = pl.col("waited_s") - waited_s
     for (node,), series in each.group_by("node", maintain_order=True):
-        columns = {"cpu_s": pl.col("cpu_s"), "waited_s": waited_s, "queued_s": queued_s}
-        named = series.select("second", **{f"{node}.{name}": column for name, column in columns.items()})
+        named = series.select("second", pl.col("cpu_s").alias(f"{node}.cpu_s"), waited_s.alias(f"{node}.waited_s"))
         machine = machine.join(named, on="second", how="left")
     return machine.drop_nulls("second")
 
@@ -195,18 +198,94 @@ def _waiting(seconds: pl.DataFrame, node: str) -> float | None:
     return _sum(seconds[f"{node}.waited_s"]) / cpu if cpu else None
 
 
-def judge(seconds: pl.DataFrame, description: dict[str, Any]) -> list[str]:
-    """Why a run is disturbed, in sentences; empty for one that is not. Pure.
+def added(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl.DataFrame) -> Samples:
+    """Return by how much the machine lengthened each request, seconds; 0 of one without a reply.
 
-    seconds: the table of `read_seconds`; description: the content of ``run.json``.
+    requests: a table of `read_requests`; spans: of its application; seconds: the table of `read_seconds`. Lateness of
+    packets is the residual, since the parts on links are times of the model. Of the parts on a node it is the share
+    that the node waited of the time that it ran or waited, in the seconds of the request, and at most all that it
+    waited. A request under way during a standstill of the emulator, or as long after it, was lengthened by all of that.
+    """
+    begin, latency = (requests[name].fill_null(0.0).to_numpy() for name in ("intended_s", "latency_s"))
+    end = begin + latency
+    stood = np.zeros(len(requests))
+    for since, until in _standstills(seconds):
+        stood += np.clip(np.minimum(end, 2 * until - since) - np.maximum(begin, since), 0, None)
+    late = requests["residual_s"].fill_null(0.0).clip(lower_bound=0).to_numpy()
+    found = np.maximum(late, stood)
+    for place, column in (("endpoint", "endpoint"), ("remote", "server")):
+        parts = [pl.col(span.column).fill_null(0.0) for span in spans if span.place == place]
+        if not parts or column not in requests.columns:
+            continue
+        spent = requests.select(pl.sum_horizontal(parts).clip(lower_bound=0)).to_series().to_numpy()
+        nodes = requests[column].fill_null("").to_numpy()
+        for node in nodes_of(seconds):
+            found += np.where(nodes == node, _lengthened(spent, begin, end, node, seconds), 0.0)
+    return np.where(latency > 0, np.minimum(found, latency), 0.0)
+
+
+def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
+    """Begin and end of each standstill of the emulator, seconds."""
+    found = seconds.filter(pl.col("standstill_s") >= STANDSTILL_S)
+    return [(until - length, until) for length, until in found.select("standstill_s", "stood_until_s").iter_rows()]
+
+
+def _lengthened(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
+    """Of the time `spent` on a node between `begin` and `end`, what its tasks waited for other programs, seconds."""
+    known = seconds.drop_nulls(["second", f"{node}.cpu_s", f"{node}.waited_s"])
+    if known.is_empty():
+        return np.zeros(len(spent))
+    number = known["second"].to_numpy()
+    first, last = np.searchsorted(number, np.floor(begin)), np.searchsorted(number, np.floor(end), side="right")
+
+    def total(column: str) -> Samples:
+        cumulative = np.concatenate([[0.0], np.cumsum(known[column].to_numpy())])
+        return np.asarray(cumulative[last] - cumulative[np.minimum(first, last)])
+
+    waited = total(f"{node}.waited_s")
+    ran = total(f"{node}.cpu_s") + waited
+    share = np.divide(waited, ran, out=np.zeros(len(spent)), where=ran > 0)
+    return np.minimum(spent * share, waited)
+
+
+def shifts(latencies: Samples, lengthened: Samples, percentiles: Sequence[Percentile]) -> dict[str, float]:
+    """By percentile that has a value, what the machine added to it, seconds. latencies: +inf without a reply."""
+    ordered = np.sort(latencies - lengthened)
+    return {
+        each.label: each.value - float(ordered[math.ceil(len(ordered) * each.quantile - 1e-9) - 1])
+        for each in percentiles
+        if each.value is not None
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What `judge` needs of an application with requests. shifts: of `shifts`; unanswered_s: intended times of the
+    requests without a reply."""
+
+    name: str
+    percentiles: Sequence[Percentile]
+    shifts: Mapping[str, float]
+    unanswered_s: NDArray[np.float64]
+
+
+def judge(
+    seconds: pl.DataFrame, description: dict[str, Any], loads: Sequence[Load], connections: pl.DataFrame
+) -> list[str]:
+    """Return why a run is disturbed, in sentences; empty for one that is not. Pure.
+
+    seconds: the table of `read_seconds`; description: the content of ``run.json``; loads: its applications with
+    requests; connections: the table of `read_connections` without those of `loads`.
     """
     duration_s = (description.get("duration_ns") or 0) / 1e9
     during = _during(seconds, duration_s)
     found = [str(death) for death in description.get("deaths") or []]
-    found += _frozen(seconds, duration_s, description.get("status") == "complete")
-    found += _late(during)
-    found += list(_deprived(during, nodes_of(seconds))) or _pressed(during)
-    found += _short(during, description)
+    found += [reason for load in loads for reason in _moved(load, during)]
+    if not loads or len(connections):
+        found += _frozen(seconds)
+        found += _late(during)
+        found += _waited(connections, during)
+    found += _unrecorded(seconds, duration_s, description.get("status") == "complete")
     found += _clocks(during)
     return found
 
@@ -215,7 +294,44 @@ def _during(seconds: pl.DataFrame, duration_s: float) -> pl.DataFrame:
     return seconds.filter(pl.col("second").is_between(0, duration_s, closed="left"))
 
 
-def _frozen(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
+def _moved(load: Load, during: pl.DataFrame) -> Iterator[str]:
+    for each in load.percentiles:
+        shift = load.shifts.get(each.label, 0.0)
+        if each.value is None or shift <= PRINTED * each.value:
+            continue
+        if each.low is None or each.value - shift < each.low:
+            interval = "" if each.low is None else f", below its interval, which begins at {duration_words(each.low)}"
+            yield (
+                f"the machine made {load.name} slower: without what it added, the {each.label} would be about "
+                f"{duration_words(each.value - shift)} instead of {duration_words(each.value)}{interval} "
+                f"({_causes(during)})"
+            )
+            break
+    for since, until in _standstills(during):
+        gone = int(((load.unanswered_s >= since) & (load.unanswered_s <= 2 * until - since)).sum())
+        if gone and until - since >= FROZEN_S:
+            yield (
+                f"the emulator stood still for {duration_words(until - since)} from {_at(since)} on, and "
+                f"{gone} request{'s' * (gone > 1)} of {load.name} of that time got no reply"
+            )
+
+
+def _causes(during: pl.DataFrame) -> str:
+    waiting = {node: _waiting(during, node) or 0.0 for node in nodes_of(during)}
+    node = max(waiting, key=lambda each: waiting[each], default="")
+    latest = max(_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
+    words = [f"packets or the emulator were up to {duration_words(latest)} late"] if latest else []
+    if waiting.get(node):
+        foreign, own = (_number(during[f"{whose}_cpus"].mean()) or 0.0 for whose in ("foreign", "own"))
+        words.append(
+            f"{node} waited {significant(waiting[node])} s for each second of processor time, while other programs "
+            f"used {significant(foreign)} and the run {significant(own)} of {during['cpus'].drop_nulls()[0]} processors"
+        )
+    return "; ".join(words)
+
+
+def _frozen(seconds: pl.DataFrame) -> Iterator[str]:
+    """Standstills of a run without requests."""
     frozen = seconds.filter((pl.col("second") >= 0) & (pl.col("standstill_s") >= FROZEN_S)).sort(
         "standstill_s", descending=True
     )
@@ -224,6 +340,9 @@ def _frozen(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterato
         more = f", and {_times(len(frozen) - 1)} more" if len(frozen) > 1 else ""
         at = max(0.0, until - longest)
         yield f"the emulator stood still for {duration_words(longest)} from {_at(at)} on{more}"
+
+
+def _unrecorded(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
     last = seconds["until_s"].max()
     # It closes a second within milliseconds, unless it stands still; then that is in its next record, if there is one.
     if complete and isinstance(last, float) and last < duration_s - FROZEN_S:
@@ -231,73 +350,37 @@ def _frozen(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterato
 
 
 def _late(during: pl.DataFrame) -> Iterator[str]:
-    share, latest = pl.col("late") / pl.col("packets"), pl.max_horizontal("lateness_s", "standstill_s")
-    many = (pl.col("packets") > 0) & (share > LATE_SHARE)
-    late = during.filter(((latest > LATENESS_S) | many) & (pl.col("standstill_s") < FROZEN_S))
-    if _too_many(late, during):
-        worst = float(late.select(latest.max()).item())
-        share_of_all = _sum(late["late"]) / max(1, _sum(late["packets"]))
+    """Lateness of a run without requests."""
+    share = _sum(during["late"]) / max(1, _sum(during["packets"]))
+    if share > LATE_SHARE:
+        worst = _number(during["lateness_s"].max()) or 0.0
         yield (
-            f"the emulator was late in {_of(late, during)}: by up to {duration_words(worst)}, and with "
-            f"{significant(share_of_all * 100)} % of their packets by more than 1 ms"
+            f"the emulator was late: {significant(share * 100)} % of the packets by more than 1 ms, by up to "
+            f"{duration_words(worst)}"
         )
 
 
-def _deprived(during: pl.DataFrame, nodes: list[str]) -> Iterator[str]:
-    waiting: list[tuple[int, float, str]] = []
-    for node in nodes:
-        deprived = _deprived_seconds(during, node)
-        if _too_many(deprived, during):
-            waiting.append((len(deprived), _waiting(deprived, node) or 0.0, node))
-    if not waiting:
+def _waited(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[str]:
+    """Waiting that lengthened connections, apart from the time for which they wait for their client to send."""
+    if connections.is_empty():
         return
-    _, share, node = max(waiting)
-    deprived = _deprived_seconds(during, node)
-    others = (
-        f" and {len(waiting) - 1} more nodes" if len(waiting) > 2 else " and another node" if len(waiting) > 1 else ""
-    )
-    yield (
-        f"other programs kept {node}{others} waiting for a processor: {node} in {_of(deprived, during)}, "
-        f"{significant(share)} s for each second of processor time, while they used "
-        f"{significant(_number(deprived['foreign_cpus'].mean()) or 0)} of {deprived['cpus'][0]} processors"
-    )
-
-
-def _pressed(during: pl.DataFrame) -> Iterator[str]:
-    foreign = pl.col("foreign_cpus") > FOREIGN * pl.col("cpus")
-    pressed = during.filter(foreign & (pl.col("pressure") - pl.col("stopped") > PRESSURE))
-    if _too_many(pressed, during):
-        waited, used = _number(pressed["pressure"].max()) or 0, _number(pressed["foreign_cpus"].mean()) or 0
+    names = [name for name in connections.columns if name.startswith("part_")]
+    spent = connections.select(pl.sum_horizontal(names)).to_series().fill_null(0.0).to_numpy()
+    begin = connections["opened_s"].to_numpy()
+    client = connections["part_client"].fill_null(0.0).to_numpy()
+    service = [name for name in names if name.startswith("part_server") or name.startswith("part_service")]
+    server = connections.select(pl.sum_horizontal(service)).to_series().fill_null(0.0).to_numpy()
+    lost = np.zeros(len(connections))
+    for node in nodes_of(during):
+        for column, part in (("client", client), ("server", server)):
+            of_node = (connections[column].fill_null("") == node).to_numpy()
+            lost += np.where(of_node, _lengthened(part, begin, begin + spent, node, during), 0.0)
+    total = float((spent - client).sum())
+    if total > 0 and lost.sum() > LENGTHENED * total:
         yield (
-            f"the machine's processors were under pressure in {_of(pressed, during)}: programs waited for them in up "
-            f"to {significant(waited * 100)} % of a second (PSI), while other programs used {significant(used)} of "
-            f"{pressed['cpus'][0]} processors"
+            f"other programs kept nodes waiting for a processor for {significant(100 * float(lost.sum()) / total)} % "
+            f"of the time of their connections ({_causes(during)})"
         )
-
-
-def _short(during: pl.DataFrame, description: dict[str, Any]) -> Iterator[str]:
-    """Nodes that waited below their limits while the run used the whole machine."""
-    short = []
-    for node in description.get("nodes") or []:
-        name, limit = node["name"], node["cpus"]
-        if f"{name}.queued_s" in during.columns:
-            cpu, queued = pl.col(f"{name}.cpu_s"), pl.col(f"{name}.queued_s")
-            full = pl.col("own_cpus") > (1 - WAITING) * pl.col("cpus")
-            below = full & (cpu < (1 - WAITING) * limit) & (queued > WAITING * cpu) & (queued > WAITED_S)
-            if _too_many(found := during.filter(below), during):
-                used = _sum(found[f"{name}.cpu_s"]) / len(found)
-                had = f"{name} had {significant(used)} of its {limit:g} CPUs and waited in {_of(found, during)}"
-                short.append((used / limit, had, int(found["cpus"][0])))
-    if short:
-        _, had, cpus = min(short)
-        more = f" (and {len(short) - 1} more like this)" if len(short) > 1 else ""
-        yield f"the nodes together needed more than the {cpus} processors of this machine: {had}{more}"
-
-
-def _deprived_seconds(during: pl.DataFrame, node: str) -> pl.DataFrame:
-    cpu, waited = pl.col(f"{node}.cpu_s"), pl.col(f"{node}.waited_s")
-    foreign = pl.col("foreign_cpus") > FOREIGN * pl.col("cpus")
-    return during.filter(foreign & (waited > WAITING * cpu) & (waited > WAITED_S))
 
 
 def _clocks(during: pl.DataFrame) -> Iterator[str]:
@@ -308,14 +391,6 @@ def _clocks(during: pl.DataFrame) -> Iterator[str]:
         for second, step in during.filter(pl.col(name).abs() > CLOCK_S).select("second", name).iter_rows():
             sign = "−" if step < 0 else ""
             yield f"{words} {sign}{duration_words(abs(step))} at {second} s"
-
-
-def _too_many(those: pl.DataFrame, of: pl.DataFrame) -> bool:
-    return len(those) > SECONDS * len(of)
-
-
-def _of(those: pl.DataFrame, of: pl.DataFrame) -> str:
-    return f"{len(those)} of {len(of)} seconds"
 
 
 def _times(count: int) -> str:

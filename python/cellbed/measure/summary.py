@@ -7,12 +7,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import PeerSummary, claimed, read_connections, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
-from cellbed.measure.disturbance import Machine, judge, machine, read_seconds
+from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
 from cellbed.measure.faults import FaultSummary, fault_summaries
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes, read_programs
@@ -149,7 +150,8 @@ class ApplicationSummary:
 
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
     requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
-    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may.
+    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
+    percentile, what the machine added to it (docs/explanation/measurement.md#disturbance).
     """
 
     name: str
@@ -166,6 +168,7 @@ class ApplicationSummary:
     endpoints: list[EndpointSummary]
     measures: list[MeasureSummary]
     uncertainty: dict[str, float]
+    added_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +283,13 @@ def summarise(
     measured = _measured(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
     described = applications_of(description)
-    applications = [_application(each, of(requests, each.name), description, outages) for each in described]
+    applications = [_application(each, of(requests, each.name), description, outages, seconds) for each in described]
+    loads = [
+        Load(each.name, each.percentiles, each.added_s, _unanswered(of(requests, each.name)))
+        for each in applications
+        if each.requests.total
+    ]
+    others = connections.filter(~pl.col("app").is_in([load.name for load in loads]))
     for each, application in zip(described, applications, strict=True):
         if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
@@ -297,7 +306,7 @@ def summarise(
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
         machine=machine(seconds, duration),
-        disturbances=judge(seconds, description),
+        disturbances=judge(seconds, description, loads, others),
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),
@@ -323,7 +332,11 @@ def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
 
 
 def _application(
-    application: Description, requests: pl.DataFrame, description: dict[str, Any], outages: list[Outage]
+    application: Description,
+    requests: pl.DataFrame,
+    description: dict[str, Any],
+    outages: list[Outage],
+    seconds: pl.DataFrame,
 ) -> ApplicationSummary:
     everything, requests = requests, due(requests)
     samples = latencies(requests)
@@ -343,7 +356,12 @@ def _application(
         endpoints=_endpoints(everything),
         measures=_measures(requests, application.measures),
         uncertainty=uncertainties(requests, application, description),
+        added_s=shifts(samples, added(requests, application.spans, seconds), percentiles),
     )
+
+
+def _unanswered(requests: pl.DataFrame) -> NDArray[np.float64]:
+    return due(requests).filter(pl.col("latency_s").is_null())["intended_s"].to_numpy()
 
 
 def _measures(requests: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:

@@ -100,6 +100,17 @@ def machine(figures: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def added(applications: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the machine added to the percentiles of each application, in a line; empty without percentiles.
+    applications: those of a summary."""
+    words = [
+        f"{duration(seconds)} to the {label} of {each['name']}"
+        for each in applications
+        for label, seconds in each["added_s"].items()
+    ]
+    return f"the machine added {', '.join(words)}" if words else ""
+
+
 def cell(figures: Mapping[str, Any]) -> str:
     """What a cell is and how fair it was, in a line. figures: an element of ``cells`` of a summary."""
     words = [figures["description"]] if figures["description"] else []

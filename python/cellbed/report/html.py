@@ -162,6 +162,7 @@ def environment() -> "jinja2.Environment":
             "memory",
             "number",
             "machine",
+            "added",
             "cell",
             "served",
         ]

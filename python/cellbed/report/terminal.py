@@ -62,6 +62,8 @@ def show(run: Path, console: Console | None = None) -> None:
     console.print()
     if words := formats.machine(asdict(summary.machine)):
         console.print(Text(f"machine: {words}", style="dim"))
+    if words := formats.added([asdict(each) for each in summary.applications]):
+        console.print(Text(f"machine: {words}", style="dim"))
     for caution in origin.cautions(description, described):
         console.print(Text(f"note: {caution.text}", style="dim"))
     for warning in summary.warnings:
