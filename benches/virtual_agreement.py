@@ -17,7 +17,7 @@ the real runs, which are not repeated if they are there, so that a bench continu
 results, agreement.json and agreement.md (the table of docs/how-to/predict.md). --profile run takes the profile from the
 first real run instead of measuring it over fast links. CUBIC must be allowed in network namespaces:
 `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`. * marks each real run that the machine
-disturbed.
+disturbed, ~ a prediction whose profile was disturbed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from cellbed.measure.summary import Summary
+from cellbed.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
 ROLES = ("lte", "slow", "5g")
@@ -175,12 +175,18 @@ PROGRAMS = {"ping": Load(text=PING), "iperf3": Load(text=IPERF3)}
 CELLS = [f"{load}-{control}-{role}" for load in LOADS for control in CONTROLS for role in ROLES]
 CELLS += [f"{load}-reno-{role}" for load in OTHERS for role in ("lte", "slow")]
 PROBES = [f"{load}-reno-{role}" for load in PROGRAMS for role in ROLES]
+REFUSED: dict[str, Path] = {}
+"""Measured profiles that the machine disturbed, by load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result of a cell. requests: of the first run. again, predicted: differences from the first run, % at each of
-    QUANTILES; distance_again, distance: of distributions, shares of the first run's mean. disturbed: real runs."""
+    """The result of a cell.
+
+    requests, values: of the first run, the latter at each of QUANTILES. again, predicted: differences from these, %.
+    distance_again, distance: of distributions, shares of the first run's mean. disturbed:
+    real runs. accepted: the profile was refused, and is used nevertheless.
+    """
 
     cell: str
     requests: int
@@ -190,6 +196,7 @@ class Row:
     distance_again: float
     distance: float
     disturbed: int
+    accepted: bool
 
     @property
     def excess(self) -> float:
@@ -203,7 +210,7 @@ class Row:
         ]
         verdict = "yes" if self.excess <= 0 else "no"
         shares = [f"{self.distance_again:.3f}", f"{self.distance:.3f}", verdict]
-        return [f"`{self.cell}`{'*' * self.disturbed}", str(self.requests), *figures, *shares]
+        return [f"`{self.cell}`{'*' * self.disturbed}{'~' * self.accepted}", str(self.requests), *figures, *shares]
 
 
 HEADINGS = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
@@ -227,7 +234,7 @@ def main() -> None:
             rows.append(compared(cell, traces, asked.keep.resolve(), asked.seconds, own=asked.profile == "run"))
             row = rows[-1]
             print(f"{number} of {len(chosen)}:", "  ".join(row.cells()), flush=True)
-        except RuntimeError as error:
+        except (RuntimeError, CellbedError) as error:
             failed += 1
             print(f"{number} of {len(chosen)}: {cell}: {error}", flush=True)
         write(asked.keep, rows, failed)
@@ -320,8 +327,9 @@ def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, second
         if not each.exists():
             shutil.move(run(folder), each)
     shutil.rmtree(folder / "predicted", ignore_errors=True)
-    profile = ["--profile", str(real[0])] if own and not cell.startswith(tuple(PROGRAMS)) else []
-    shutil.move(run(folder, "--virtual", *profile), folder / "predicted")
+    load = cell.rsplit("-", 2)[0]
+    made, accepted = predict(folder, load, real[0] if own and load not in PROGRAMS else None)
+    shutil.move(made, folder / "predicted")
     first, second, predicted = (figures(each) for each in (*real, folder / "predicted"))
     if not len(first) or not len(second) or not len(predicted):
         raise RuntimeError("a run without requests")
@@ -338,8 +346,23 @@ def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, second
         predicted=change(predicted),
         distance_again=float(wasserstein_distance(first, second) / first.mean()),
         distance=float(wasserstein_distance(first, predicted) / first.mean()),
-        disturbed=sum(bool(Summary.read(each).disturbances) for each in real),
+        disturbed=sum(bool(json.loads((each / "summary.json").read_text())["disturbances"]) for each in real),
+        accepted=accepted,
     )
+
+
+def predict(folder: Path, load: str, profile: Path | None) -> tuple[Path, bool]:
+    """Return the folder of a prediction, and whether its profile was refused and is used nevertheless."""
+    profile = profile or REFUSED.get(load)
+    options = ["--profile", str(profile)] if profile is not None else []
+    try:
+        return run(folder, "--virtual", *options), load in REFUSED
+    except RuntimeError as error:
+        refused = re.search(r"accept this one: --profile (\S+)", str(error))
+        if refused is None:
+            raise
+        REFUSED[load] = Path(refused[1])
+        return predict(folder, load, None)
 
 
 def run(folder: Path, *options: str) -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cellbed.experiments.virtual.profile import Profile
 from cellbed.measure.packets import RECORD
 from cellbed.measure.sites import site_summaries
 from cellbed.scenario import ScenarioError, parse
@@ -143,10 +144,9 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run in virtual time."""
     folder = tmp_path_factory.mktemp("predicted")
     taken = {"generator": 0, "server": 1_000_000, "receive": 0}
-    answer = {"code": 200, "bytes_down": 2, "wire_down": 40, "head": 40, "kept": True}
+    answer = {"code": 200, "bytes_down": 2, "wire_down": 40, "head": 40, "kept": True, "services": {}}
     samples = dict.fromkeys(("fixed", "nearest", "following"), [taken | answer] * 10)
-    profile = {"format": 1, "source": "the test", "limited": False, "applications": samples}
-    (folder / "profile.json").write_text(json.dumps(profile))
+    Profile("the test", samples).write(folder / "profile.json")
     (folder / "x.toml").write_text(SCENARIO + APPS)
     asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
     done = cellbed("run", folder / "x.toml", *asked)

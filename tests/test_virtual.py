@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -96,7 +97,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     served = [SERVED | {"wire_down": 76_200, "head": 76_200, "kept": True}] * 20
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     applications = {"workload": offloaded, "web": served}
-    path.write_text(json.dumps({"format": 2, "source": "the test", "limited": False, "applications": applications}))
+    profiles.Profile("the test", applications).write(path)
     return path
 
 
@@ -410,6 +411,40 @@ def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -
     text = tmp_path / "text.json"
     text.write_text("{}")
     assert "not a profile" in refusal(tmp_path, text, TRANSLATION)
+
+
+def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    shutil.copytree(translated, made)
+    (made / "profile.json").unlink()
+    assert profiles.of_run(made).objections == []
+    (made / "run.json").write_text(json.dumps(described(made) | {"deaths": ["the service was replaced"]}))
+    record = made / "raw" / "workload.endpoint-0.requests.jsonl"
+    record.write_text(record.read_text().replace('"status":"ok"', '"status":"lost"', 2))
+    profile = profiles.of_run(made)
+    place = tmp_path / "cache" / "0123.json"
+    with pytest.raises(profiles.ProfileError) as caught:
+        profiles.keep(profile, place)
+    assert "2 requests of 'workload' got no reply; disturbed: the service was replaced" in str(caught.value)
+    assert not place.exists()
+    refused = place.with_suffix(".refused.json")
+    assert f"accept this one: --profile {refused}" in str(caught.value)
+    # A user who accepts it sees that in each prediction.
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--profile", refused, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    quality = f"{len(profile.applications['workload'])} requests of 'workload'; 2 requests of 'workload' got no reply"
+    (note,) = described(run)["notes"]
+    assert quality in note
+    assert "disturbed: the service was replaced" in note
+    assert quality in " ".join(done.stdout.split())
+    assert quality in html.unescape((run / "report.html").read_text())
+
+
+def test_a_profile_without_objections_is_kept(profile: Path, tmp_path: Path) -> None:
+    place = tmp_path / "cache" / "0123.json"
+    assert profiles.keep(profiles.read(profile), place) == profiles.read(place)
 
 
 def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:

@@ -235,6 +235,15 @@ def collect(run: Path) -> Summary:
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
     """
+    tables, summary = measure(run)
+    for name, table in tables.items():
+        _write(run / f"{name}.parquet", table)
+    replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
+    return summary
+
+
+def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
+    """Return the tables and the summary of a run from its raw files. Raises MeasureError."""
     description = read_run(run)
     requests = read_requests(run, description)
     links = read_links(run, description)
@@ -247,14 +256,12 @@ def collect(run: Path) -> Summary:
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
         **{"cells": cells, "disturbance": seconds},
     }
-    for name, table in tables.items():
-        _write(run / f"{name}.parquet", table)
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [warning for warning in found if warning is not None]
     events = read_events(run)
-    summary = summarise(description, requests, links, nodes, programs, connections, cells, seconds, warnings, events)
-    replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
-    return summary
+    return tables, summarise(
+        description, requests, links, nodes, programs, connections, cells, seconds, warnings, events
+    )
 
 
 def _write(path: Path, table: pl.DataFrame) -> None:

@@ -12,7 +12,7 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.run import Listener
     from cellbed.scenario import Scenario
 
-FORMAT = 2
+FORMAT = 3
 FILE = "profile.json"
 OFFLOADING = ("image-classification", "translation")
 KINDS = (*OFFLOADING, "http")
@@ -73,12 +73,32 @@ class ProfileError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The samples of each application, by its name. source: where they were measured, in words. limited: whether they
-    contain the effect of CPU limits."""
+    """The samples of each application, by its name.
+
+    source: where they were measured, in words; measured: when. limited: whether they contain the effect of CPU limits.
+    lost: requests without a reply meanwhile, of each application. disturbances: why the machine disturbed the
+    measurement.
+    """
 
     source: str
     applications: dict[str, list[dict[str, Any]]]
     limited: bool = False
+    measured: str = ""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    disturbances: Sequence[str] = ()
+
+    @property
+    def objections(self) -> list[str]:
+        """Return why it is not the undisturbed time of programs, in words."""
+        lost = [f"{count} requests of '{app}' got no reply" for app, count in self.lost.items() if count]
+        return lost + [f"disturbed: {reason}" for reason in self.disturbances]
+
+    @property
+    def quality(self) -> str:
+        """Return a sentence on where its samples come from and what may be wrong with them."""
+        samples = ", ".join(f"{len(samples)} requests of '{app}'" for app, samples in self.applications.items())
+        wrong = "; ".join(self.objections) or "none lost, not disturbed"
+        return f"profile: {self.source}, {self.measured}: {samples}; {wrong}"
 
     @property
     def services(self) -> dict[str, tuple[str, ...]]:
@@ -95,6 +115,9 @@ class Profile:
             "format": FORMAT,
             "source": self.source,
             "limited": self.limited,
+            "measured": self.measured,
+            "lost": dict(self.lost),
+            "disturbances": list(self.disturbances),
             "applications": self.applications,
         }
         text = json.dumps(content, ensure_ascii=False)
@@ -133,10 +156,13 @@ def read(path: Path) -> Profile:
         content = json.loads(file.read_bytes())
         if content["format"] != FORMAT:
             raise ProfileError(f"{file}: format {content['format']!r} where this version reads {FORMAT}")
-        return Profile(str(content["source"]), dict(content["applications"]), bool(content["limited"]))
+        lost = {str(app): int(count) for app, count in content["lost"].items()}
+        source, reasons = str(content["source"]), [str(each) for each in content["disturbances"]]
+        applications, limited = dict(content["applications"]), bool(content["limited"])
+        return Profile(source, applications, limited, str(content["measured"]), lost, reasons)
     except OSError as error:
         raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ProfileError(f"{file}: not a profile: give the folder of a run, or a profile.json") from None
 
 
@@ -144,24 +170,28 @@ def of_run(run: Path) -> Profile:
     """The profile of a real run. Raises MeasureError where it cannot be read, ProfileError where it has too little."""
     import polars as pl
 
-    from cellbed.measure.requests import read_requests
     from cellbed.measure.run_folder import read_run
+    from cellbed.measure.summary import measure
 
     description = read_run(run)
-    requests = read_requests(run, description)
+    tables, summary = measure(run)
+    requests = tables["requests"]
     heads = _heads(run, requests)
     applications: dict[str, list[dict[str, Any]]] = {}
+    lost: dict[str, int] = {}
     for each in description.get("applications") or []:
         if each["kind"] not in KINDS:
             continue
         table = requests.filter(pl.col("app") == each["name"])
+        lost[each["name"]] = len(table.filter(pl.col("status").is_in(["lost", "timed-out"])))
         table = table if each["kind"] in OFFLOADING else _alone(table)
         table = table.filter(pl.col("error").is_null(), pl.col("status").is_in(["ok", "late"]))
         kept = "order" in table.columns and bool(table["order"].max())
         services = each.get("services") or ()
         samples = [_sample(row, kept, heads, services) for row in table.iter_rows(named=True)]
         applications[each["name"]] = _without_queues([sample for sample in samples if sample is not None])
-    return Profile(f"the run {run.name}", applications, bool(description.get("limits_enforced")))
+    limited, measured = bool(description.get("limits_enforced")), str(description.get("started") or "")
+    return Profile(f"the run {run.name}", applications, limited, measured, lost, summary.disturbances)
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
@@ -289,7 +319,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     from cellbed.testbed.testbed import check
 
     if not any(application.kind in KINDS for application in scenario.applications.values()):
-        return Profile("no application needs one", {})
+        return Profile("", {})
     place = cached(text, folder, limits=limits)
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
@@ -306,10 +336,23 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
         if outcome.folder is None or outcome.status != "complete":
             raise KeyboardInterrupt
         found = checked(of_run(outcome.folder), scenario)
-    found = Profile(f"a run of {seconds} s over fast links", found.applications, found.limited)
+    return keep(replace(found, source=f"a run of {seconds} s over fast links"), place)
+
+
+def keep(profile: Profile, place: Path) -> Profile:
+    """Write a profile into the user's cache. Raises ProfileError for one with objections, which is written beside it:
+    predictions take it only if the user names it."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    found.write(place)
-    return found
+    if profile.objections:
+        refused = place.with_suffix(".refused.json")
+        profile.write(refused)
+        raise ProfileError(
+            f"the profile that was measured is not used: {'; '.join(profile.objections)}\n"
+            "repeat it when the machine is idle, take the profile of a run (--profile RUN), "
+            f"or accept this one: --profile {refused}"
+        )
+    profile.write(place)
+    return profile
 
 
 def _of_programs(text: str, *, limits: bool) -> str:

@@ -122,6 +122,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         folder.write_json(path / "environment.json", folder.environment(plan) | {"nodes": []})
         if profile.applications:
             profile.write(path / profiles.FILE)
+            state.notes.append(profile.quality)
         _drive(path, scenario, plan, profile, options, listener, state)
         state.status = "complete"
     except KeyboardInterrupt:
