@@ -67,9 +67,8 @@ def write_json(path: Path, content: Any) -> None:
     try:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
         temporary.rename(path)
-    except OSError:
+    finally:  # also after an interrupt
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def environment(plan: Plan) -> dict[str, Any]:

@@ -138,17 +138,19 @@ class Record:
                 record.write(json.dumps(asdict(self), indent=1))
             temporary.rename(path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             text = f"{error.filename or path.parent}: the registry of live runs cannot be written: {error.strerror}"
             raise CellbedError(f"{text}; set XDG_STATE_HOME to another place") from error
+        finally:  # also after an interrupt
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
     def remove(self) -> None:
         """Forget the record: everything is undone. A control socket that its emulator left goes with it."""
         if self.control is not None:
             with contextlib.suppress(OSError):
                 Path(self.control).unlink()
-        self._path().unlink(missing_ok=True)
+        for path in (self._path(), self._path().with_suffix(".tmp")):  # a process that is killed leaves the latter
+            path.unlink(missing_ok=True)
 
     def is_stale(self) -> bool:
         """Whether the supervising process is gone, as far as that can be seen from here."""
