@@ -25,15 +25,15 @@ test: setup-test  ## lint, type checks, Rust tests, Python tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
 
 test-rust: lint-rust
-	cargo test --workspace --quiet
+	PROPTEST_RNG_SEED=1 cargo test --workspace --quiet
 
 # Most tests wait in real time, so that two processors serve four processes. A file stays in one process with its fixtures.
 test-python: lint-python
 	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile
 
-test-slow: setup-test  ## the tests that take long
+test-slow: setup-test  ## the tests that take long, and property tests with new seeds
 	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
-	$(VENV)/pytest -q -m slow
+	$(VENV)/pytest -q -m "slow or hypothesis" --hypothesis-profile=explore
 
 lint: setup-test lint-rust lint-python  ## format, lint and type checks
 

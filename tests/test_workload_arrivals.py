@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cellbed.workloads.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
@@ -74,6 +74,10 @@ def test_a_closed_loop_plans_only_its_first_request() -> None:
 
 
 @given(begin=st.floats(0, 500), end=st.floats(0, 500), duration=durations, phase=st.floats(0, 0.999))
+@example(begin=5e-324, end=5e-324, duration=NANOSECONDS, phase=0.5)
+@example(begin=0.0, end=0.0, duration=NANOSECONDS, phase=0.5)
+@example(begin=0.0, end=0.0, duration=NANOSECONDS, phase=0.0)
+@example(begin=0.0, end=5e-324, duration=1, phase=0.0)
 def test_a_ramp_has_as_many_requests_by_any_time_as_its_rate_allows(
     begin: float, end: float, duration: int, phase: float
 ) -> None:

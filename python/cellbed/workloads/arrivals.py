@@ -101,7 +101,8 @@ def _ramp(begin: float, end: float, duration_ns: int, phase: float) -> list[int]
         if root < 0:  # a falling ramp ends before
             break
         denominator = begin + math.sqrt(root)  # this form of the solution also holds for a slope of 0
-        time = round(2 * due / denominator * NANOSECONDS) if denominator else 0
-        if time < duration_ns:
+        # Without a rate only what is due at the start comes; a tiny one may put the time beyond all floats.
+        instant = 2 * due / denominator * NANOSECONDS if denominator else math.inf if due else 0.0
+        if instant < duration_ns and (time := round(instant)) < duration_ns:
             times.append(time)
     return times
