@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from cellbed.measure import connections as module
 from cellbed.measure import packets
-from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
+from cellbed.measure.connections import PARTS, SCHEMA, read_connections, stalled_s, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.report import connections as report
 from cellbed.workloads.kind import Description
@@ -281,6 +281,31 @@ def test_many_connections_are_summed_by_peer(tmp_path: Path) -> None:
     assert peer.exchange_s == pytest.approx(0.031)
     assert peer.to_client.bytes == 10_000
     assert peer.to_client.queue_s == pytest.approx(0.001)
+
+
+def test_a_connection_without_much_data_hardly_counts_in_the_parts_of_its_peer(tmp_path: Path) -> None:
+    control = Log(40_001)  # of iperf3: one byte, and much waiting
+    control.up(0, 1000, 0)
+    control.down(10, 500, 0)
+    control.up(21, 1001, 0)
+    control.up(20_000, 1001, 1)
+    (peer,) = summarise_connections(read(tmp_path, fetch(), control))
+    assert peer.connections == 2
+    assert peer.parts["client"] == pytest.approx((2100 * 0.002 + 19.98) / 2101, abs=1e-3)
+
+
+def test_time_in_which_a_server_has_begun_a_reply_and_not_sent_on_is_measured(tmp_path: Path) -> None:
+    log = fetch()  # whose reply is acknowledged at 64
+    log.down(84, 2501, 1000)
+    log.up(97, 1101, 0)  # arrives at 107
+    log.down(127, 3501, 1000)
+    found = read(tmp_path, log)
+    row = {"endpoint": "phone-0", "local_port": 40_000, "remote_port": 80, "latency_s": 0.1}
+    stamps = [(40, 127), (40, 84), (40, 41), (90, 120), (127, 130)]
+    times = [{"downlink_entered_ns": begin * MS, "downlink_completed_ns": end * MS} for begin, end in stamps]
+    stalled = [stalled_s(pl.DataFrame([row | each]), found) for each in times]
+    assert stalled == pytest.approx([0.040, 0.020, 0, 0.013, 0])
+    assert stalled_s(pl.DataFrame([row | each for each in times]), found) == pytest.approx(0.073)
 
 
 def test_peers_with_few_bytes_are_summed_together(tmp_path: Path) -> None:

@@ -293,6 +293,29 @@ def test_losses_are_counted_around_each_fault() -> None:
     assert (second.end_s, loss.during, loss.during_lost, loss.recovered_s) == (None, 1, 1, None)
 
 
+def test_an_application_that_a_fault_does_not_touch_has_no_time_of_recovery() -> None:
+    events: list[dict[str, Any]] = [
+        {"event": "fault began", "at_s": 10.0, "what": "a crash", "kind": "crash", "fault": 1},
+        {"event": "fault ended", "at_s": 12.0, "what": "a crash", "fault": 1},
+    ]
+    apps = {"touched": [None, None, 1.5, 0.1], "failing": [0.1, None, 0.1, 0.1], "other": [0.1] * 4}
+    rows = [
+        {"app": app, "intended_s": 10.5 + at, "latency_s": latency, "status": status}
+        for app, latencies in apps.items()
+        for at, latency in enumerate(latencies)
+        for status in [("failed" if app == "failing" else "lost") if latency is None else "ok"]
+    ]
+    (fault,) = fault_summaries(events, pl.DataFrame(rows), list(apps))
+    touched, failing, other = fault.losses
+    assert str(touched).endswith("first reply 1.60 s after its end")
+    assert str(failing) == (
+        "failing: of 2 requests 0 lost, 1 failed and 0 late during it, of 2 requests 0 lost, 0 failed and 0 late "
+        "afterwards; first reply 0.60 s after its end"
+    )
+    assert other.recovered_s is None
+    assert str(other).endswith("of 2 requests 0 lost, 0 failed and 0 late afterwards")
+
+
 CRASH = 'kind = "crash"\nnode = "edge-0"\nat = '
 WRONG = (
     (f'{CRASH}"9 s"\nfor = "1 s"', "faults[0].at: the workload ends after 9 s"),

@@ -131,3 +131,10 @@ def test_a_real_run_with_a_meter_and_its_log(tmp_path: Path) -> None:
         )  # fmt: skip
         assert Path(converted.stdout.strip()).stat().st_size > 1000
         assert converted.stderr == ""
+
+
+def test_progress_of_programs_alone_counts_no_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = Plain()
+    plain.progress(11, 20, {})
+    plain.progress(20, 20, {"sent": 5, "completed": 2, "failed": 3, "timed_out": 0})
+    assert capsys.readouterr().err == "  11 of 20 s\n  20 of 20 s: 5 requests sent, 2 answered, 3 failed\n"

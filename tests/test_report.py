@@ -776,3 +776,13 @@ def test_tables_of_a_comparison_of_six_runs_are_not_clipped(browser: Any, tmp_pa
     assert len(found) == 3
     assert all(needed <= shown for needed, shown in found)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_without_requests_has_no_selector_of_their_axis(browser: Any, tmp_path: Path) -> None:
+    for name in ("program", "outage"):
+        make_run(tmp_path / name, SHAPES[name])
+        collect(tmp_path / name)
+        page = Page(browser, html.write(tmp_path / name))
+        assert page.said == []
+        assert page.page.locator("#scale").count() == (name == "outage")
+        assert page.page.locator("#charts canvas").count() > 0

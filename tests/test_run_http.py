@@ -95,6 +95,12 @@ url = "http://{files.address}:8080/small"
 rate = "10 /s"
 policy = { kind = "halve", above = "200 ms" }
 
+[apps.stream]
+kind = "http"
+client = "phone"
+url = "http://{shop.address}:8081/"
+rate = "1 /s"
+
 [apps.plain]
 kind = "program"
 client = { on = "phone", command = ["%(python)s", "-c", "%(client)s", "http://{server.address}:8082/"] }
@@ -112,12 +118,21 @@ http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_
 """
 CLIENT = "import sys, urllib.request as web; [web.urlopen(sys.argv[1], bytes(9)).read() for _ in range(3)]"
 SERVICE = """
-import http.server, spans, sys
+import http.server, spans, sys, time
 
 class Shop(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     served = 0
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "4000")
+        self.end_headers()
+        for _ in range(4):
+            self.wfile.write(bytes(1000))
+            self.wfile.flush()
+            time.sleep(0.2)
 
     def do_POST(self):
         header, connection = self.headers["Cellbed-Request"], spans.of_connection(self.client_address, self.served)
@@ -174,6 +189,12 @@ def test_requests_to_an_unmodified_server_are_decomposed_exactly(folder: Path) -
     assert (first["opening_ns"] < first["sent_ns"]).all()  # the connection was opened for it
     last = requests.sort("sent_ns").group_by("endpoint", maintain_order=True).last()
     assert (last["opening_ns"] == last["sent_ns"]).all()
+
+
+def test_a_server_that_sends_its_reply_in_pieces_is_stated_and_no_other(folder: Path) -> None:
+    stated = [warning for warning in Summary.read(folder).warnings if "sent replies in pieces" in warning]
+    assert [warning.partition(":")[0] for warning in stated] == ["stream"]
+    assert stated[0] in (folder / "report.html").read_text().replace("&#39;", "'")
 
 
 def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -> None:

@@ -68,6 +68,7 @@ SCHEMA: dict[str, Any] = {
             ("delay_s", pl.Float64),
         )
     },
+    "waits": pl.List(pl.Struct({"low": pl.Int64, "high": pl.Int64})),
 }
 
 
@@ -83,7 +84,8 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     model; retransmitted: those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of
     delivered packets in bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client
     began to send after the server had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without
-    data connect_s. Where services report spans, further parts ``part_service_*``, and part_server is without them.
+    data connect_s. waits: the times at which it waited for its server, ns. Where services report spans, further parts
+    ``part_service_*``, and part_server is without them.
     """
     t0 = description.get("t0_ns")
     if t0 is None:
@@ -462,6 +464,24 @@ def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict
     )
 
 
+def stalled_s(requests: pl.DataFrame, connections: pl.DataFrame) -> float:
+    """Return for how long in all the servers of `requests`, which had begun a reply, had not sent on; seconds. Pure."""
+    ends = ["client", "client_port", "server_port"]
+    waits = connections.select(*ends, "waits").explode("waits").unnest("waits").drop_nulls().sort("low")
+    length = pl.col("high") - pl.col("low")
+    waits = waits.with_columns(before=length.cum_sum().over(ends) - length)
+    names = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
+    replies = requests.drop_nulls(["latency_s", "downlink_entered_ns", "downlink_completed_ns"]).select(
+        "downlink_entered_ns", "downlink_completed_ns", **names
+    )
+
+    def waited(until: str) -> int:
+        last = replies.sort(until).join_asof(waits, left_on=until, right_on="low", by=ends, check_sortedness=False)
+        return int(last.select((pl.col("before") + pl.min_horizontal(until, "high") - pl.col("low")).sum()).item())
+
+    return (waited("downlink_completed_ns") - waited("downlink_entered_ns")) / 1e9
+
+
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
     """The application of each connection: whose server it goes to at a port that the application declares, else whose
     client and server it joins, those without declared ports first, else whose server it goes to; of several none."""
@@ -507,8 +527,8 @@ class PeerSummary:
 
     app: ``None`` if unknown. failed: TCP connections that did not open, refused or without any answer. connect_s,
     first_byte_s: medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their
-    mean time under way and at the server. parts: means over the connections that have them, seconds, by the names in
-    :data:`PARTS` and those of spans that its services report.
+    mean time under way and at the server. parts: means over the connections that have them, weighted by the bytes that
+    each carried, seconds, by the names in :data:`PARTS` and those of spans that its services report.
     """
 
     app: str | None
@@ -552,7 +572,14 @@ def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
 
 def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataFrame) -> PeerSummary:
     parts = [name.removeprefix("part_") for name in group.columns if name.startswith("part_")]
-    means = group.select(pl.col(f"part_{name}").mean().alias(name) for name in parts).row(0, named=True)
+    # A connection for control counts less than the one with the data.
+    group = group.with_columns(carried=pl.col("to_server_bytes") + pl.col("to_client_bytes"))
+    having = {name: group.drop_nulls(f"part_{name}") for name in parts}
+    means = {
+        name: float(np.average(each[f"part_{name}"], weights=each["carried"] if each["carried"].sum() else None))
+        for name, each in having.items()
+        if len(each)
+    }
     exchanges = int(group["exchanges"].sum())
     waited = group.select(pl.col(f"part_{name}").sum() for name in parts if name not in ("connect", "client"))
     return PeerSummary(
@@ -564,7 +591,7 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
         first_byte_s=_number(group["to_client_first_s"].median()),
         exchanges=exchanges,
         exchange_s=sum(waited.row(0)) / exchanges if exchanges else None,
-        parts={name: value for name, value in means.items() if value is not None},
+        parts=means,
         to_server=_way_summary(group, WAYS[0]),
         to_client=_way_summary(group, WAYS[1]),
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
-from cellbed.measure.connections import PeerSummary, claimed, read_connections, summarise_connections
+from cellbed.measure.connections import PeerSummary, claimed, read_connections, stalled_s, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
 from cellbed.measure.faults import FaultSummary, fault_summaries
@@ -300,7 +300,9 @@ def summarise(
     for each, application in zip(described, applications, strict=True):
         if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
-            warnings = [*warnings, *(before + warning for warning in _warnings(application))]
+            own = of(requests, each.name)
+            stalled = stalled_s(own, connections) / (_number(own["latency_s"].sum()) or 1.0)
+            warnings = [*warnings, *(before + warning for warning in _warnings(application, stalled))]
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
@@ -527,7 +529,11 @@ def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
     return found
 
 
-def _warnings(application: ApplicationSummary) -> list[str]:
+STALLED = 0.05
+"""Share of the latency from which on servers that send replies in pieces are stated."""
+
+
+def _warnings(application: ApplicationSummary, stalled: float) -> list[str]:
     counts, residual = application.requests, application.residual
     found = []
     if counts.total == 0:
@@ -541,6 +547,11 @@ def _warnings(application: ApplicationSummary) -> list[str]:
         found.append(
             f"{counts.without_parts} of {counts.answered} requests with a good reply lack a part: a stamp is missing, "
             "or their bytes were not found in the packet log"
+        )
+    if stalled >= STALLED:
+        found.append(
+            f"servers sent replies in pieces: for {stalled * 100:.0f} % of the latency of all requests they had begun "
+            "a reply and did not send on; this time is in the downlink's transport, not in the server's part"
         )
     if residual is not None and residual.median_share >= 0.01:
         found.append(

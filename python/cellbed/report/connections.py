@@ -105,7 +105,7 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
     if shown := with_parts(peers):
         rows = _table("where", "part")
         for index in shown:
-            rows.add_column(f"{name(peers[index])}\nmean, ms", justify="right")
+            rows.add_column(f"{name(peers[index])}\nmean by bytes, ms", justify="right")
             rows.add_column("share\n", justify="right", style="dim")
         before = ""
         for part, place, label, _ in parts([peers[index] for index in shown]):

@@ -281,13 +281,13 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     console = console or new_console()
     content = report.content
     console.print(Text.assemble("\n", (content["name"], "bold"), f"  {summary(content)}"))
-    for each in content["unusual"][:_SHOWN]:
-        text = f"{each['status']}, {'used' if each['used'] else 'left out'}: {levels(content, each)}, "
-        text += f"repetition {each['repetition']}" + (f": {each['reason']}" if each["reason"] else "")
-        console.print(Text(text, style="red" if each["status"] == "failed" else "yellow"))
-    _more(console, len(content["unusual"]), "trials")
+    failed = [each for each in content["unusual"] if each["status"] == "failed"]
+    for each in failed[:_SHOWN]:
+        text = f"failed, left out: {levels(content, each)}, repetition {each['repetition']}"
+        console.print(Text(f"{text}: {each['reason']}" if each["reason"] else text, style="red"))
+    _more(console, len(failed), "trials")
     if content["unusual"]:
-        console.print(Text(treated(content), style="yellow"))
+        console.print(Text(f"{treated(content)} The page and --json list them.", style="yellow"))
     for app in content["applications"]:
         for each in app["measures"]:
             measure = each["measure"]

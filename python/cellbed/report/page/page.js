@@ -400,7 +400,7 @@
     place.textContent = "";
     if (nodePlace) nodePlace.textContent = "";
     if (link) {
-      const logarithmic = document.getElementById("scale").value === "log";
+      const logarithmic = document.getElementById("scale")?.value === "log";
       for (const requests of link.requests) latencyChart(place, requests, logarithmic);
       link.directions.forEach((direction, i) => {
         rateChart(place, direction);
@@ -474,7 +474,7 @@
   for (const button of document.querySelectorAll("button.more")) {
     button.addEventListener("click", () => { button.previousElementSibling.querySelector("tbody.rest").hidden = false; button.remove(); });
   }
-  document.getElementById("scale").addEventListener("change", build);
+  document.getElementById("scale")?.addEventListener("change", build);
   document.getElementById("reset").addEventListener("click", () => show(whole));
   let width = innerWidth;
   addEventListener("resize", () => {
