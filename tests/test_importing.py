@@ -465,6 +465,26 @@ def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> Non
     assert again.startswith("shop.toml: 4 services; settings that are not mapped or differ: ")
 
 
+def test_a_load_is_suggested_for_a_service_that_no_other_uses(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  redis: {image: redis, expose: [6379]}\n"
+        "  web: {image: web, ports: ['8000:8000'], depends_on: [redis]}\n"
+    )
+    done = cellbed("import", "compose", "compose.yaml", cwd=tmp_path)
+    assert '# server = "web"' in done.stdout
+    assert ":8000/" in done.stdout
+
+
+def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    for name in ("a.yaml", "b.yml"):
+        pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: x, image: i}]}}"
+        (tmp_path / "manifests" / name).write_text(pod.replace("NAME", name[0]))
+    done = cellbed("import", "kube", "manifests/", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["services"]) == {"a", "b"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

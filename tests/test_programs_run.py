@@ -346,6 +346,9 @@ def test_what_this_machine_lacks_is_an_error_of_its_line(tmp_path: Path) -> None
             for line in done.stderr.splitlines()
             if str(path) in line and "backend.kind" not in line
         ]
+        # One line for each, and a dry run shows the plan.
+        assert all(line.removeprefix("error: ").startswith(str(path)) for line in done.stderr.splitlines())
+        assert ("endpoint-0" in done.stdout) == ("--dry-run" in words)
         assert [line.split(": ")[:2] for line in reported] == [
             [f"{path}:15", "nodes.box.backend.image"],
             [f"{path}:20", "nodes.machine.backend.image"],

@@ -176,6 +176,25 @@ def test_dry_run_prints_nodes_links_and_limits_and_makes_nothing(tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take its rights from a command")
+def test_everything_that_a_user_may_not_do_is_reported_at_once(tmp_path: Path) -> None:
+    """Before the data of the workload are made."""
+    hide = 'mount -t tmpfs none /dev/net && umount -R /sys/fs/cgroup && exec "$@"'
+    words = command("run", write_scenario(tmp_path), "--out", tmp_path / "runs")
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hide, "sh", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 2
+    tun, limits, *_ = done.stderr.splitlines()
+    assert tun.startswith("error: cannot open /dev/net/tun: No such file or directory: run `sudo cellbed grant USER`")
+    assert limits.startswith("CPU and memory limits cannot be enforced here: ")
+    assert not (tmp_path / "cache" / "cellbed").exists()
+
+
 def test_complete_run_leaves_everything_in_its_folder(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, _ = finished
     for name in (

@@ -87,7 +87,20 @@ MISTAKES = {
     "zero nodes": Mistake("count = 1", "count = 0", 6, "nodes.endpoint.count", ("0 is too small", "at least 1")),
     "nodes in text": Mistake("count = 1", 'count = "1"', 6, "nodes.endpoint.count", ("whole number", "count = 1")),
     "half a node": Mistake("count = 1", "count = 1.5", 6, "nodes.endpoint.count", ("1.5 is not a whole number",)),
-    "group without class": Mistake("[nodes.edge]", "[nodes.near]", 10, "nodes.near.class", ("missing", 'class = "')),
+    "group without class": Mistake(
+        "[nodes.edge]",
+        "[nodes.near]",
+        10,
+        "nodes.near.class",
+        ('missing: write class = "endpoint" or "edge" or "cloud"',),
+    ),
+    "two groups of clients": Mistake(
+        "[workload]",
+        '[workload]\nclient = ["endpoint", "edge"]',
+        25,
+        "workload.client",
+        ("one group: write one, and another [apps.NAME]",),
+    ),
     "unknown class": Mistake(
         "[nodes.edge]", '[nodes.near]\nclass = "egde"', 11, "nodes.near.class", ("'egde'", "did you mean 'edge'")
     ),

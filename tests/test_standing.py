@@ -132,6 +132,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     place = Place(tmp_path_factory.mktemp("standing"))
     done = place.run("up", place.scenario, "--name", "first")
     assert done.returncode == 0, done.stderr
+    assert "starting the services, no loads, of image-classification" in done.stderr
     yield place
     for record in (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json"):
         os.kill(json.loads(record.read_text())["process"], signal.SIGKILL)
@@ -329,6 +330,8 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     done = place.cellbed("exec", "edge-0", "--", "true")
     assert "several testbeds have a node called 'edge-0': write --testbed with one of first, second" in done.stderr
     assert place.run("exec", "--testbed", "second", "edge-0", "--", sys.executable, "-c", MANY).returncode == 0
+    several = place.cellbed("link", "set", "mobile-0", "delay=40 ms")
+    assert several.stderr == "error: several runs have a link 'mobile-0': name one of first, second\n"
     changed = place.cellbed("link", "set", "second", "mobile-0.uplink", "delay=40 ms")
     assert changed.returncode == 0, changed.stderr
     with place.popen("exec", "--testbed", "second", "edge-0", "--", "sleep", "600") as sleeping:

@@ -82,7 +82,9 @@ def compose(
 
 @app.command()
 def kube(
-    files: Annotated[list[Path], typer.Argument(help="Manifests; a file may contain several.", metavar="FILE...")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Manifests, or folders of them; a file may contain several.", metavar="FILE...")
+    ],
     place: _Place = None,
     up: _Up = "5g-midband.up",
     down: _Down = "5g-midband.down",
@@ -110,7 +112,8 @@ def kube(
     from cellbed.importing import read_manifests
 
     choices = _choices(place, up, down, duration, cpus, memory, load, out)
-    _finish(read_manifests(files), choices, as_json=as_json, strict=strict)
+    manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
+    _finish(read_manifests([file for some in manifests for file in some]), choices, as_json=as_json, strict=strict)
 
 
 def _choices(

@@ -74,8 +74,14 @@ def run(
         raise CellbedError("--profile is of predictions: add --virtual")
     if meter and virtual:
         raise CellbedError("--meter shows a run in real time: remove it, or --virtual")
-    if not virtual:
-        check(loaded, text, str(scenario), running=not dry_run, limits=enforcement(no_limits, overcommit))
+    lacking: CellbedError | None = None
+    try:
+        if not virtual:
+            check(loaded, text, str(scenario), running=not dry_run, limits=enforcement(no_limits, overcommit))
+    except CellbedError as error:
+        if not dry_run:
+            raise
+        lacking = error
     plan = make_plan(loaded)
     if dry_run:
         from cellbed.cli.plan_table import plan_as_dict, show_plan
@@ -88,6 +94,8 @@ def run(
             show_plan(plan)
             for caution in warnings:
                 print(f"note: {caution}")
+        if lacking is not None:
+            raise lacking
         return
     from cellbed.cli.progress import listener
     from cellbed.experiments.run import Options, exit_code, finish

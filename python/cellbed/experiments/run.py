@@ -212,7 +212,8 @@ def _drive(
 
         deployed = deployments(plan)
         if deployed:
-            listener.phase(f"starting {', '.join(str(each.table) for each in deployed)}")
+            what = ", ".join(str(each.table) for each in deployed)
+            listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")
         sockets = SpanSockets(bed.sockets, {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)})
 
         @stack.callback

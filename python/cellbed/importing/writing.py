@@ -262,7 +262,8 @@ class _Writer:
 def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str, str]) -> str:
     """An endpoint, and a load over HTTP from there: a comment, unless it was asked for."""
     node = {"cpus": choices.cpus, "memory": SIZE.format(choices.memory)}
-    offering = [name for name, service in services.items() if service.offers and service.ports]
+    inner = {name for service in services.values() for name in service.after}
+    offering = sorted((name for name, each in services.items() if each.offers and each.ports), key=inner.__contains__)
     name = choices.load or next(iter(offering), next(iter(services)))
     port = next(iter(services[name].ports), 80)
     device, app = (

@@ -135,7 +135,7 @@ class NodeGroup(Table):
     model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].remove("class"))
 
     node_class: NodeClass = Field(
-        alias="class", description="Place of the nodes; default: the group's name if it is a class.", examples=["edge"]
+        alias="class", description="Place of the nodes; default: the group's name if it is a class."
     )
     count: int = Field(1, ge=1, le=1000, description="Number of nodes of this group.")
     cpus: float = Field(ge=0.1, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])

@@ -275,8 +275,8 @@ def _example(path: Path, keys: _Keys) -> str:
         named = (*path, "NAME") if get_origin(field.annotation) is dict else path
         heading = f"[[{_dotted(path)}]]" if listed else f"[{_dotted(named)}]"
         return f"write {heading}" + (f" and under it {', '.join(required)}" if required else "")
-    if not values:
-        values = [choice for choice in get_args(field.annotation) if isinstance(choice, str | int)]
+    if not values and (choices := [each for each in get_args(field.annotation) if isinstance(each, str | int)]):
+        return f"write {name} = {' or '.join(map(as_toml, choices))}"
     if not values and not field.is_required():
         values = [field.default]
     return f"write {name} = {as_toml(values[0])}"

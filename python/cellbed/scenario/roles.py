@@ -139,10 +139,11 @@ class Role(Table):
                 )
 
 
-AnyRole = Annotated[
-    Role,
-    BeforeValidator(
-        lambda value: {"on": value} if isinstance(value, str) else value, json_schema_input_type=Name | Role
-    ),
-]
+def _as_role(value: Any) -> Any:
+    if isinstance(value, list):
+        raise refusal("a list, but a role has one group: write one, and another [apps.NAME] for each other group")
+    return {"on": value} if isinstance(value, str) else value
+
+
+AnyRole = Annotated[Role, BeforeValidator(_as_role, json_schema_input_type=Name | Role)]
 """In the file a table, or the name of the node group alone."""

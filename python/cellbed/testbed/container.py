@@ -95,7 +95,7 @@ def find_image(reference: str, engine: str) -> Image:
     if not there:
         package = "docker.io" if engine == "docker" else "podman"
         raise ContainerError(f"the image '{reference}' needs {' or '.join(engines)}: sudo apt install {package}")
-    problems = []
+    problem = ""
     for each in there:
         answer = subprocess.run([each, "image", "inspect", "--", reference], capture_output=True, check=False)
         if answer.returncode == 0:
@@ -105,11 +105,10 @@ def find_image(reference: str, engine: str) -> Image:
             digests = [each.partition("@")[2] for each in found.get("RepoDigests") or []]
             digest = found.get("Digest") or next(iter(digests), f"sha256:{identifier}")
             return Image(reference, each, version.decode(), identifier, digest, found["Config"] or {})
-        problems.append(f"{each}: {last_line(answer.stderr) or f'exit status {answer.returncode}'}")
+        problem = problem or f"{each}: {last_line(answer.stderr) or f'exit status {answer.returncode}'}"
     raise ContainerError(
-        f"no image '{reference}' for user {os.geteuid()} ({'; '.join(problems)}).\n"
-        f"  Nothing is downloaded during a run. Get it with:  {there[0]} pull {reference}\n"
-        f"  or build it with:                                 {there[0]} build -t {reference} FOLDER"
+        f"no image '{reference}' for user {os.geteuid()} ({problem}): {there[0]} pull {reference}, or "
+        f"{there[0]} build -t {reference} FOLDER; a run downloads nothing"
     )
 
 

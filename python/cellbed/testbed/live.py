@@ -76,7 +76,9 @@ def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
         return find(names[0]), None
     there = live()
     having = [record for record in there if _has(record, names[0])] if len(there) > 1 else []
-    return having[0] if len(having) == 1 else find(None), names[0]
+    if len(having) > 1:
+        raise LiveError(f"several runs have a link '{names[0]}': name one of {', '.join(map(label, having))}")
+    return having[0] if having else find(None), names[0]
 
 
 def _has(record: Record, link: str) -> bool:

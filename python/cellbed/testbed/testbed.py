@@ -46,6 +46,20 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: 
     from cellbed.scenario.reader import refuse
 
     refuse(text, source, obstacles(scenario, running=running, limits=limits))
+    if running and (forbidden := list(_forbidden(limits))):
+        raise CellbedError("\n".join(forbidden))
+
+
+def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
+    """What this user may not do and a run needs, all of it at once."""
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        yield f"cannot open /dev/net/tun: {error.strerror}: run `sudo cellbed grant USER`, or see `cellbed doctor`"
+    try:
+        _ = cgroups.locate() if limits else None
+    except cgroups.LimitsError as error:
+        yield str(error)
 
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:

@@ -470,7 +470,7 @@ def _connected(on: str) -> Any:
     try:
         import distributed
     except ImportError:
-        raise CellbedError("--on needs the package 'distributed': pip install \"cellbed[dask]\"") from None
+        raise CellbedError("--on needs the package 'distributed': pip install distributed") from None
     # Lost workers and schedulers are reported here, in one line each.
     for name in ("distributed", *(it for it in logging.root.manager.loggerDict if it.startswith("distributed."))):
         logging.getLogger(name).setLevel(logging.CRITICAL)
