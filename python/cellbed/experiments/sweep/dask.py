@@ -214,7 +214,7 @@ def unpack(file: IO[bytes], folder: Path) -> None:
     with tarfile.open(fileobj=file, mode="r|*") as archive:
         for member in archive:
             path = folder / member.name
-            content = archive.extractfile(member)
+            content = archive.extractfile(member) if member.isreg() else None
             if content is None or ".." in path.parts or not path.is_relative_to(folder):
                 raise CellbedError(f"'{member.name}': not a file of a run or an input")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -323,27 +323,30 @@ class Cluster:
         except Exception as error:
             self._check_connection()
             return replace(failed, error=f"on a worker: {error or type(error).__name__}")
-        if "lacking" in found:
+        if isinstance(found, dict) and "lacking" in found:
             problem = self._send(task.trial, found["worker"], found["lacking"])
             if problem is None and task.tries < _TRIES:
                 self._submit(task.trial, task.place, task.began, task.tries + 1)
                 return None
             problem = problem or f"it lost them {_TRIES} times"
             return replace(failed, error=f"inputs cannot be sent to worker {found['worker']}: {problem}")
-        folder = None
-        if found.get("packed"):
-            folder = task.place / "run"
-            unpack(io.BytesIO(found["packed"]), folder)
-            folder = next(folder.iterdir())
-        return Outcome(
-            trial=task.trial,
-            folder=folder,
-            status=found["status"],
-            disturbed=found["disturbed"],
-            error=found["error"],
-            exit_code=found["exit_code"],
-            took_s=found["took_s"],
-        )
+        try:
+            folder = None
+            if found.get("packed"):
+                folder = task.place / "run"
+                unpack(io.BytesIO(found["packed"]), folder)
+                (folder,) = folder.iterdir()
+            return Outcome(
+                trial=task.trial,
+                folder=folder,
+                status=str(found["status"]),
+                disturbed=bool(found["disturbed"]),
+                error=None if found["error"] is None else str(found["error"]),
+                exit_code=int(found["exit_code"]),
+                took_s=float(found["took_s"]),
+            )
+        except Exception as error:
+            return replace(failed, error=f"a worker returned no outcome of a run: {error or type(error).__name__}")
 
     def _send(self, trial: Trial, worker: str, contents: list[Content]) -> str | None:
         """Send a worker those inputs that it still lacks. Why that is impossible; None also if the worker was lost."""

@@ -323,6 +323,8 @@ class Runner:
             return replace(failed, reason=outcome.error or str(error))
         except OSError as error:
             return replace(failed, reason=outcome.error or str(OperatingSystemError(error, outcome.folder)))
+        except Exception as error:  # of a worker that returns anything
+            return replace(failed, reason=outcome.error or f"its folder is not that of a run: {error!r:.200}")
         if outcome.error is not None:
             return replace(failed, rows=rows)
         if outcome.disturbed:
