@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import polars as pl
+import psutil
 import pytest
 
 from cellbed import spans as cellbed_spans
@@ -500,6 +501,71 @@ with open_bed(backend, Path(sys.argv[2])) as bed:
     print(node(bed).setup.run, flush=True)
     signal.pause()
 """
+
+
+TAKE_OVER = """
+import ctypes, json, os, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+agent = os.pidfd_open(1)
+targets = [fd for fd in os.listdir("/proc/1/fd") if "vport" in os.readlink("/proc/1/fd/" + fd)] or ["1"]
+stream = libc.syscall(438, agent, int(targets[0]), 0)  # pidfd_getfd
+assert stream >= 0, os.strerror(ctypes.get_errno())
+os.set_blocking(stream, True)
+def frame(number, content):
+    os.write(stream, struct.pack("!II", number, len(content)) + content)
+frame(0, json.dumps({"connected": 1 << 31, "path": sys.argv[1], "socket": 0}).encode())
+frame(1 << 31, b"POST /containers/create")
+time.sleep(1000)
+"""
+
+
+@pytest.mark.needs_tun
+@pytest.mark.parametrize("kind", ["host", pytest.param("vm", marks=pytest.mark.slow)])
+def test_root_on_a_machine_reaches_no_socket_of_this_one(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    found = request.getfixturevalue("ssh_machine" if kind == "host" else "vm_table")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as private:
+        private.bind(str(tmp_path / "private"))
+        private.listen()
+        private.setblocking(False)
+        with open_bed(found.backend() if isinstance(found, Machine) else found, tmp_path) as bed:
+            taken = bed.nodes[NODE].spawn(["python3", "-c", TAKE_OVER, private.getsockname()], stderr=PIPE)
+            assert isinstance(taken, subprocess.Popen)
+            _, errors = taken.communicate()
+            assert b"the connection to the node is lost: its agent sent" in errors, errors
+            with pytest.raises(CellbedError, match="phone-0 cannot be reached: its agent sent"):
+                node(bed).call("use", process=1)
+        with pytest.raises(BlockingIOError):
+            private.accept()
+
+
+@pytest.mark.needs_tun
+def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_path: Path) -> None:
+    text = (
+        scenario(ssh_machine)
+        .replace(json.dumps(["python3", "-c", DOWNLOAD]), '"sleep 1000"')
+        .replace(', copy_out = ["page"]', "")
+    )
+    (tmp_path / "mixed.toml").write_text(text)
+    words = [sys.executable, "-P", "-m", "cellbed", "run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path)]
+    with subprocess.Popen(words, stderr=PIPE, stdout=PIPE, text=True) as running:
+        assert until(lambda: any("load started" in path.read_text() for path in tmp_path.glob("mixed-*/events.jsonl")))
+        command = b"cellbed.testbed.agent_hub\0hub\0"
+        paths = [Path(f"/proc/{each.pid}/cmdline") for each in psutil.Process(running.pid).children(recursive=True)]
+        (hub,) = (path for path in paths if command in path.read_bytes())
+        run = dict(entry.split("=", 1) for entry in (hub.parent / "environ").read_text().split("\0") if "=" in entry)[
+            "CELLBED_RUN"
+        ]
+        os.kill(int(hub.parent.name), signal.SIGKILL)
+        _, errors = running.communicate()
+    assert running.returncode == 1, errors
+    (error,) = (line for line in errors.splitlines() if line.startswith("error: "))
+    assert "pi-0" in error
+    assert "its hub" in error
+    assert "Traceback" not in errors
+    assert not processes_of(run)
+    assert until(lambda: not leftovers()), leftovers()
 
 
 def processes_of(run: str) -> list[int]:
