@@ -161,6 +161,26 @@ def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path:
         assert found["order"].max() > 0  # type: ignore[operator]
 
 
+def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+    text = (HEAD + WEB.replace("{server.address}", "{{server.address}}")).replace('"lte-suburban.down"', '"1 Mbit/s"')
+    text = text.replace('"1 MB"', '"30 kB"')
+    scenario = tmp_path / "scenario.toml"
+    # More than twice of what the link carries: the send buffer is full, and replies wait in the server.
+    scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = requests(next(tmp_path.glob("virtual-*"))).drop_nulls("residual_s").sort("downlink_start")
+    assert found["local_port"].n_unique() == 1
+    starts, ends = found["downlink_start"].to_list(), found["downlink_end"].to_list()
+    overtakes = [start < end for start, end in zip(starts[1:], ends, strict=False)]
+    assert sum(overtakes) > len(overtakes) // 2
+    # A head overtakes the bodies of several replies, and bodies follow in the order of the heads.
+    assert any(start < end for start, end in zip(starts[3:], ends, strict=False))
+    assert ends == sorted(ends)
+    assert found["part_downlink_transport"].max() > 0.5  # type: ignore[operator]
+    assert found["part_server"].max() < 0.1  # type: ignore[operator]
+
+
 def test_a_prediction_from_python(profile: Path, tmp_path: Path) -> None:
     scenario = cellbed_package.Scenario.parse(HEAD.format(count=1, duration="2 s") + TRANSLATION)
     run = cellbed_package.run(scenario, out=tmp_path, virtual=True, profile=profile)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cellbed.experiments.virtual.world import SECOND, Datagrams, Host, Output, Program, Socket, World
+from cellbed.experiments.virtual.world import SECOND, Datagrams, Host, Output, Program, SendBuffer, Socket, World
 
 PORT = 5201
 _START, _RUNNING, _END, _PARAMETERS, _STREAMS = 1, 2, 4, 9, 10
@@ -27,10 +27,6 @@ _UDP_HEADERS = 28
 _TICK_NS = 1_000_000
 """Between two decisions of a UDP sender whether to send."""
 _UNLIMITED = 1 << 62
-_MOST_BUFFERED = 4 << 20
-"""Linux's limit of a send buffer (``tcp_wmem``), bytes."""
-_BUFFERED_WINDOWS = 3
-"""Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets."""
 
 Steps = Generator[Callable[[], bool], None, int]
 """A program that waits for conditions and returns its exit status."""
@@ -99,7 +95,7 @@ class _Tcp:
         self.socket, self.identifier, self.is_sender = socket, identifier, sending
         self.local, self.remote = socket.getsockname(), socket.getpeername()
         self._block, self._budget = block, budget
-        self._written = self._largest = 0
+        self._written, self._buffer = 0, SendBuffer(socket, block)
         self._stopped = False
         self._first = 0 if socket.at_client else _COOKIE
         self.on_written: Callable[[], None] = lambda: None
@@ -134,18 +130,16 @@ class _Tcp:
         self.socket.abort()
 
     def _fill(self) -> None:
-        """Write until the send buffer is full. It takes more when a third is free (``sk_stream_write_space``)."""
+        """Write until the send buffer is full."""
         if self._stopped:
             return
-        window = self.socket.sending()[0] * _SEGMENT
-        self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, _MOST_BUFFERED), self._block)
-        room = max(self._largest - window, self._block) - self.socket.transferred()[0]
+        room = self._buffer.room()
         while room > 0 and self._budget.left > 0:
             self.socket.pump(self._block)
             self._written, room = self._written + self._block, room - self._block
             self._budget.left -= self._block
         if self._budget.left > 0:
-            self.socket.want_room(max(self._largest * 2 // 3 - window, _SEGMENT))
+            self._buffer.want_room()
         else:
             self.on_written()
 

@@ -316,7 +316,9 @@ class Client:
         self.program.call(work)
 
     def _heard(self, connection: Socket) -> None:
-        """There is something to read."""
+        """Read what there is, unless that was read with what came before it."""
+        if not (connection.buffer or connection.ended or connection.broken):
+            return
         self.program.now_ns += self._taken("receive")
         while not connection.closed and (connection.buffer or connection.ended or connection.broken):
             left = len(connection.buffer)

@@ -17,11 +17,15 @@ import h2.events
 import h11
 
 from cellbed.experiments.virtual.profile import Draw, Sample
-from cellbed.experiments.virtual.world import TURNAROUND_NS, Host, Socket, World
+from cellbed.experiments.virtual.world import TURNAROUND_NS, Host, SendBuffer, Socket, World
 from cellbed.workloads.http_connection import REQUEST_HEADER
 
 _SEGMENT = 1448
 """Bytes of a full packet."""
+_CHUNK = 8 << 10
+"""Bytes of a DATA frame (nginx: ``http2_chunk_size``)."""
+_LEAST_BUFFERED = 16 << 10
+"""Bytes that a send buffer takes in any case (``tcp_wmem``)."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
 _CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
@@ -260,6 +264,7 @@ class Http:
         protocol.initiate_connection()
         names: dict[int, str] = {}
         bodies: dict[int, int] = {}
+        heads, frames, buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
 
         def received(data: bytes) -> None:
             for event in protocol.receive_data(data):
@@ -271,24 +276,45 @@ class Http:
                     case h2.events.StreamEnded():
                         stream = event.stream_id
                         self._later(names.pop(stream), lambda sample, stream=stream: answer(stream, sample))  # type: ignore[misc]
-            send()
+            write()
 
         def answer(stream: int, sample: Sample) -> None:
             headers = [(":status", str(sample["code"])), ("content-length", str(sample["bytes_down"]))]
             protocol.send_headers(stream, headers, end_stream=sample["bytes_down"] == 0)
             if sample["bytes_down"]:
                 bodies[stream] = sample["bytes_down"]
-            send()
+            write()
 
-        def send() -> None:
+        def write() -> None:
+            """Give the socket what it takes: heads before bodies, and these in the order of the replies, as nginx."""
+            heads.extend(protocol.data_to_send())
+            while heads or frames or bodies:
+                room = buffer.room()
+                if room <= 0:
+                    buffer.want_room()
+                    return
+                if heads and not frames:
+                    frames.extend(heads)
+                    heads.clear()
+                elif not frames:
+                    frame_bodies(room)
+                if not frames:  # the client's windows are full
+                    return
+                connection.send(frames[:room])
+                del frames[:room]
+
+        def frame_bodies(room: int) -> None:
+            """Frame as much as there is room for, at most to the end of a reply: the client gets a write when it has
+            come whole."""
             for stream in list(bodies):
-                while bodies[stream] and (window := protocol.local_flow_control_window(stream)) > 0:
-                    size = min(window, protocol.max_outbound_frame_size, bodies[stream])
+                while len(frames) < room and (window := protocol.local_flow_control_window(stream)) > 0:
+                    size = min(window, protocol.max_outbound_frame_size, _CHUNK, bodies[stream])
                     bodies[stream] -= size
                     protocol.send_data(stream, bytes(size), end_stream=bodies[stream] == 0)
-                if not bodies[stream]:
-                    del bodies[stream]
-            if content := protocol.data_to_send():
-                connection.send(content)
+                    frames.extend(protocol.data_to_send())
+                    if not bodies[stream]:
+                        del bodies[stream]
+                        return
 
+        connection.on_room = write
         return received

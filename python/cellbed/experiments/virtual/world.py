@@ -33,6 +33,12 @@ _PIECE = 1 << 16
 """Bytes that arrive together."""
 _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
+_SEGMENT = 1448
+_MOST_BUFFERED = 4 << 20
+"""Linux's limit of a send buffer (``tcp_wmem``), bytes."""
+_BUFFERED_WINDOWS = 3
+"""Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets."""
+_UNLIMITED = 1 << 62
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
 
@@ -216,6 +222,31 @@ class Socket:
             self.world.network.sending(self.number, self.at_client) if self.number is not None else (10, 0, 0)
         )
         return pack_info(window, round_trip_ns // 1000, repairs)
+
+
+class SendBuffer:
+    """The send buffer of a socket, as Linux sizes it: it grows with the largest congestion window.
+
+    least: bytes that it takes in any case when it is empty.
+    """
+
+    def __init__(self, socket: Socket, least: int) -> None:
+        self._socket, self._least, self._largest = socket, least, least
+
+    def room(self) -> int:
+        """Return how many bytes it takes now; 0 or less: none."""
+        if self._socket.number is None:
+            return _UNLIMITED
+        window = self._window()
+        self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, _MOST_BUFFERED))
+        return max(self._largest - window, self._least) - self._socket.transferred()[0]
+
+    def want_room(self) -> None:
+        """Ask for one call of the socket's ``on_room`` when a third is free (``sk_stream_write_space``)."""
+        self._socket.want_room(max(self._largest * 2 // 3 - self._window(), _SEGMENT))
+
+    def _window(self) -> int:
+        return self._socket.sending()[0] * _SEGMENT
 
 
 class Output:
