@@ -1,77 +1,183 @@
 """How often intervals over repetitions hold the true value: coverage by simulation, which should be 93 to 97 %.
 
-    .venv/bin/python benches/coverage.py [--simulations 100000]
+    .venv/bin/python benches/coverage.py [--simulations 100000] [--seed 1]
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
-above 97 % are marked. The last table is the bootstrap of blocks within one run, over autocorrelated latencies.
+above 97 % are marked. The last tables are percentiles within one run, whose requests depend on each other: the share of
+intervals that hold the true value, and the share of runs that have an interval; below 90 % is marked.
 """
 
 import argparse
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
+from scipy.stats import norm
 
-from cellbed.measure.repetitions import mean_bounds, quantile_bounds, student_bounds
-from cellbed.measure.statistics import block_quantiles
+from cellbed.measure.repetitions import mean_bounds, quantile_bounds
+from cellbed.measure.statistics import label, percentiles
 
 SEED = 1
-REPETITIONS = (5, 10, 20)
+REPETITIONS = (3, 5, 10, 20)
 Draws = NDArray[np.float64]
 
 
 def draw(name: str, shape: tuple[int, ...], random: np.random.Generator) -> Draws:
-    """Values of a distribution."""
+    """Return values of a distribution; all are positive but those of t."""
     match name.split():
         case ["normal"]:
             return random.normal(10, 2, shape)
+        case ["exponential"]:
+            return random.exponential(1, shape)
+        case ["gamma", _]:
+            return random.gamma(2, 1, shape)
         case ["log-normal", sigma]:
             return np.exp(random.normal(0, float(sigma), shape))
-        case ["t", freedom]:
-            return random.standard_t(float(freedom), shape)
-        case ["Laplace"]:
-            return random.laplace(0, 1, shape)
+        case ["uniform"]:
+            return random.random(shape)
+        case ["two", "modes"]:
+            return np.where(random.random(shape) < 0.3, 5, 1) * np.exp(random.normal(0, 0.1, shape))
+        case ["one", *_]:
+            return np.where(random.random(shape) < 0.1, 10, 1) * np.exp(random.normal(0, 0.1, shape))
         case _:
-            return random.pareto(3, shape)
+            return random.standard_t(3, shape)
 
 
-MEANS = {"normal": 10.0, "log-normal 0.25": math.exp(1 / 32), "log-normal 0.5": math.exp(1 / 8), "t 3": 0.0,
-         "Laplace": 0.0, "log-normal 1": math.exp(1 / 2), "Pareto 3": 0.5}  # fmt: skip
-MEDIANS = {"normal": 10.0, "log-normal 0.5": 1.0, "log-normal 1": 1.0, "t 3": 0.0, "Pareto 3": 2 ** (1 / 3) - 1}
+MEANS = {"normal": 10.0, "uniform": 0.5, "gamma 2": 2.0, "exponential": 1.0, "log-normal 0.5": math.exp(1 / 8),
+         "log-normal 1": math.exp(1 / 2), "two modes": 2.2 * math.exp(0.005), "one in ten": 1.9 * math.exp(0.005),
+         "t 3": 0.0}  # fmt: skip
+MEDIANS = {"normal": 10.0, "uniform": 0.5, "gamma 2": 1.67834699, "exponential": math.log(2), "log-normal 0.5": 1.0,
+           "log-normal 1": 1.0, "t 3": 0.0}  # fmt: skip
+PAIRS = ("normal", "exponential", "log-normal 0.5", "log-normal 1")
 
 
 def covered(bounds: tuple[Draws, Draws], truth: float) -> float:
-    """The share of intervals that hold the true value."""
+    """Return the share of intervals that hold the true value."""
     return float(((bounds[0] <= truth) & (truth <= bounds[1])).mean())
 
 
 def mean_coverage(name: str, n: int, simulations: int) -> float:
-    """Of the interval of the mean."""
-    return covered(mean_bounds(draw(name, (simulations, n), np.random.default_rng(SEED))), MEANS[name])
+    """Return that of the interval of the mean."""
+    samples = draw(name, (simulations, n), np.random.default_rng(SEED))
+    return covered(mean_bounds(samples, -math.inf if name == "t 3" else 0), MEANS[name])
 
 
 def median_coverage(name: str, n: int, simulations: int) -> float:
-    """Of the interval of the median."""
-    return covered(quantile_bounds(draw(name, (simulations, n), np.random.default_rng(SEED)), 0.5), MEDIANS[name])
+    """Return that of the interval of the median; nan where the repetitions do not support one."""
+    samples = draw(name, (simulations, n), np.random.default_rng(SEED))
+    return covered(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
 
 
 def paired_coverage(name: str, n: int, simulations: int) -> float:
-    """Of the mean difference of pairs without an effect."""
+    """Return that of the mean difference of pairs without an effect."""
     random = np.random.default_rng(SEED)
-    return covered(student_bounds(draw(name, (simulations, n), random) - draw(name, (simulations, n), random)), 0)
+    return covered(mean_bounds(draw(name, (simulations, n), random) - draw(name, (simulations, n), random)), 0)
 
 
-def within_coverage(correlation: float, n: int, simulations: int) -> float:
-    """Of the median of `n` log-normal latencies of one run, each correlated with the one before."""
+def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
+    """Pairs of a factor that multiplies by 1.5, each value with 10 % of noise."""
     random = np.random.default_rng(SEED)
-    bounds = []
-    for number in range(simulations):
+    base, shape = draw(name, (simulations, n), random), (simulations, n)
+    first, second = (base * factor * np.exp(random.normal(0, 0.1, shape)) for factor in (1, 1.5))
+    return first, second
+
+
+def difference_coverage(name: str, n: int, simulations: int) -> float:
+    """Return that of the mean difference of pairs where the factor multiplies."""
+    first, second = _proportional(name, n, simulations)
+    return covered(mean_bounds(second - first), 0.5 * math.exp(0.005) * MEANS[name])
+
+
+def ratio_coverage(name: str, n: int, simulations: int) -> float:
+    """Return that of the ratio of pairs where the factor multiplies; as :func:`paired_ratio`."""
+    first, second = _proportional(name, n, simulations)
+    return covered(mean_bounds(np.log(second / first)), math.log(1.5))
+
+
+Series = Callable[[int, np.random.Generator], Draws]
+
+
+def queue(load: float) -> Series:
+    """Sojourn times of an M/M/1 queue in equilibrium, with a mean service of 1 (Lindley's recursion)."""
+
+    def draw_run(n: int, random: np.random.Generator) -> Draws:
+        first = random.exponential(1 / (1 - load)) if random.random() < load else 0.0
+        service, apart = random.exponential(1, n), random.exponential(1 / load, n)
+        steps = np.concatenate([[first], service[:-1] - apart[:-1]])
+        walk = np.cumsum(steps)
+        return walk - np.minimum(np.minimum.accumulate(walk), 0) + service
+
+    return draw_run
+
+
+def correlated(slow: float, correlation: float) -> Series:
+    """Log-normal latencies; `slow`: share of the variance of their logarithms that is an AR(1) process."""
+
+    def draw_run(n: int, random: np.random.Generator) -> Draws:
         noise = random.normal(0, math.sqrt(1 - correlation**2), n)
-        latencies, _ = lfilter([1], [1, -correlation], noise, zi=[correlation * random.normal()])
-        bounds.append(block_quantiles(np.exp(latencies), (0.5,), number)[0][1:])
-    low, high = np.array(bounds).T
-    return covered((low, high), 1.0)
+        process, _ = lfilter([1], [1, -correlation], noise, zi=[correlation * random.normal()])
+        return np.exp(math.sqrt(slow) * process + math.sqrt(1 - slow) * random.normal(size=n))
+
+    return draw_run
+
+
+def outage(share: float) -> Series:
+    """Log-normal latencies, and an outage at a random place that `share` of the requests meet, the first longest."""
+
+    def draw_run(n: int, random: np.random.Generator) -> Draws:
+        length, since = max(1, round(share * n)), (np.arange(n) - random.integers(n)) % n
+        return np.exp(random.normal(0, 0.3, n)) + np.where(since < length, 20 * (1 - since / length), 0)
+
+    return draw_run
+
+
+def _outage_quantile(share: float, quantile: float) -> float:
+    drawn = np.random.default_rng(SEED)
+    return float(np.quantile(outage(share)(2_000_000, drawn), quantile))
+
+
+RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
+    "independent": (correlated(0, 0), lambda q: math.exp(norm.ppf(q))),
+    "M/M/1, load 0.5": (queue(0.5), lambda q: -math.log(1 - q) / 0.5),
+    "M/M/1, load 0.8": (queue(0.8), lambda q: -math.log(1 - q) / 0.2),
+    "AR(1), 0.9": (correlated(1, 0.9), lambda q: math.exp(norm.ppf(q))),
+    "slow part, AR(1), 0.98": (correlated(0.36, 0.98), lambda q: math.exp(norm.ppf(q))),
+    "outage, 4 %": (outage(0.04), partial(_outage_quantile, 0.04)),
+    "outage, 15 %": (outage(0.15), partial(_outage_quantile, 0.15)),
+}
+"""Series of latencies and their true quantiles."""
+REQUESTS = (100, 250, 500, 2000)
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+def within_coverage(name: str, n: int, simulations: int, seed: int = SEED) -> list[tuple[float, float]]:
+    """For each quantile the share of intervals that hold the true value, and of runs of `n` requests that have one."""
+    random, (series, truth) = np.random.default_rng([seed, n]), RUNS[name]
+    found = [percentiles(series(n, random), QUANTILES) for _ in range(simulations)]
+    shares = []
+    for column, quantile in enumerate(QUANTILES):
+        true, intervals = truth(quantile), [run[column] for run in found if run[column].has_interval]
+        held = sum((at.low or math.inf) <= true <= (at.high or math.inf) for at in intervals)
+        shares.append((held / len(intervals) if intervals else math.nan, len(intervals) / simulations))
+    return shares
+
+
+def within_tables(simulations: int, seed: int) -> None:
+    """Print coverage and availability of intervals within a run."""
+    cells = {(name, n): within_coverage(name, n, simulations, seed) for n in REQUESTS for name in RUNS}
+    for column, quantile in enumerate(QUANTILES):
+        print(f"\n{label(quantile)} within one run, held and (having an interval), {simulations} runs; requests:")
+        print(f"{'':24}" + "".join(f"{n:>15}" for n in REQUESTS))
+        for name in RUNS:
+            line = f"{name:24}"
+            for n in REQUESTS:
+                held, having = cells[name, n][column]
+                mark = "!" if held < 0.9 else " "
+                line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.0f})':>8}"
+            print(line)
 
 
 def table(heading: str, first: str, columns: dict[int, list[float]], names: list[str]) -> None:
@@ -79,30 +185,30 @@ def table(heading: str, first: str, columns: dict[int, list[float]], names: list
     print(f"\n{heading}\n{first:18}" + "".join(f"{n:>9}" for n in columns))
     for row, name in enumerate(names):
         shares = [values[row] * 100 for values in columns.values()]
-        print(f"{name:18}" + "".join(f"{each:8.1f}{' ' if 93 <= each <= 97 else '!'}" for each in shares))
+        print(
+            f"{name:18}"
+            + "".join(f"{each:8.1f}{' ' if 93 <= each <= 97 or math.isnan(each) else '!'}" for each in shares)
+        )
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=100_000, metavar="N")
-    simulations = parser.parse_args().simulations
+    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="of the runs of the last tables")
+    options = parser.parse_args()
+    simulations = options.simulations
     print(f"coverage of 95 % intervals in %, {simulations} simulations; repetitions:")
     for heading, coverage, names in (
         ("mean over repetitions", mean_coverage, MEANS),
         ("median over repetitions", median_coverage, MEDIANS),
-        ("mean difference of pairs", paired_coverage, MEANS),
+        ("mean difference of pairs, no effect", paired_coverage, MEANS),
+        ("mean difference of pairs, × 1.5", difference_coverage, PAIRS),
+        ("ratio of pairs, × 1.5", ratio_coverage, PAIRS),
     ):
         columns = {n: [coverage(name, n, simulations) for name in names] for n in REPETITIONS}
         table(heading, "distribution", columns, list(names))
-    few = max(1, simulations // 500)
-    columns = {n: [within_coverage(correlation, n, few) for correlation in (0.0, 0.5, 0.9)] for n in (200, 500)}
-    table(
-        f"median within one run, by blocks ({few} simulations); requests:",
-        "correlation",
-        columns,
-        ["0", "0.5", "0.9"],
-    )
+    within_tables(max(1, simulations // 50), options.seed)
 
 
 if __name__ == "__main__":

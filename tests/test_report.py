@@ -449,7 +449,7 @@ def test_the_terminal_shows_the_same_figures(tmp_path: Path) -> None:
     assert "core-edge-0.uplink (synthetic)" not in text
     assert [each.synthetic for each in summary.directions] == [True, True, False, False]
     for at in only(summary).percentiles:
-        assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value))}\s", text)
+        assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value) + formats.mark(at))}\s", text)
     assert "application: image classification on edge" in text.splitlines()[2]
     assert "traces: simulated (synthetic)" in text.splitlines()[3]
     assert "photograph sent: " in text
@@ -686,7 +686,8 @@ def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link")])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("warning: one is the same run twice")
-    assert result.output.count("±0 ms to ±0 ms") == 3  # median and P90 of the same requests, and of each
+    assert result.output.count("±0 ms to ±0 ms") == 2  # median of the same requests, and of each
+    assert "no interval: P90 needs 36 independent requests; these 56 depend on each other" in result.output
 
 
 def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

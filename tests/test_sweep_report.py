@@ -26,12 +26,13 @@ from cellbed.experiments.sweep.store import Result, dataset
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure.factors import Axis, Factor, Study
 from cellbed.measure.repetitions import mean_interval, paired_difference, quantile_interval
+from cellbed.report import sweep as sweep_report
 from cellbed.units import DURATION, FREQUENCY
 from in_process import cellbed
 from run_folder import Shape, make_run
 from scenario_text import GOOD
 
-Values = Callable[[Trial], dict[str, float]]
+Values = Callable[[Trial], dict[str, Any]]
 RATE = {"key": "workload.rate", "levels": ["2 /s", "5 /s", "10 /s"]}
 PLACE = {"key": "links.mobile.base_delay", "levels": {"near": "1 ms", "<b>far</b> $1$": "40 ms"}}
 FAR = "<b>far</b> $1$"
@@ -101,7 +102,7 @@ def test_intervals_are_those_of_the_repetitions(folder: Path) -> None:
     assert found.select("point", "rate", "place").rows() == sweep.points.rows()
     used = sweep.trials.filter(pl.col("status") == "complete")
     for row in found.iter_rows(named=True):
-        expected = mean_interval(used.filter(point=row["point"])["latency_p50_s"])
+        expected = mean_interval(used.filter(point=row["point"])["latency_p50_s"], least=0)
         assert (row["value"], row["low"], row["high"]) == (expected.value, expected.low, expected.high)
         assert row["repetitions"] == (4 if row["point"] in (0, 5) else 5)
     assert sweep.intervals("latency_p50_s", disturbed=True)["repetitions"].to_list() == [5, 5, 5, 5, 5, 4]
@@ -370,11 +371,68 @@ def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_p
     workload, silent = found["applications"]
     assert [row["repetitions"] for row in workload["measures"][0]["effects"]] == [2, 0, 0]
     assert workload["measures"][0]["effects"][1]["note"] == "refused: no repetition has all of the points"
-    assert silent["without"] == ["latency_p50_s", "failed_share", "lost_share"]
+    assert list(silent["without"]) == ["latency_p50_s", "failed_share", "lost_share"]
     assert silent["measures"][0]["points"][0]["note"].startswith("not finite: the value is infinite")
     with pytest.raises(CellbedError, match="choose an application: app='workload' or app='other'"):
         Sweep.load(made).effects("latency_p50_s")
     assert len(Sweep.load(made).intervals("latency_p50_s", app="workload")) == 5
+
+
+def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_its_sweep(tmp_path: Path) -> None:
+    def of_thirty(trial: Trial) -> dict[str, Any]:
+        refused = "there are 30 requests: P90 at least 36, P99 at least 368"
+        partly = trial.repetition / 10 if trial.point.number else None
+        return latencies(trial) | {
+            **{"latency_p99_s": None, "latency_p90_s": partly, "requests": 30.0},
+            "refused": refused,
+        }
+
+    made = make_sweep(tmp_path / "thirty", {"rate": RATE}, of_thirty)
+    measures = ["latency_p90_s", "latency_p99_s"]
+    text = cellbed("sweep", "report", made, "-m", measures[0], "-m", measures[1], "--open", "no").stdout
+    assert "latency, P99: refused: in a trial there are 30 requests: P90 at least 36, P99 at least 368" in text
+    assert re.search(r"\n +0 +2 /s +refused", text)
+    found = Sweep.load(made).intervals("latency_p90_s")
+    assert found["value"][0] is None
+    assert found["note"][0].startswith("refused: in a trial there are 30 requests")
+    assert "refused</td>" in (made / "report.html").read_text()
+
+
+def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: Path) -> None:
+    def scattered(trial: Trial) -> dict[str, float]:
+        value = (0.137, 0.145, 0.941)[trial.repetition - 1]
+        return {"latency_p50_s": value, "lost_share": (0.0, 0.0, 0.108)[trial.repetition - 1]}
+
+    made = Sweep.load(make_sweep(tmp_path / "scattered", {"rate": RATE}, scattered, repetitions=3))
+    latency, lost = made.intervals("latency_p50_s"), made.intervals("lost_share")
+    assert latency["low"].min() > 0  # type: ignore[operator]
+    assert lost["low"].min() == 0
+    assert lost["high"].max() <= 1  # type: ignore[operator]
+    assert set(latency["note"]) == {
+        "a repetition is three times the median or more: report the median (--statistic median)"
+    }
+
+
+def test_effects_of_a_factor_that_multiplies_are_ratios(tmp_path: Path) -> None:
+    def proportional(trial: Trial) -> dict[str, float]:
+        base = math.exp(trial.repetition / 2)
+        return {"latency_p50_s": base * (1.5 if trial.point.number == 1 else 1), "lost_share": 0.0}
+
+    made = make_sweep(tmp_path / "times", {"rate": RATE}, proportional)
+    found = Sweep.load(made).effects("latency_p50_s")
+    assert found["ratio"].to_list() == pytest.approx([1.5, 1])
+    assert found["ratio_low"][0] == pytest.approx(1.5)
+    assert found["low"][0] < 0.5 < found["high"][0]
+    text = cellbed("sweep", "report", made, "--open", "no").stdout
+    assert "× 1.50" in text
+    without_ratio = Sweep.load(made).effects("lost_share")
+    assert without_ratio["ratio"].to_list() == [None, None]
+
+
+def test_a_row_whose_interval_and_verdict_differ_has_the_reason() -> None:
+    row = {"low": 0.7, "high": 125.0, "distinct": False}
+    assert sweep_report.uncorrected({"effects": [row]}).startswith("each interval is for its row alone; p and")
+    assert not sweep_report.uncorrected({"effects": [{**row, "distinct": True}, {"low": None}]})
 
 
 def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:

@@ -201,6 +201,6 @@ def _mean_row(rows: Sequence[dict[str, Any]], name: str, count: str) -> dict[str
     found: dict[str, Any] = {name: rows[0][name], count: sum(row[count] for row in rows)}
     for key in rows[0].keys() - {name, count}:
         values = [row[key] for row in rows if row[key] is not None]
-        interval = mean_interval(values)
+        interval = mean_interval(values, least=0)
         found[key] = {"value": interval.value, "low": interval.low, "high": interval.high, "seeds": len(values)}
     return found

@@ -14,7 +14,7 @@ import polars as pl
 
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
-from cellbed.measure.repetitions import student_bounds
+from cellbed.measure.repetitions import mean_bounds
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
     Percentile,
@@ -22,9 +22,10 @@ from cellbed.measure.statistics import (
     block_length,
     label,
     needed,
+    paired_differences,
     paired_median,
-    percentile,
-    quantile_differences,
+    percentile_value,
+    unpaired_difference,
 )
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
 from cellbed.testbed.by_hand import manual_warning
@@ -33,8 +34,8 @@ from cellbed.workloads.kind import Description, Span
 SEED = 1
 
 AUTOCORRELATED = (
-    "requests of one run are autocorrelated, and one run is one draw of everything that is random: these intervals "
-    "cover chance within these runs only; to compare settings, repeat both scenarios with the same seeds and compare "
+    "one run is one draw of everything that is random, and its requests are autocorrelated: these intervals cover "
+    "chance within these runs only; to compare settings, repeat both scenarios with the same seeds and compare "
     "all runs: their pairs are the sample"
 )
 
@@ -147,7 +148,7 @@ class ApplicationComparison:
             if self.spans and all(summary.decompositions[row].requests for summary in self.summaries)
         ]
         return [
-            (f"{name}\n{summary.percentiles[row].label}", summary.decompositions[row])
+            (f"{name}\naround the {summary.percentiles[row].label}", summary.decompositions[row])
             for row in sorted({*having[:1], *having[-1:]})
             for name, summary in zip(names, self.summaries, strict=True)
         ]
@@ -231,7 +232,12 @@ def compare(runs: list[Path]) -> Comparison:
     if 0 < len(predicted) < len(names):
         are = "is a prediction" if len(predicted) == 1 else "are predictions"
         changed.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
-    notes = [AUTOCORRELATED, *_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
+    shown = [each.value for app in applications for each in app.differences]
+    notes = [
+        *([AUTOCORRELATED] if any(each is not None for each in shown) else []),
+        *_notes(runs, descriptions, names),
+        *_unmatched(in_runs, names, shared),
+    ]
     for each in applications:
         skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]
         of_which = f"{each.name} of " if len(applications) > 1 else ""
@@ -277,14 +283,19 @@ def _compare_application(
 
     alike = [are_paired(0, other) for other in range(1, len(tables))]
     differences = []
-    for run, sample, table, alike_here in zip(names[1:], samples[1:], tables[1:], alike, strict=True):
+    for run, sample, table, summary, alike_here in zip(
+        names[1:], samples[1:], tables[1:], summaries[1:], alike, strict=True
+    ):
         # Where a policy skipped requests, those that were sent are not the same ones.
         pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
-        smaller = min(len(sample), len(samples[0]))
-        supported = tuple(q for q in QUANTILES if smaller >= needed(q))
-        values = quantile_differences(samples[0], sample, supported, SEED, paired=pairs) if supported else []
-        found = dict(zip(supported, values, strict=True))
-        differences += [_difference(run, q, found.get(q), smaller) for q in QUANTILES]
+        ends = list(zip(summaries[0].percentiles, summary.percentiles, strict=True))
+        supported = [one.quantile for one, other in ends if one.supported and other.supported]
+        together = iter(paired_differences(samples[0], sample, supported, SEED) if pairs and supported else [])
+        for one, other in ends:
+            found = None
+            if one.supported and other.supported:
+                found = next(together) if pairs else unpaired_difference(one, other)
+            differences.append(_difference(run, one, other, found))
     return ApplicationComparison(
         name,
         described[0].title,
@@ -318,14 +329,15 @@ def _settings(
         smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
         for q in QUANTILES:
             difference = SettingDifference(scenario, scenarios[0], q, len(partners))
-            pairs = [(_value(samples[one], q), _value(samples[other], q)) for one, other in partners.items()]
             if smallest < needed(q):
-                difference = replace(difference, note=_refused(q, f"the smallest run has {smallest}"))
-            elif not np.isfinite(pairs).all():
+                found.append(replace(difference, note=_refused(q, f"the smallest run has {smallest}")))
+                continue
+            values = [[percentile_value(samples[run], q) for run in runs] for runs in (partners, partners.values())]
+            if not np.isfinite(values).all():
                 difference = replace(difference, note=_NOT_FINITE)
             else:
-                differences = np.diff(pairs).ravel()
-                low, high = student_bounds(differences)
+                differences = np.subtract(values[1], values[0])
+                low, high = mean_bounds(differences)
                 difference = difference.between(float(differences.mean()), float(low), float(high))
             found.append(difference)
     return found
@@ -335,11 +347,6 @@ def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Sampl
     """Of the requests that were skipped in neither of two runs with the same requests."""
     in_both = (first["status"] != "skipped") & (second["status"] != "skipped")
     return latencies(first.filter(in_both)), latencies(second.filter(in_both))
-
-
-def _value(samples: Samples, quantile: float) -> float:
-    at = percentile(samples, quantile)
-    return math.inf if at.value is None else at.value
 
 
 def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:
@@ -352,7 +359,7 @@ def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:
     answered = np.isfinite(first) | np.isfinite(second)
     count, slower = int(answered.sum()), int((second > first)[answered].sum())
     difference = PairedDifference(run, count, slower / max(1, count))
-    return difference if count < needed(0.5) else difference.between(*paired_median(first, second, SEED))
+    return difference if count < needed(0.5) else difference.between(*paired_median(first, second))
 
 
 def _finite(value: float) -> float | None:
@@ -379,13 +386,19 @@ def _summary(run: Path) -> Summary:
     return summary if (run / "requests.parquet").exists() else collect(run)
 
 
-def _difference(run: str, quantile: float, found: tuple[float, float, float] | None, n: int) -> Difference:
-    difference = Difference(run, quantile)
+def _difference(
+    run: str, first: Percentile, second: Percentile, found: tuple[float, float, float] | None
+) -> Difference:
+    difference = Difference(run, first.quantile)
     if found is None:
-        return replace(difference, note=_refused(quantile, f"the smaller run has {n}"))
-    difference = difference.between(*found)
+        smaller = min(first.requests, second.requests)
+        return replace(difference, note=_refused(first.quantile, f"the smaller run has {smaller}"))
+    without = next((at.note for at in (first, second) if at.value is not None and not at.has_interval), None)
+    difference = difference.between(*found) if without is None else difference.between(found[0], -math.inf, math.inf)
     if difference.value is None:
         return replace(difference, note=_NOT_FINITE)
+    if without is not None:
+        return replace(difference, note=without)
     if difference.distinct is None:
         return replace(difference, note="no bound: requests without a good reply reach into the percentile")
     return difference

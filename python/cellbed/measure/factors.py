@@ -6,6 +6,7 @@ Statistics of repetitions are those of :mod:`cellbed.measure.repetitions`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +44,26 @@ class Factor:
     levels: tuple[str, ...]
     ends: tuple[str, str] | None = None
     logarithmic: bool = False
+
+
+def limits(measure: str) -> tuple[float, float]:
+    """Return the least and the largest value that a measure can have; all count or time something."""
+    return 0.0, 1.0 if measure.endswith("_share") else math.inf
+
+
+def _has_outlier(values: _Values) -> bool:
+    """Return whether a value is three times the median or more, which few repetitions estimate badly."""
+    return bool(0 < 3 * np.median(values) <= values.max())
+
+
+def refusal(rows: pl.DataFrame, measure: str) -> str | None:
+    """Return why a percentile is missing in rows of a dataset: the trial with the fewest requests; else None."""
+    import polars as pl
+
+    if "refused" not in rows.columns or not re.search(r"_p\d\d_s$", measure):
+        return None
+    missing = rows.filter(pl.col(measure).is_null(), pl.col("refused").is_not_null()).sort("requests")
+    return f"refused: in a trial {missing['refused'][0]}" if len(missing) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +115,17 @@ class Study:
         of_app = self.trials.filter(app=app).sort("point", "repetition")
         for _, group in of_app.group_by("point", maintain_order=True):
             values = _numbers(group.filter(pl.col("status").is_in(self.statuses)), measure)
-            of_mean = mean_interval(values)
+            of_mean = mean_interval(values, *limits(measure))
             found = of_mean if self.statistic == "mean" else quantile_interval(values)
             half = self.half_width * abs(of_mean.value or 0.0)
             more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
             note = found.note
-            if self.statistic == "median" and found.value is None and len(values) and not np.isnan(values).any():
+            if found.value is None and (why := refusal(group, measure)) is not None:
+                note = why
+            elif self.statistic == "median" and found.value is None and len(values) and not np.isnan(values).any():
                 note = "not finite: the value is infinite in at least half of the repetitions"
+            elif self.statistic == "mean" and note is None and len(values) > 2 and _has_outlier(values):
+                note = "a repetition is three times the median or more: report the median (--statistic median)"
             about = group.select("point", *names).row(0)
             rows.append([*about, found.value, found.low, found.high, found.repetitions, more, note])
         kinds = (pl.Float64, pl.Float64, pl.Float64, pl.Int64, pl.Int64, pl.String)
@@ -115,7 +140,8 @@ class Study:
         range, from the lowest value to the highest. Only repetitions with all of these points are used. p-values are
         corrected by Holm's procedure for all rows.
 
-        Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``repetitions``,
+        Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
+        ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
         ``effect`` (standardised difference; of a fit in standard deviations of its residuals), ``delta`` (Cliff's,
         between pairs only), ``p``, ``p_adjusted``, ``distinct`` and ``note``: why
         there is no interval.
@@ -128,13 +154,14 @@ class Study:
             found["p_adjusted"] = None if found["p"] is None else next(adjusted)
             found["distinct"] = None if found["p"] is None else found["p_adjusted"] < 1 - CONFIDENCE
         schema: dict[str, Any] = dict.fromkeys(("factor", "first", "level"), pl.String)
-        schema |= dict.fromkeys(("difference", "low", "high"), pl.Float64) | {"repetitions": pl.Int64}
+        schema |= dict.fromkeys(("difference", "low", "high", *_RATIO), pl.Float64) | {"repetitions": pl.Int64}
         schema |= dict.fromkeys(("effect", "delta", "p", "p_adjusted"), pl.Float64)
         schema |= {"distinct": pl.Boolean, "note": pl.String}
         cells = [[*about, *(found[name] for name in list(schema)[3:])] for *about, found in rows]
         return pl.DataFrame(cells, schema=schema, orient="row")
 
 
+_RATIO = ("ratio", "ratio_low", "ratio_high")
 _Row = tuple[str, str, str, dict[str, Any]]
 
 
@@ -192,6 +219,7 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
             shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p}
             effect = slope / deviation if deviation else None
             about = {"repetitions": int(used.sum()), "effect": effect, "delta": None, "note": None}
+            about |= dict.fromkeys(_RATIO)
             yield factor.name, first, level, shown | about
 
 
@@ -236,13 +264,15 @@ def _statement(before: _Values, after: _Values) -> dict[str, Any]:
         return _refused("no repetition has all of the points")
     (found,) = compare_paired(before, {"": after})
     shown = asdict(found) | asdict(found.difference) | {"difference": found.difference.value}
+    ends = [None] * 3 if found.ratio is None else [found.ratio.value, found.ratio.low, found.ratio.high]
+    shown |= dict(zip(_RATIO, ends, strict=True))
     if np.isnan(before).any() or np.isnan(after).any():
         shown["delta"] = None
     return shown
 
 
 def _refused(why: str) -> dict[str, Any]:
-    names = ("difference", "low", "high", "effect", "delta", "p")
+    names = ("difference", "low", "high", *_RATIO, "effect", "delta", "p")
     return {**dict.fromkeys(names), "repetitions": 0, "note": f"refused: {why}"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
-from cellbed.measure.statistics import Percentile, percentile
+from cellbed.measure.statistics import Percentile, percentiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def site_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[
                 requests=len(group),
                 lost=int(group["latency_s"].null_count()),
                 delay_s=None if delay is None else float(delay) / 1e9,
-                percentiles=[percentile(samples, quantile) for quantile in (0.5, 0.99)],
+                percentiles=percentiles(samples, (0.5, 0.99)),
             )
         )
     return sorted(found, key=lambda each: list(policies).index(each.app) if each.app in policies else len(policies))

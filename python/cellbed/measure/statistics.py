@@ -7,7 +7,7 @@ make a run look better the more of them it lost, or refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,10 +22,11 @@ Samples = NDArray[np.float64]
 class Percentile:
     """A percentile with its 95 % confidence interval.
 
-    quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` from the order
-    statistics of `low_rank` and `high_rank` (1-based; Hahn & Meeker, 1991, §5.2). All are ``None`` where the
-    sample cannot support the interval; `value` or `high` alone is ``None`` where it falls among requests that
-    got no good reply. `note` is the reason.
+    quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` the order statistics of
+    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where its
+    requests depend on each other too strongly; `value` or `high` alone where it falls among requests that got no
+    reply. `note` is the reason. independent: how many independent requests the sample counts as
+    (:func:`percentiles`); ``None`` where it is too small.
     """
 
     quantile: float
@@ -36,6 +37,7 @@ class Percentile:
     low_rank: int | None
     high_rank: int | None
     note: str | None
+    independent: int | None
 
     @property
     def label(self) -> str:
@@ -43,6 +45,12 @@ class Percentile:
 
     @property
     def supported(self) -> bool:
+        """Whether the sample is large enough for the value."""
+        return self.requests >= needed(self.quantile)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether its requests are independent enough for an interval, which may be open where some got no reply."""
         return self.low_rank is not None
 
 
@@ -51,26 +59,109 @@ def label(quantile: float) -> str:
     return "median" if quantile == 0.5 else f"P{quantile * 100:g}"
 
 
-def percentile(samples: Samples, quantile: float) -> Percentile:
-    """The percentile of `samples` (seconds, in any order, +inf for requests without a good reply).
+def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile]:
+    """Return percentiles of `samples`: seconds in order of time, +inf for requests without a good reply.
 
-    The value is the order statistic of rank ceil(n · quantile), the inverse of the empirical distribution
-    function, so that it is always the latency of a request and nothing is interpolated towards infinity.
+    The interval is the distribution-free one (:func:`interval_ranks`) of as many independent requests as the sample
+    counts as, with its ranks scaled to the sample.
     """
-    n = len(samples)
-    ranks = interval_ranks(n, quantile)
+    n, ordered = len(samples), np.sort(samples)
+    found = []
+    of_scores = _correlation_time(_exponential_scores(samples)) if n >= needed(0.5) else 1.0
+    for quantile in quantiles:
+        if n < needed(quantile):
+            found.append(Percentile(quantile, n, None, None, None, None, None, _refusal(n, quantile), None))
+            continue
+        value = float(ordered[rank(n, quantile) - 1])
+        independent = _independent(samples, value, of_scores)
+        found.append(_with_interval(ordered, quantile, independent))
+    return found
+
+
+def _with_interval(ordered: Samples, quantile: float, independent: int) -> Percentile:
+    """Return a percentile of sorted samples that count as so many independent ones."""
+    n, ranks = len(ordered), interval_ranks(independent, quantile)
+    value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
     if ranks is None:
-        return Percentile(quantile, n, None, None, None, None, None, _refusal(n, quantile))
-    ordered = np.sort(samples)
-    value = float(ordered[math.ceil(n * quantile - 1e-9) - 1])
-    low, high = float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1])
-    missing = int(np.isinf(ordered).sum())
-    note = None
+        note: str | None = (
+            f"no interval: {label(quantile)} needs {needed(quantile)} independent requests; these {n} depend on each "
+            f"other and count as {independent}"
+        )
+    else:
+        scale = (n + 1) / (independent + 1)
+        ranks = max(1, math.floor(ranks[0] * scale + 1e-9)), min(n, math.ceil(ranks[1] * scale - 1e-9))
+        low, high = (float(ordered[at - 1]) for at in ranks)
+        note = "no upper bound" if math.isinf(high) else None
     if math.isinf(value):
-        note = f"not finite: {missing} of {n} requests got no good reply"
-    elif math.isinf(high):
-        note = f"no upper bound: {missing} of {n} requests got no good reply"
-    return Percentile(quantile, n, _finite(value), _finite(low), _finite(high), *ranks, note)
+        note = "not finite"
+    if math.isinf(value) or (ranks and math.isinf(high)):
+        note = f"{note}: {int(np.isinf(ordered).sum())} of {n} requests got no good reply"
+    low_rank, high_rank = ranks or (None, None)
+    return Percentile(quantile, n, _finite(value), _finite(low), _finite(high), low_rank, high_rank, note, independent)
+
+
+def percentile(samples: Samples, quantile: float) -> Percentile:
+    """Return one of the :func:`percentiles`."""
+    return percentiles(samples, (quantile,))[0]
+
+
+def percentile_value(samples: Samples, quantile: float) -> float:
+    """Return the order statistic of :func:`rank`; +inf among requests without a good reply."""
+    return float(np.sort(samples)[rank(len(samples), quantile) - 1])
+
+
+def rank(n: int, quantile: float) -> int:
+    """Return the rank (1-based) of a percentile's value among `n` samples.
+
+    It is ceil(n · quantile), the inverse of the empirical distribution function, so that the value is always the
+    latency of a request and nothing is interpolated towards infinity.
+    """
+    return math.ceil(n * quantile - 1e-9)
+
+
+_EXCESS = 1.5
+"""Factor on the excess of the correlation time over 1, which short series underestimate (``benches/coverage.py``)."""
+
+
+def _independent(samples: Samples, value: float, of_scores: float) -> int:
+    """Return how many independent requests give a percentile as precisely as `samples` give the `value`.
+
+    The variance of the share of requests below the percentile is that of n / τ independent ones, with τ the sum of the
+    autocorrelations of "below or not". A tail that a short series visits once shows too little of them, so τ is at
+    least that of the series' exponential scores, `of_scores`, to which all requests contribute.
+    """
+    below = samples <= value
+    time = max(of_scores, _correlation_time((samples < value if below.all() else below).astype(np.float64)))
+    return int(len(samples) / (1 + _EXCESS * (time - 1)))
+
+
+def _correlation_time(series: Samples) -> float:
+    """Return the sum of the autocorrelations of a series at all lags, positive and negative, at least 1.
+
+    The initial monotone sequence estimate (Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7, 1992,
+    §3.3): sums of neighbouring pairs of autocovariances, up to the first that is not positive.
+    """
+    n = len(series)
+    if series.min() == series.max():
+        return 1.0
+    spectrum = np.fft.rfft(series - series.mean(), 1 << (2 * n - 1).bit_length())
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2)[: n // 4 * 2]
+    pairs = covariance[0::2] + covariance[1::2]
+    pairs = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
+    return max(1.0, float(2 * np.minimum.accumulate(pairs).sum() / covariance[0]) - 1)
+
+
+def _exponential_scores(samples: Samples) -> Samples:
+    """Return −log(1 − rank share) of each sample: its place in the order, with weight on the long latencies."""
+    scores: Samples = -np.log(1 - (_mean_ranks(samples) - 0.5) / len(samples))
+    return scores
+
+
+def _mean_ranks(samples: Samples) -> Samples:
+    """Return the rank of each sample (1-based); equal samples, such as those without a good reply, share the mean."""
+    _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
+    ranks: Samples = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
 
 
 @cache
@@ -80,8 +171,7 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
 
     Equal tails: the largest l and the smallest u with P(B < l) ≤ α/2 and P(B ≥ u) ≤ α/2, B binomial(n,
     quantile), α = 1 − confidence (Hahn & Meeker, Statistical Intervals, 1991, §5.2). None where l would be 0
-    or u beyond n. It assumes independent samples; requests of one run are not, so an interval describes its
-    run and repetitions compare runs.
+    or u beyond n. It assumes independent samples.
     """
     tail = (1 - confidence) / 2
     if n < needed(quantile, confidence):
@@ -118,66 +208,73 @@ def _refusal(n: int, quantile: float) -> str:
     )
 
 
+def refusals(n: int, quantiles: Iterable[float]) -> str | None:
+    """Return the percentiles that `n` requests do not support, with what they need; None if there are none."""
+    least = [f"{label(each)} at least {needed(each)}" for each in quantiles if n < needed(each)]
+    return f"there {'is 1 request' if n == 1 else f'are {n} requests'}: {', '.join(least)}" if least else None
+
+
 MOST_RESAMPLES = 2_000
 FEWEST_RESAMPLES = 400
 BUDGET = 100_000_000
 """Samples drawn at most in all; large runs get fewer resamples, and need fewer."""
 
 
-def quantile_differences(
-    first: Samples, second: Samples, quantiles: tuple[float, ...], seed: int, *, paired: bool = False
-) -> list[tuple[float, float, float]]:
-    """Per quantile the difference second − first and its 95 % interval (value, low, high), by the circular block
-    bootstrap.
+def unpaired_difference(first: Percentile, second: Percentile) -> tuple[float, float, float]:
+    """Return the difference second − first of percentiles of unrelated runs and its 95 % interval (value, low, high).
 
-    first, second: latency of each request in order of time, seconds, +inf without a reply. paired: the n-th of both is
-    the same request, so that a resample has the same ones of both runs. Requests that follow each
-    other wait in the same queues, so whole blocks are drawn (Politis & Romano, 1992), as long as the correlation asks
-    for (`block_length`). An interval's end is infinite where a resample's percentile falls among requests without a
-    reply.
+    Each end combines the distances to the ends of both intervals (Donner & Zou, "Closed-form confidence intervals for
+    functions of the normal mean and standard deviation", Statistical Methods in Medical Research 21, 2012). Infinite
+    where an end is missing.
     """
-    random = np.random.default_rng(seed)
-    longest = max(len(first), len(second))
-    resamples = int(np.clip(BUDGET // longest, FEWEST_RESAMPLES, MOST_RESAMPLES))
-    if paired:
-        lengths = [max(block_length(first), block_length(second))] * 2
-        # One sequence of random numbers for both: the same blocks.
-        generators = [np.random.default_rng(seed), np.random.default_rng(seed)]
-    else:
-        lengths = [block_length(first), block_length(second)]
-        generators = [random, random]
-    drawn_first, drawn_second = (
-        _resampled_quantiles(samples, quantiles, resamples, length, generator)
-        for samples, length, generator in zip((first, second), lengths, generators, strict=True)
+    (one, one_low, one_high), (other, other_low, other_high) = (
+        [math.inf if each is None else each for each in (at.value, at.low, at.high)] for at in (first, second)
     )
-    observed_first, observed_second = _quantiles(first, quantiles), _quantiles(second, quantiles)
+    if math.isinf(one) or math.isinf(other):
+        return (0.0 if one == other else other - one), -math.inf, math.inf
+    value = other - one
+    return (
+        value,
+        value - math.hypot(other - other_low, one_high - one),
+        value + math.hypot(other_high - other, one - one_low),
+    )
+
+
+def paired_differences(
+    first: Samples, second: Samples, quantiles: Sequence[float], seed: int
+) -> list[tuple[float, float, float]]:
+    """Return, per quantile, the difference second − first of the same requests and its 95 % interval.
+
+    first, second: latency of each request in order of time, seconds, +inf without a good reply. By the circular block
+    bootstrap: a resample has the same requests of both runs. Requests that follow each other wait in the same queues,
+    so whole blocks are drawn (Politis & Romano, 1992), as long as the correlation asks for (`block_length`). An
+    interval's end is infinite where a resample's percentile falls among requests without a good reply.
+    """
+    n, length = len(first), max(block_length(first), block_length(second))
+    random = np.random.default_rng(seed)
+    drawn = np.empty((int(np.clip(BUDGET // n, FEWEST_RESAMPLES, MOST_RESAMPLES)), len(quantiles)))
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined: it may be any value
-        drawn, observed = drawn_second - drawn_first, observed_second - observed_first
+        for row in range(len(drawn)):
+            starts = random.integers(0, n, -(-n // length))
+            index = (starts[:, None] + np.arange(length)).ravel()[:n] % n
+            drawn[row] = _quantiles(second[index], quantiles) - _quantiles(first[index], quantiles)
+        observed = _quantiles(second, quantiles) - _quantiles(first, quantiles)
     return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
 
 
-def block_quantiles(samples: Samples, quantiles: tuple[float, ...], seed: int) -> list[tuple[float, float, float]]:
-    """Per quantile of one run the value and its 95 % interval (value, low, high), by the circular block bootstrap over
-    the time of its trace. samples: as of :func:`quantile_differences`."""
-    resamples = int(np.clip(BUDGET // len(samples), FEWEST_RESAMPLES, MOST_RESAMPLES))
-    drawn = _resampled_quantiles(samples, quantiles, resamples, block_length(samples), np.random.default_rng(seed))
-    observed = _quantiles(samples, quantiles)
-    return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
+def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]:
+    """Return the median over requests of second − first and its 95 % interval (value, low, high), the rule of
+    :func:`percentiles`; −inf and +inf where it has none.
 
-
-def paired_median(first: Samples, second: Samples, seed: int) -> tuple[float, float, float]:
-    """The median over requests of second − first and its 95 % interval (value, low, high), by the circular block
-    bootstrap of these differences.
-
-    first, second: latency of the same requests in order of time, seconds, +inf without a reply; at least one has a
-    reply in one of them. A request without a reply in both is left out.
+    first, second: latency of the same requests in order of time, seconds, +inf without a good reply; at least one has a
+    reply in one of them. A request without a good reply in both is left out.
     """
     answered = np.isfinite(first) | np.isfinite(second)
     differences = second[answered] - first[answered]
-    resamples = int(np.clip(BUDGET // len(differences), FEWEST_RESAMPLES, MOST_RESAMPLES))
-    random, length = np.random.default_rng(seed), block_length(differences)
-    drawn = _resampled_quantiles(differences, (0.5,), resamples, length, random)[:, 0]
-    return (float(_quantiles(differences, (0.5,))[0]), *_bounds(drawn))
+    ordered, at = np.sort(differences), percentile(differences, 0.5)
+    low = -math.inf if at.low_rank is None else float(ordered[at.low_rank - 1])
+    high = math.inf if at.high_rank is None else float(ordered[at.high_rank - 1])
+    return float(ordered[rank(len(ordered), 0.5) - 1]), low, high
 
 
 def _bounds(drawn: Samples) -> tuple[float, float]:
@@ -196,9 +293,7 @@ def block_length(samples: Samples) -> int:
     n = len(samples)
     if n < 9:
         return 1
-    # Equal samples (all requests without a reply) get the mean of their ranks, or time itself would look like a trend.
-    _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
+    ranks = _mean_ranks(samples)
     centred = ranks - ranks.mean()
     longest = min(math.ceil(math.sqrt(n)) + max(5, math.ceil(math.sqrt(math.log10(n)))), n - 1)
     covariance = np.array([centred[: n - lag] @ centred[lag:] for lag in range(longest + 1)]) / n
@@ -224,22 +319,8 @@ def block_length(samples: Samples) -> int:
     return int(np.clip(math.ceil(best), 1, math.ceil(min(3 * math.sqrt(n), n / 3))))
 
 
-def _resampled_quantiles(
-    samples: Samples, quantiles: tuple[float, ...], resamples: int, length: int, random: np.random.Generator
-) -> Samples:
-    """Quantiles of resamples of blocks of `length`, wrapped around the end (resamples × quantiles)."""
-    n = len(samples)
-    blocks = -(-n // length)
-    drawn = np.empty((resamples, len(quantiles)))
-    for row in range(resamples):
-        starts = random.integers(0, n, blocks)
-        index = (starts[:, None] + np.arange(length)).ravel()[:n] % n
-        drawn[row] = _quantiles(samples[index], quantiles)
-    return drawn
-
-
-def _quantiles(samples: Samples, quantiles: tuple[float, ...]) -> Samples:
-    ranks = [math.ceil(len(samples) * quantile - 1e-9) - 1 for quantile in quantiles]
+def _quantiles(samples: Samples, quantiles: Sequence[float]) -> Samples:
+    ranks = [rank(len(samples), quantile) - 1 for quantile in quantiles]
     return np.asarray(np.partition(samples, ranks)[ranks], np.float64)
 
 

@@ -22,7 +22,7 @@ from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.sites import SiteSummary, site_summaries
-from cellbed.measure.statistics import Percentile, Samples, needed, percentile
+from cellbed.measure.statistics import Percentile, Samples, needed, percentiles
 from cellbed.testbed.by_hand import manual_warning
 from cellbed.testbed.journal import read_events
 from cellbed.workloads.kind import Description, Measure
@@ -349,7 +349,7 @@ def _application(
 ) -> ApplicationSummary:
     everything, requests = requests, due(requests)
     samples = latencies(requests)
-    percentiles = [percentile(samples, quantile) for quantile in QUANTILES]
+    found = percentiles(samples, QUANTILES)
     return ApplicationSummary(
         name=application.name,
         kind=application.kind,
@@ -358,14 +358,14 @@ def _application(
         reasons=_reasons(requests),
         fastest_s=_number(requests["latency_s"].min()),
         slowest_s=_number(requests["latency_s"].max()),
-        percentiles=percentiles,
-        decompositions=[decompose(requests, application.spans, at, outages) for at in percentiles],
+        percentiles=found,
+        decompositions=[decompose(requests, application.spans, at, outages) for at in found],
         residual=_residual(requests),
-        good_replies=[percentile(samples[np.isfinite(samples)], quantile) for quantile in QUANTILES],
+        good_replies=percentiles(samples[np.isfinite(samples)], QUANTILES),
         endpoints=_endpoints(everything),
         measures=_measures(requests, application.measures),
         uncertainty=uncertainties(requests, application, description),
-        added_s=shifts(samples, added(requests, application.spans, seconds), percentiles),
+        added_s=shifts(samples, added(requests, application.spans, seconds), found),
     )
 
 
@@ -453,7 +453,7 @@ def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
     found = []
     for (endpoint,), group in requests.group_by("endpoint", maintain_order=True):
         samples = latencies(group)
-        found.append(EndpointSummary(str(endpoint), _counts(group), [percentile(samples, q) for q in QUANTILES]))
+        found.append(EndpointSummary(str(endpoint), _counts(group), percentiles(samples, QUANTILES)))
     return sorted(found, key=lambda summary: _natural(summary.endpoint))
 
 

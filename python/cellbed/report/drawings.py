@@ -213,9 +213,9 @@ def _marks(percentiles: list[Percentile], x: Callable[[float], float], y: Callab
             x(at.value),
             y(at.quantile),
             x(at.low if at.low is not None else at.value),
-            x(at.high) if at.high is not None else WIDTH - RIGHT,
+            x(at.high) if at.high is not None else WIDTH - RIGHT if at.has_interval else x(at.value),
             at.label,
-            formats.duration(at.value),
+            formats.duration(at.value) + formats.mark(at),
         )
         for at in percentiles
         if at.value is not None

@@ -190,8 +190,8 @@ def _of_factor(study: Study, rows: pl.DataFrame, factor: Factor, app: str, measu
     return FactorFigure(app, factor.name, -(-count // 3), study.statuses, spec)
 
 
-def over_repetitions(values: NDArray[np.float64], statistic: str) -> tuple[float, float, float]:
-    """Mean or median, and the ends of its 95 % interval; NaN where the repetitions do not support them."""
+def over_repetitions(values: NDArray[np.float64], statistic: str, most: float = math.inf) -> tuple[float, float, float]:
+    """Return mean or median and the ends of its 95 % interval, within 0 and `most`; NaN where there are too few."""
     n, value, low, high = len(values), math.nan, math.nan, math.nan
     if n and statistic == "median":
         value = float(np.median(values))
@@ -200,7 +200,7 @@ def over_repetitions(values: NDArray[np.float64], statistic: str) -> tuple[float
     elif n and np.isfinite(values).all():
         value = float(values.mean())
         if n >= 2:
-            low, high = (float(each) for each in mean_bounds(values))
+            low, high = (float(each) for each in mean_bounds(values, 0, most))
     value, low, high = (each if math.isfinite(each) else math.nan for each in (value, low, high))
     return value, low, high
 
@@ -268,8 +268,9 @@ def draw_factor(
             # Series stand beside each other, so that their intervals can be seen.
             aside = number - (len(names) - 1) / 2
             aside *= 0.006 if numeric else min(0.08, 0.5 / len(names))
+            greatest = scale if measure.endswith("_share") else math.inf
             rows = sorted(
-                (beside(places[row[factor]], aside), *over_repetitions(np.array(row["value"]), statistic))
+                (beside(places[row[factor]], aside), *over_repetitions(np.array(row["value"]), statistic, greatest))
                 for row in chosen.iter_rows(named=True)
                 if row[factor] in places
             )

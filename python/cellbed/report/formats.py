@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Interval, SettingDifference
+    from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary
 
 NOTHING = "–"
@@ -24,6 +25,14 @@ def duration(seconds: float | None) -> str:
     if round_to(size, 3) >= 1e-3:
         return f"{_digits(seconds * 1e3)} ms"
     return f"{_digits(seconds * 1e6)} µs"
+
+
+MARKED = "* no interval: the requests depend on each other too strongly for one"
+
+
+def mark(at: "Percentile") -> str:
+    """A star for a value that has no interval."""
+    return "" if at.has_interval else "*"
 
 
 def difference(seconds: float) -> str:
@@ -180,6 +189,11 @@ def measure_difference(measure: str, value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value))}"
+
+
+def ratio(value: float | None) -> str:
+    """``"× 1.50"``."""
+    return NOTHING if value is None else f"× {_digits(value)}"
 
 
 def measure_axis(measure: str, most: float) -> tuple[str, float]:

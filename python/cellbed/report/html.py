@@ -165,6 +165,7 @@ def environment() -> "jinja2.Environment":
             "added",
             "cell",
             "served",
+            "mark",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from cellbed.errors import CellbedError
 from cellbed.measure import collect
-from cellbed.measure.factors import Study
+from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import factor_figures, figures, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
@@ -97,10 +97,10 @@ class SweepReport:
     def _application(self, app: str, kind: str) -> dict[str, Any]:
         of_app = self.study.trials.filter(app=app)
         found: list[dict[str, Any]] = []
-        without = []
+        without = {}
         for measure in self.measures:
             if of_app[measure].fill_nan(None).is_null().all():
-                without.append(measure)
+                without[measure] = refusal(of_app, measure) or "no trial has a value"
                 continue
             points = self.study.intervals(app, measure).to_dicts()
             effects = self.study.effects(app, measure).to_dicts()
@@ -149,6 +149,9 @@ class SweepReport:
             p_value=p_value,
             verdict=verdict,
             interval=_interval,
+            point_value=point_value,
+            ratio_interval=ratio_interval,
+            uncorrected=uncorrected,
             needed=needed,
             notes=notes,
             points={app["name"]: self._points(app) for app in content["applications"]},
@@ -305,7 +308,11 @@ def show(report: SweepReport, console: Console | None = None) -> None:
             for row in each["points"][:_SHOWN]:
                 shown: list[str | Text] = [str(row["point"]), *(Text(row[name]) for name in content["factors"])]
                 table.add_row(
-                    *shown, value(row["value"]), interval(row, value), str(row["repetitions"]), _count(row["more"])
+                    *shown,
+                    point_value(measure, row),
+                    interval(row, value),
+                    str(row["repetitions"]),
+                    _count(row["more"]),
                 )
             console.print(table)
             _more(console, len(each["points"]), "points")
@@ -313,11 +320,11 @@ def show(report: SweepReport, console: Console | None = None) -> None:
                 console.print()
                 console.print(_effects(each))
                 _more(console, len(each["effects"]), "levels")
-            for line in (*notes(each), needed(each, content["half_width"])):
+            for line in (uncorrected(each), *notes(each), needed(each, content["half_width"])):
                 if line:
                     console.print(Text(line, style="dim"))
-        for measure in app["without"]:
-            console.print(Text(f"{app['name']}: no trial has a value of {measure}", style="dim"))
+        for measure, why in app["without"].items():
+            console.print(Text(f"{app['name']}: {formats.measure_name(measure)}: {why}", style="dim"))
 
 
 def _effects(measured: Mapping[str, Any]) -> Any:
@@ -327,7 +334,7 @@ def _effects(measured: Mapping[str, Any]) -> Any:
     table = Table(box=None, pad_edge=False)
     table.add_column("effect of")
     table.add_column("level")
-    for name in ("difference", "95 % interval", "standardised", "Cliff's delta", "p (Holm)"):
+    for name in ("difference", "95 % interval", "ratio", "95 % interval", "standardised", "Cliff's delta", "p (Holm)"):
         table.add_column(name, justify="right")
     table.add_column("")
     difference = partial(formats.measure_difference, measured["measure"])
@@ -337,6 +344,8 @@ def _effects(measured: Mapping[str, Any]) -> Any:
             Text(f"{row['level']} minus {row['first']}"),
             difference(row["difference"]),
             interval(row, difference),
+            formats.ratio(row["ratio"]),
+            ratio_interval(row),
             formats.number(row["effect"]),
             formats.number(row["delta"]),
             p_value(row["p_adjusted"]),
@@ -352,12 +361,30 @@ def verdict(row: Mapping[str, Any]) -> str:
     return "differs" if row["distinct"] else "may be none"
 
 
+def point_value(measure: str, row: Mapping[str, Any]) -> str:
+    """The value of a point, or that it is refused."""
+    refused = row["value"] is None and (row["note"] or "").startswith("refused")
+    return "refused" if refused else formats.measure_value(measure, row["value"])
+
+
 def interval(row: Mapping[str, Any], shown: Any) -> str:
     """The ends of an interval."""
     if row["low"] is None and row["high"] is None:
         return formats.NOTHING
     low, high = ("∞" if row[end] is None else shown(row[end]) for end in ("low", "high"))
     return f"{low} to {high}"
+
+
+def ratio_interval(row: Mapping[str, Any]) -> str:
+    return interval({"low": row["ratio_low"], "high": row["ratio_high"]}, formats.ratio)
+
+
+def uncorrected(measured: Mapping[str, Any]) -> str:
+    """Why an interval and the verdict of its row may differ, where one does; else empty."""
+    rows = [row for row in measured["effects"] if row["low"] is not None]
+    if all((row["low"] > 0 or row["high"] < 0) == row["distinct"] for row in rows):
+        return ""
+    return "each interval is for its row alone; p and the verdict are corrected for all rows"
 
 
 def _interval(measure: str, row: Mapping[str, Any], signed: bool = False) -> str:

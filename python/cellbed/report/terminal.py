@@ -15,7 +15,7 @@ from cellbed.report import cells, connections, formats, origin, ranking
 from cellbed.workloads.kind import PLACES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cellbed.measure.cells import CellSummary
     from cellbed.measure.comparison import ApplicationComparison, Comparison
@@ -55,6 +55,7 @@ def show(run: Path, console: Console | None = None) -> None:
     if summary.sites:
         console.print()
         console.print(_sites(summary))
+        _explain_marks(console, (each.percentiles for each in summary.sites))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -137,6 +138,7 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     if len(summary.endpoints) > 1:
         console.print()
         console.print(_endpoints(summary))
+        _explain_marks(console, (each.percentiles for each in summary.endpoints))
 
 
 def _connections(application: str | None, summary: "Summary", console: Console) -> None:
@@ -157,10 +159,15 @@ def _latency(summary: "ApplicationSummary") -> Table:
 def _percentile(at: "Percentile") -> tuple[str, str]:
     if not at.supported:
         return "[yellow]refused[/]", formats.NOTHING
-    value = formats.duration(at.value) if at.value is not None else "[red]not finite[/]"
+    value = formats.duration(at.value) + formats.mark(at) if at.value is not None else "[red]not finite[/]"
     if at.low is None:
         return value, formats.NOTHING
     return value, f"{formats.duration(at.low)} to {formats.duration(at.high) if at.high is not None else '∞'}"
+
+
+def _explain_marks(console: Console, shown: "Iterable[Sequence[Percentile]]") -> None:
+    if any(at.value is not None and formats.mark(at) for percentiles in shown for at in percentiles):
+        console.print(Text(formats.MARKED, style="dim"))
 
 
 def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> Table | None:
@@ -174,7 +181,7 @@ def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> T
 
 def _compared_parts(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
     """The parts of all runs beside each other."""
-    columns = [(f"{heading}, ms", each) for heading, each in comparison.parts(names)]
+    columns = [(f"{heading}, mean of {each.requests}, ms", each) for heading, each in comparison.parts(names)]
     uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
     return _parts(comparison.spans, columns, uncertainty) if columns else None
 
@@ -402,6 +409,7 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
     for label, row in comparison.percentiles():
         table.add_row(label, *(_percentile(at)[0] for at in row), style="bold")
     console.print(table)
+    _explain_marks(console, (each.percentiles for each in summaries))
     if (parts := _compared_parts(comparison, names)) is not None:
         console.print()
         console.print(parts)

@@ -597,7 +597,7 @@ def _bars(
                     if math.isfinite(each)
                 ]
                 if found:
-                    interval = mean_interval(found)
+                    interval = mean_interval(found, least=0)
                     value = float(np.mean(found))
                     axes.bar(place + number * width, value, width, color=colour, label=name if not place else None)
                     if interval.low is not None and interval.high is not None:
@@ -626,7 +626,7 @@ def _over_buffers(
                 found = [each for each in trials.values(column, **labels).values() if math.isfinite(each)]
                 if found:
                     value = float(np.mean(found))
-                    interval = mean_interval(found)
+                    interval = mean_interval(found, least=0)
                     low, high = interval.low, interval.high
                     points.append((size / 1e6, value, value if low is None else low, value if high is None else high))
             if points:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.measure.repetitions import Interval, mean_interval, paired_difference
+from cellbed.measure.repetitions import Interval, mean_interval
 from cellbed.report.formats import duration
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ Unit = Literal["share", "ratio", "time", "number", "change"]
 difference of plain numbers."""
 MEAN = "mean_"
 """Begins the columns with the mean of a part over the requests of a trial, seconds."""
-_ENOUGH = 5
-"""Repetitions from which on an interval is corrected for skewness."""
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
 
@@ -319,20 +317,14 @@ def _finding(claim: Claim, data: Data) -> Finding:
 
 
 def _interval(values: Sequence[float], unit: Unit) -> Interval:
-    """The mean with its interval; of a ratio the geometric mean. Student's for paired measures, and where there are
-    too few repetitions to correct for skewness (:func:`mean_interval`)."""
+    """Return the mean with its interval; of a ratio the geometric mean."""
     logarithmic = unit == "ratio" and bool(values) and bool(np.min(values) > 0)
-    student = logarithmic or unit == "change" or len(values) < _ENOUGH
-    found = (paired_difference if student else mean_interval)(np.log(values) if logarithmic else values)
+    possible = {"share": (0.0, 1.0), "time": (0.0, math.inf)}.get(unit, ())
+    found = mean_interval(np.log(values) if logarithmic else values, *possible)
     ends = [found.value, found.low, found.high]
     if logarithmic:
         ends = [None if each is None else math.exp(min(each, 700.0)) for each in ends]
-    elif unit in ("share", "time"):
-        most = 1.0 if unit == "share" else math.inf
-        ends = [None if each is None else min(max(each, 0.0), most) for each in ends]
-    return replace(
-        found, value=ends[0], low=ends[1], high=ends[2], note=(found.note or "").replace("pair", "repetition") or None
-    )
+    return replace(found, value=ends[0], low=ends[1], high=ends[2])
 
 
 def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:

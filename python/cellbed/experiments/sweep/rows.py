@@ -33,7 +33,8 @@ TRIAL_COLUMNS = {
     "late_p99_s": "Float64",
 }
 """Columns of a trial, with their Polars types."""
-APPLICATION_COLUMNS = {"app": "String", "kind": "String"}
+APPLICATION_COLUMNS = {"app": "String", "refused": "String", "kind": "String"}
+"""Columns of an application; those of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 MEASURES = (
     *("requests", "answered", "failed", "failed_share", "lost_share", "skipped"),
@@ -64,6 +65,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The measures of each application of a run, with what the machine did to the run; and why the run is disturbed.
 
     A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
+    Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
     Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
     """
     import polars as pl
@@ -72,7 +74,9 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         return flows_of(run), []
 
     from cellbed.measure import Summary
+    from cellbed.measure.requests import due
     from cellbed.measure.run_folder import applications_of, read_run
+    from cellbed.measure.statistics import refusals
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
@@ -83,8 +87,10 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         "late_p99_s": None if lateness is None else lateness / 1e9,
     }
     rows = [
-        {"app": each.name, "kind": each.kind, **machine, **measures(of(requests, each.name), each, summary.measured_s)}
+        {"app": each.name, "kind": each.kind, **machine, **measures(own, each, summary.measured_s)}
+        | {"refused": refusals(len(due(own)), _QUANTILES.values()) if each.spans else None}
         for each in applications_of(description)
+        for own in [of(requests, each.name)]
     ]
     return rows, summary.disturbances
 
@@ -151,7 +157,7 @@ def measures(requests: pl.DataFrame, application: Description, measured_s: float
 
 
 def _quantile(samples: Samples, at: float) -> float | None:
-    """The order statistic of rank ceil(n · at), as in :mod:`cellbed.measure.statistics`; None of no samples."""
-    if not len(samples):
-        return None
-    return float(np.sort(samples)[math.ceil(len(samples) * at - 1e-9) - 1])
+    """Return the percentile, as in the report of a run; None of too few samples."""
+    from cellbed.measure.statistics import needed, percentile_value
+
+    return percentile_value(samples, at) if len(samples) >= needed(at) else None
