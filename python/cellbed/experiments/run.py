@@ -36,7 +36,6 @@ from cellbed.testbed.supervise import HOST_INTERVAL_NS, SAMPLE_INTERVAL_NS, AnyP
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
-from cellbed.worker_pool import processors
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
@@ -326,7 +325,7 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> Non
     listener.phase("measuring limits and links against what was asked")
     nodes = [(node, bed.nodes[node.name]) for node in plan.nodes]
     limited = [Limited(node, backend.group, backend) for node, backend in nodes if backend.group is not None]
-    state.proof += prove_limits(limited, processors())
+    state.proof += prove_limits(limited, len(os.sched_getaffinity(0)))
     state.proof += prove_links(plan, bed.emulator)
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:

@@ -19,7 +19,6 @@ from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.process import Place
 from cellbed.testbed.state import RUN_VARIABLE, Record
 from cellbed.units import SIZE
-from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario
@@ -85,7 +84,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
     """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
     at the same time, and a run in which they do is disturbed."""
-    cpus, memory = processors(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    cpus, memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     for name, group in scenario.nodes.items():
         if group.backend.kind == "host":
             continue
