@@ -90,12 +90,6 @@ class Options:
     on_up: Callable[[Path], None] = lambda _: None
 
 
-class NoGoodReplyError(CellbedError):
-    """A complete run of which no request got a good reply."""
-
-    exit_code = 1
-
-
 @dataclass(slots=True)
 class Outcome:
     """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed, or why its
@@ -469,11 +463,12 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
 def collect(outcome: Outcome, folder: Path) -> None:
     """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply."""
     from cellbed import measure
+    from cellbed.library import RunError
 
     summary = measure.collect(folder)
     outcome.disturbed = bool(summary.disturbances)
     if outcome.error is None and outcome.status == "complete" and summary.failure is not None:
-        outcome.error = NoGoodReplyError(summary.failure)
+        outcome.error = RunError(summary.failure)
 
 
 def exit_code(outcome: Outcome, *, strict: bool = False) -> int:

@@ -130,14 +130,12 @@ class ApplicationComparison:
 
     def percentiles(self) -> list[tuple[str, list[Percentile]]]:
         """The percentiles of all runs, each with its name; of good replies alone too where requests lack one."""
-        first = self.summaries[0].percentiles
-        rows = [(at.label, [each.percentiles[row] for each in self.summaries]) for row, at in enumerate(first)]
-        if any(each.requests.answered < each.requests.total for each in self.summaries):
-            rows += [
-                (f"{at.label} of good replies", [each.good_replies[row] for each in self.summaries])
-                for row, at in enumerate(first)
-            ]
-        return rows
+        apart = any(each.requests.answered < each.requests.total for each in self.summaries)
+        return [
+            (f"{label(quantile)}{words}", [getattr(each, of)[row] for each in self.summaries])
+            for of, words in (("percentiles", ""), ("good_replies", " of good replies"))[: 1 + apart]
+            for row, quantile in enumerate(QUANTILES)
+        ]
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """The decompositions of all runs around the median and around the highest percentile of which all have one,
@@ -256,8 +254,7 @@ def compare(runs: list[Path]) -> Comparison:
             for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
     warnings = [*_repeated(runs), *changed, *disturbed, *_kernels(runs, names)]
-    trials = [_trial(run.resolve()) for run in runs]
-    groups = [trial[0] if trial else str(it.get("name")) for trial, it in zip(trials, descriptions, strict=True)]
+    groups = [trial[0] if trial else each.name for trial, each in zip(map(_trial, runs), summaries, strict=True)]
     return Comparison(names, groups, summaries, applications, notes, warnings)
 
 
@@ -418,8 +415,9 @@ def _names(runs: list[Path]) -> list[str]:
     return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
 
 
-def _trial(folder: Path) -> tuple[str, str] | None:
+def _trial(run: Path) -> tuple[str, str] | None:
     """The levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
+    folder = run.resolve()
     dataset = folder.parent.parent / "trials.parquet"
     if not (folder / "trial.json").is_file() or not dataset.is_file():
         return None

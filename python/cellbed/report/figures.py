@@ -87,7 +87,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = _distribution({"": samples}, each.percentiles)
+            found[f"{each.name}-latency"] = _distribution({"": samples}, each.percentiles, {"": ""})
         columns = [
             (f"around the {each.percentiles[row].label}", each.decompositions[row])
             for row in shown_decompositions(each)
@@ -108,13 +108,13 @@ def of_run(run: Path) -> dict[str, Drawing]:
 
 
 def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
-    """The distributions and the parts of all runs, whose names are `names`. groups: of the runs, each with a colour."""
+    """The distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one have a
+    colour, unless all are of one."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
+        samples = dict(zip(names, application.samples, strict=True))
         found.append(
-            _distribution(
-                dict(zip(names, application.samples, strict=True)), groups=dict(zip(names, groups, strict=True))
-            )
+            _distribution(samples, (), dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)))
         )
     if columns := application.parts(names):
         found.append(_parts(columns, application.spans))
@@ -138,28 +138,24 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 
 
 def _distribution(
-    samples: Mapping[str, Samples], percentiles: Sequence[Percentile] = (), groups: Mapping[str, str] | None = None
+    samples: Mapping[str, Samples], percentiles: Sequence[Percentile], groups: Mapping[str, str]
 ) -> Drawing:
     """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
-    of the runs; those of one have a colour, unless all are of one."""
-    styles = [(number, number) for number in range(len(samples))]
-    if groups and len(set(groups.values())) > 1:
-        of, all_groups = [groups[name] for name in samples], list(dict.fromkeys(groups.values()))
-        colours = [all_groups.index(each) for each in of]
-        styles = [(colour, colour + of[:number].count(of[number])) for number, colour in enumerate(colours)]
-    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles, styles))
+    by run, each with a colour."""
+    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles, groups))
 
 
 def _draw_distribution(
-    figure: FigureBase,
-    samples: Mapping[str, Samples],
-    percentiles: Sequence[Percentile],
-    styles: Sequence[tuple[int, int]],
+    figure: FigureBase, samples: Mapping[str, Samples], percentiles: Sequence[Percentile], groups: Mapping[str, str]
 ) -> None:
     left, right = figure.subplots(1, 2)
     finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
     unit, factor = ("s", 1.0) if max(each[-1] for each in finite.values() if len(each)) >= 2 else ("ms", 1e3)
-    for (name, replies), (colour, dash) in zip(finite.items(), styles, strict=True):
+    seen: list[str] = []
+    for name, replies in finite.items():
+        colour = list(dict.fromkeys(groups.values())).index(groups[name])
+        dash = colour + seen.count(groups[name])
+        seen.append(groups[name])
         total = len(samples[name])
         style: Any = {
             "color": COLOURS[colour % len(COLOURS)],
