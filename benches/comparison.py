@@ -25,9 +25,10 @@ from pathlib import Path
 from peers.accounting import Reading, family, traffic
 from peers.shells import Link, Shell, all_shells
 from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind, one_way_delays
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+from cellbed.console import Console
 
 #: Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps).
 PAYLOAD_SHARE = 1448 / 1500

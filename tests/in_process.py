@@ -6,10 +6,11 @@ A process of its own costs half a second. It is for what only a process has: sig
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -61,3 +62,46 @@ def completions(line: str, cwd: Path) -> set[str]:
     """What a shell in this folder offers for the last word of `line`."""
     asked = {"_CELLBED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     return set(cellbed(cwd=cwd, env=asked).stdout.split())
+
+
+def each_in_one_process(folder: Path, commands: Sequence[Sequence[object]], patience_s: float = 60) -> list[str]:
+    """What each command printed, after its exit status, from one separate process with 4 GiB of addresses.
+
+    Fails for tracebacks, raw control characters, and endless output, and where the commands take longer than 3 s each.
+    patience_s: for all of them, besides.
+    """
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    driver = [sys.executable, "-P", "-c", _DRIVER, str(Path(__file__).parent), str(folder), words]
+    try:
+        done = subprocess.run(driver, stdout=subprocess.PIPE, timeout=patience_s + 3 * len(commands), check=False)
+        printed, end = done.stdout, "died"
+    except subprocess.TimeoutExpired as late:
+        printed, end = late.stdout or b"", "hangs"
+    found = [json.loads(line) for line in printed.splitlines() if line.endswith(b'"')]
+    found += [end] * (len(found) < len(commands))
+    faults = [(shown[-1200:], *command) for shown, command in zip(found, commands, strict=False) if _is_fault(shown)]
+    assert not faults, f"{len(faults)} of {len(found)}: {faults[:20]}"
+    return found
+
+
+def _is_fault(shown: str) -> bool:
+    raw = any((each < " " and each not in "\n\t") or "\x7f" <= each < "\xa0" or each == "\u202e" for each in shown)
+    return raw or len(shown) > 60_000 or shown in ("hangs", "died") or "Traceback" in shown
+
+
+_DRIVER = """
+import json, resource, sys, traceback
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+from in_process import cellbed
+from cellbed import inputs
+inputs.PATIENCE = 0.5
+for words in json.loads(sys.argv[3]):
+    try:
+        done = cellbed(*words, cwd=Path(sys.argv[2]))
+        shown = f"{done.returncode}\\n{done.stdout}{done.stderr}"
+    except BaseException:
+        shown = traceback.format_exc()
+    print(json.dumps(shown), flush=True)
+"""

@@ -14,7 +14,7 @@ from test_output import started
 
 
 def test_what_a_terminal_would_act_on_is_escaped() -> None:
-    assert str(CellbedError("a\x1b[2Jb\nµ — ü")) == "a\\x1b[2Jb\nµ — ü"
+    assert str(CellbedError("a\x1b[2Jb\nµ — ü")) == "a\\u001b[2Jb\nµ — ü"
     with pytest.raises(CellbedError) as caught:
         load_text('"na\\u001bme" = 1\n', Path("x\x07.toml"))
     assert "\x1b" not in str(caught.value)

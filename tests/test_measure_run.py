@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from cellbed.cli.progress import Plain
+from cellbed.console import Console
 from cellbed.experiments.run import Outcome, exit_code, finish
 from cellbed.experiments.sweep.rows import measured
 from cellbed.measure.comparison import compare

@@ -13,7 +13,6 @@ import pytest
 import tomli_w
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_line, value_or_sentence, words
 from cellbed.archive import Archive
@@ -27,6 +26,7 @@ from cellbed.archive.importers.header import describe_by_comments, describe_by_p
 from cellbed.archive.importers.recognition import recognise
 from cellbed.archive.operations.steps import STEPS, parse_step
 from cellbed.archive.search import Query, found
+from cellbed.console import Console
 from cellbed.pings.file import Header, RecordFile
 from cellbed.pings.summary import summarise
 from cellbed.scenario import load

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from cellbed.cli.main import app
+from cellbed.console import Console
 from cellbed.measure.comparison import compare
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay

@@ -545,9 +545,9 @@ def test_a_pipe_without_a_writer_can_be_interrupted(tmp_path: Path) -> None:
         command = [sys.executable, "-P", "-m", "cellbed", "run", "--dry-run", str(path)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         wchan = Path(f"/proc/{process.pid}/syscall")
-        # openat(2) or open(2): waiting for a writer.
+        # poll(2) or ppoll(2): waiting for a writer.
         until = time.monotonic() + 60
-        while wchan.read_text().split()[0] not in ("257", "56") and time.monotonic() < until:
+        while wchan.read_text().split()[0] not in ("7", "271") and time.monotonic() < until:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, reported = process.communicate(timeout=60)

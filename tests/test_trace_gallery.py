@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
-from rich.console import Console
 from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_opportunities, write_rates, write_round_trips
@@ -24,6 +23,7 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry, Step
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
+from cellbed.console import Console
 from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.chart_library import ASSETS
 from cellbed.report.gallery.drawing import PictureError, draw, fill

@@ -258,6 +258,6 @@ def test_a_pipe_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(files, "_MOST_FROM_PIPE", 1 << 20)
     with subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
-        with pytest.raises(TraceError, match="more than 1 MiB"):
+        with pytest.raises(TraceError, match="larger than 1 MiB"):
             resolve(f"/dev/fd/{endless.stdout.fileno()}", Path("/"))
         endless.stdout.close()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import congestion, parse, read
@@ -214,7 +215,7 @@ class Run:
 
         path = self.path / f"{name}.parquet"
         try:
-            return pl.read_parquet(path)
+            return pl.read_parquet(inputs.checked(path))
         except FileNotFoundError:
             text = f"{path}: missing; `cellbed report {self.path}` makes the tables from the raw files"
             raise MeasureError(text) from None

@@ -3,6 +3,9 @@
 import io
 import os
 import sys
+from typing import Any, TextIO
+
+from cellbed.errors import printable
 
 
 def open_standard_streams() -> None:
@@ -21,3 +24,28 @@ def open_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = Printable(sys.stdout), Printable(sys.stderr)
+
+
+class Printable:
+    """A stream that escapes control characters: texts that others chose give no commands to the terminal.
+
+    Rich writes to the stream itself, which it finds by its attribute, and so does :func:`draw`.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write the text with its control characters escaped, except for line feeds and tabs."""
+        return self.rich_proxied_file.write(printable(text, "\n\t"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def draw(text: str, stream: TextIO) -> None:
+    """Write a text with control characters of ours; parts that others chose are escaped before."""
+    drawn: TextIO = getattr(stream, "rich_proxied_file", stream)
+    drawn.write(text)
+    drawn.flush()

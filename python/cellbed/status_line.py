@@ -6,6 +6,9 @@ import os
 import sys
 from typing import Self
 
+from cellbed.errors import printable
+from cellbed.standard_streams import draw
+
 
 class StatusLine:
     """A context, at whose end the line is cleared. Without a terminal nothing is drawn.
@@ -26,7 +29,7 @@ class StatusLine:
     def state(self, text: str) -> None:
         """Show what happens now; an empty text clears the line."""
         if self.redrawn and text != self._shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            draw(f"\r\x1b[K{printable(text)}", sys.stderr)
             self._shown = text
 
     def note(self, text: str) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import MODELS, Model
 from cellbed.archive.files import find_file, find_pipe, obstacle
@@ -97,7 +98,7 @@ class TraceSource:
         from cellbed._core import TraceFormatError, parse_trace
 
         try:
-            return parse_trace(str(self.path))
+            return parse_trace(str(inputs.checked(self.path)))
         except TraceFormatError as error:
             raise TraceError(str(error)) from error
         except OSError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 
 if TYPE_CHECKING:
@@ -31,12 +31,7 @@ def read_entry(folder: Path) -> Entry:
 
     path = folder / ENTRY_FILE
     try:
-        with path.open("rb") as file:
-            # The buffer has the file's size: allocating the largest size would take as long as the reading.
-            content = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
-        if len(content) > _LARGEST:
-            raise TraceError(f"{path}: larger than {_LARGEST >> 20} MiB: not an entry")
-        entry = Entry.model_validate(_values(content.decode()))
+        entry = Entry.model_validate(_values(inputs.content(path, _LARGEST).decode()))
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
     except OSError as error:

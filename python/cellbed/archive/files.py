@@ -4,15 +4,10 @@ import atexit
 import stat
 from pathlib import Path
 
+from cellbed import inputs
+
 _MOST_FROM_PIPE = 1 << 28
 """Bytes taken from a pipe, some 30 million opportunities: one that never ends must not fill the disk."""
-_KINDS = (
-    (stat.S_ISDIR, "folder"),
-    (stat.S_ISSOCK, "socket"),
-    (stat.S_ISCHR, "device"),
-    (stat.S_ISBLK, "device"),
-    (stat.S_ISFIFO, "pipe"),
-)
 
 
 def find_file(text: str, folder: Path) -> Path | None:
@@ -41,12 +36,9 @@ def find_pipe(text: str, folder: Path) -> Path | None:
         return None
     import tempfile
 
-    with path.open("rb") as pipe, tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
-        while file.tell() <= _MOST_FROM_PIPE and (piece := pipe.read(1 << 16)):
-            file.write(piece)
-        if file.tell() > _MOST_FROM_PIPE:
-            raise OSError(0, f"more than {_MOST_FROM_PIPE >> 20} MiB")
+        file.writelines(inputs.pieces(path, _MOST_FROM_PIPE, pipe=True))
     return Path(file.name)
 
 
@@ -61,15 +53,10 @@ def obstacle(text: str, folder: Path, wanted: str) -> str:
     except (OSError, ValueError) as error:
         return f"{shown} cannot be used as a {wanted}: {getattr(error, 'strerror', None) or error}"
     if mode is not None and text:
-        return f"{shown} is a {kind_of(mode)}, not a {wanted}"
+        return f"{shown} is a {inputs.kind_of(mode)}, not a {wanted}"
     if text.startswith(("/", "~")):
         return f"there is no file {shown}"
     return f"there is no file {shown} in {folder.absolute()}"
-
-
-def kind_of(mode: int) -> str:
-    """The name of this kind of file."""
-    return next((name for matches, name in _KINDS if matches(mode)), "file")
 
 
 def place_of(text: str, folder: Path) -> Path | None:

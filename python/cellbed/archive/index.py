@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from cellbed import inputs
 from cellbed.archive.entry_file import ENTRY_FILE, read_entry
 from cellbed.archive.errors import TraceError
 from cellbed.archive.search import as_text
@@ -176,7 +177,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 def _stored(path: Path) -> EntryTable | None:
     """The stored table; None if it is missing or damaged."""
     try:
-        content = path.read_bytes()
+        content = inputs.content(path, inputs.share_of_memory())
     except OSError:
         return None
     if hashlib.sha256(memoryview(content)[_DIGEST:]).digest() != content[:_DIGEST]:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.soundness import sha256
@@ -60,13 +61,13 @@ def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
 def _parse_rows(path: Path) -> Rows:
     from cellbed._core import parse_light_rows
 
-    return parse_light_rows(path)
+    return parse_light_rows(inputs.checked(path))
 
 
 def _parse_offsets(path: Path) -> Offsets:
     from cellbed._core import parse_latency_offsets
 
-    return parse_latency_offsets(path)
+    return parse_latency_offsets(inputs.checked(path))
 
 
 def _found(text: str, folder: Path, what: str) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cellbed import user_folders
+from cellbed import inputs, user_folders
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.whole_files import write_whole
@@ -60,7 +60,7 @@ def replayable(series: Series, digest: str) -> Path:
 def _unchanged(series: Series, digest: str) -> Iterator[Series]:
     """The series in its opened file, even if its path is replaced meanwhile."""
     try:
-        file = series.path.open("rb")
+        file = inputs.opened(series.path)
     except OSError as error:
         raise TraceError(f"{series.path}: cannot be read: {error.strerror}") from None
     with file:

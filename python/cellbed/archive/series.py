@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Series:
         """Its rows, read lazily."""
         import polars as pl
 
-        return pl.scan_parquet(self.path)
+        return pl.scan_parquet(inputs.checked(self.path))
 
     def rows(self, threads: int = 1) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Its rows in batches of some 65,000: times, and values in bit/s or ns, NaN for a lost probe.
@@ -72,7 +73,7 @@ class Series:
         from cellbed._core import SeriesRows, TraceFormatError
 
         try:
-            yield from SeriesRows(self.path, self.content, threads)
+            yield from SeriesRows(inputs.checked(self.path), self.content, threads)
         except TraceFormatError as error:
             raise TraceError(str(error)) from None
         except FileNotFoundError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Series
 
@@ -38,7 +39,7 @@ def sha256(path: Path) -> str:
     import hashlib
 
     try:
-        with path.open("rb") as file:
+        with inputs.opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise TraceError(f"{path}: {'missing' if error.errno == 2 else f'cannot be read: {error.strerror}'}") from None

@@ -47,8 +47,7 @@ def calibrate(
       cellbed calibrate server.example.org:7700 --secret secret --interface usb0
       cellbed calibrate --virtual lowband-good --out lowband
     """
-    from rich.console import Console
-
+    from cellbed.console import Console
     from cellbed.report.calibration import calibrate_live, calibrate_radio, show, write
 
     if virtual is not None and server is None:

@@ -144,9 +144,10 @@ def _figures(counts: dict[str, Any]) -> list[str]:
 
 def print_table(headings: tuple[str, ...], rows: list[list[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from cellbed.console import Console
 
     table = Table(box=box.SIMPLE_HEAD)
     for heading in headings:

@@ -80,8 +80,9 @@ def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Pr
 
 def _print_table(rows: list[DirectionFigures]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from cellbed.console import Console
 
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("direction", no_wrap=True)

@@ -25,4 +25,4 @@ def logs(
     from cellbed.experiments.logs import print_logs
     from cellbed.experiments.standing import find_testbed
 
-    print_logs(find_testbed(testbed), app, sys.stdout, follow=follow)
+    print_logs(find_testbed(testbed), app, getattr(sys.stdout, "rich_proxied_file", sys.stdout), follow=follow)

@@ -107,6 +107,9 @@ def main() -> None:
         else:
             print(f"error: {OperatingSystemError(error)}", file=sys.stderr)
         sys.exit(OperatingSystemError.exit_code)
+    except MemoryError:
+        print("error: not enough memory: give smaller files, or raise the limit (ulimit -v)", file=sys.stderr)
+        sys.exit(OperatingSystemError.exit_code)
     except BaseException as error:
         if isinstance(error, SystemExit):
             raise

@@ -56,10 +56,10 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
 
 def show_plan(plan: Plan) -> None:
     """Print the plan as tables."""
-    from rich.console import Console
     from rich.table import Table
 
     from cellbed.cli.width import table_width
+    from cellbed.console import Console
 
     console = Console(width=table_width())
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)

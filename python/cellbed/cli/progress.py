@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cellbed.errors import printable
 from cellbed.experiments.run import Listener
 from cellbed.measure.meter import sentence, table
+from cellbed.standard_streams import draw
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Reading
@@ -27,11 +29,11 @@ class Plain:
 
     def phase(self, text: str) -> None:
         """Print the phase."""
-        _print(text)
+        _print(printable(text))
 
     def note(self, text: str) -> None:
         """Print the note, indented."""
-        _print(f"  {text}")
+        _print(f"  {printable(text)}")
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Print a line now and then."""
@@ -45,7 +47,7 @@ class Plain:
         """Print one line a second about all links."""
         if self._elapsed_s >= self._next_links_s:
             self._next_links_s = int(self._elapsed_s) + 1.0
-            _print(f"  {self._elapsed_s:.0f} s: {sentence(readings)}")
+            _print(f"  {self._elapsed_s:.0f} s: {printable(sentence(readings))}")
 
 
 class Live(Plain):
@@ -66,12 +68,12 @@ class Live(Plain):
     def phase(self, text: str) -> None:
         """Print the phase on a separate line."""
         self.close()
-        _print(f"\x1b[1m{text}\x1b[0m")
+        _print(f"\x1b[1m{printable(text)}\x1b[0m")
 
     def note(self, text: str) -> None:
         """Print the note, dimmed."""
         self.close()
-        _print(f"\x1b[2m  {text}\x1b[0m")
+        _print(f"\x1b[2m  {printable(text)}\x1b[0m")
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Redraw the bar, ten times a second at most."""
@@ -123,7 +125,7 @@ def listener() -> Iterator[Listener]:
 def _print(text: str = "", end: str = "\n") -> None:
     """Write to the terminal, unless it is closed: the run still ends in order."""
     with contextlib.suppress(OSError):
-        print(text, end=end, file=sys.stderr, flush=True)
+        draw(text + end, sys.stderr)
 
 
 def _words(counts: dict[str, int]) -> str:

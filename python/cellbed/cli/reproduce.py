@@ -204,9 +204,9 @@ def _finish(result: Result, folder: Path, failed: int, what: str, as_json: bool)
 
 
 def _show(result: Result) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from cellbed.console import Console
     from cellbed.experiments.reproduce.page import rows
 
     table = Table(title=result.publication.title)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 
 
@@ -114,7 +115,7 @@ def run(
         from cellbed.report.terminal import show
 
         if as_json:
-            print((outcome.folder / "summary.json").read_text(encoding="utf-8"))
+            print(inputs.text(outcome.folder / "summary.json"))
         else:
             show(outcome.folder)
     if outcome.error is not None:

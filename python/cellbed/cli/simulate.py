@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cellbed import inputs
 from cellbed.cli.report import Open
 from cellbed.status_line import StatusLine
 
@@ -72,7 +73,7 @@ def simulate(
         return
     with _Terminal(described.flows * seeds, seeds) as terminal:
         folder = simulation.simulate(described, chosen, out, jobs or processors(), terminal.progress)
-    summary = json.loads((folder / "summary.json").read_bytes())
+    summary = inputs.json_value(folder / "summary.json")
     if as_json:
         print(json.dumps({"folder": str(folder), **summary}, indent=1, ensure_ascii=False))
     else:

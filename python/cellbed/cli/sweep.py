@@ -267,8 +267,9 @@ def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
         points = [{"point": point.number, **point.labels} for point in plan.points]
         print(json.dumps({**forecast, "points": points, "trials": trials, "notes": plan.notes}, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from cellbed.console import Console
 
     table = Table(title=f"{plan.sweep.name}: {len(plan.points)} points × {plan.sweep.repetitions} repetitions")
     table.add_column("point", justify="right")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cellbed import inputs
 from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
@@ -439,12 +440,12 @@ def _settings(machine: Machine) -> Iterator[Change]:
 
 def _file(machine: Machine, path: str, text: str) -> File:
     before = machine.path(path)
-    return File(path, text, before.read_text(encoding="utf-8") if before.exists() else None)
+    return File(path, text, inputs.text(before) if before.exists() else None)
 
 
 def _read_journal(machine: Machine) -> dict[str, list[Any]]:
     try:
-        journal = json.loads(machine.path(_JOURNAL).read_text(encoding="utf-8"))
+        journal = inputs.json_value(machine.path(_JOURNAL))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -54,9 +54,10 @@ def show(checks: Sequence[Check], output: TextIO) -> None:
             print(f"{check.status:8}{check.name}: {check.found}{remedy}", file=output)
         print(verdict.replace("✗", "missing"), file=output)
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from cellbed.console import Console
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")

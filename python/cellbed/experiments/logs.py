@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from cellbed import inputs
 from cellbed.near_names import did_you_mean
 from cellbed.testbed.live import LiveError
 from cellbed.testbed.state import Record
@@ -31,7 +32,7 @@ def print_logs(record: Record, app: str, output: IO[str], *, follow: bool = Fals
         ended = record.is_stale() or not record.is_registered()
         logs = _logs(raw, app)
         for path in logs:
-            with path.open("rb") as file:
+            with inputs.opened(path) as file:
                 file.seek(read.get(path, 0))
                 content = file.read()
             # The last line waits until it is complete, unless there will be no more.

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 
 _LARGEST = 1 << 20
@@ -81,14 +82,11 @@ class Items(list[Any]):
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of at most 1 MiB. Raises ImportedFileError."""
+    """The text of a file or a pipe of at most 1 MiB. Raises ImportedFileError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = inputs.content(path, _LARGEST, pipe=True)
     except (OSError, ValueError) as error:
         raise ImportedFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > _LARGEST:
-        raise ImportedFileError(f"{path}: larger than 1 MiB: give a Compose file or a manifest")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

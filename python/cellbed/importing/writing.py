@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import tomli_w
 
-from cellbed.errors import CellbedError
+from cellbed.errors import CellbedError, printable
 from cellbed.importing.services import Imported, Note, Service
 from cellbed.near_names import did_you_mean
 from cellbed.scenario import Scenario, load_text
@@ -299,5 +299,4 @@ def _settings(count: int) -> str:
 
 def _comment(*lines: str) -> str:
     """Lines as comments, without characters that TOML or a terminal would interpret."""
-    shown = ("".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) for line in lines)
-    return "".join(f"# {line}".rstrip() + "\n" for line in shown)
+    return "".join(f"# {printable(line, kept='')}".rstrip() + "\n" for line in lines)

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from cellbed import inputs
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.repetitions import mean_bounds
@@ -198,7 +199,7 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    tables = [pl.read_parquet(run / "requests.parquet").sort("intended_ns", "endpoint") for run in runs]
+    tables = [pl.read_parquet(inputs.checked(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -502,7 +503,7 @@ def _kernels(runs: list[Path], names: list[str]) -> list[str]:
 def _content(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a run, empty where there is none."""
     try:
-        found = json.loads(path.read_bytes())
+        found = inputs.json_value(path)
     except (OSError, ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {}

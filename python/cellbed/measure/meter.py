@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from cellbed.errors import printable
+
 INTERVAL_NS = 100_000_000
 WINDOW_NS = 1_000_000_000
 
@@ -113,7 +115,7 @@ def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = ""
     lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in shown)]
     if len(shown) < len(readings):
         lines = [*lines, f"{indent}… {len(readings)} directions"][: max(0, rows)]
-    return [line[: columns - 1] for line in lines]
+    return [printable(line)[: columns - 1] for line in lines]
 
 
 def sentence(readings: Sequence[Reading]) -> str:

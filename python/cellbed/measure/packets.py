@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError
 
 MAGIC = b"cellbed packets1"
@@ -56,7 +57,7 @@ def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any
 
 def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
     try:
-        with path.open("rb") as file:
+        with inputs.opened(path) as file:
             begin, size = file.read(len(magic)), os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return 0
@@ -103,7 +104,7 @@ def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:
             continue
-        with each.open("rb") as file:
+        with inputs.opened(each) as file:
             file.seek(len(MAGIC))
             for begin in range(0, count, PART):
                 yield np.fromfile(file, RECORD, min(PART, count - begin))

@@ -1,10 +1,10 @@
 """A run's folder: its description, and atomic writes of results."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.whole_files import write_whole
 
@@ -38,7 +38,7 @@ def read_run(run: Path) -> dict[str, Any]:
 def read_account(path: Path) -> dict[str, Any]:
     """The description of a run or a shell in a JSON file. Raises MeasureError for other files and versions."""
     try:
-        content = json.loads(path.read_bytes())
+        content = inputs.json_value(path)
     except OSError as error:
         raise MeasureError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -64,7 +64,8 @@ def read_account(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
-    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null.
+    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a time or
+    an owner are left out.
 
     A last line without a line feed, from a killed process, is left out. A missing file is an
     empty table.
@@ -72,16 +73,17 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     import polars as pl
 
     try:
-        content = path.read_bytes()
+        content = inputs.content(path, inputs.share_of_memory())
     except FileNotFoundError:
         content = b""
     content = content[: content.rfind(b"\n") + 1]
     if not content.strip():
         return pl.DataFrame(schema=schema)
     try:
-        return pl.read_ndjson(content, schema=schema)
+        table = pl.read_ndjson(content, schema=schema)
     except pl.exceptions.PolarsError as error:
         raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
+    return table.drop_nulls([name for name in ("time_ns", "node", "program") if name in schema])
 
 
 def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
+from cellbed import inputs
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import PeerSummary, claimed, read_connections, stalled_s, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
@@ -210,7 +211,7 @@ class Summary:
         """The summary that `collect` wrote. Raises MeasureError where it is missing or of another version."""
         path = run / "summary.json"
         try:
-            return _SUMMARY.validate_json(path.read_bytes())
+            return _SUMMARY.validate_json(inputs.content(path))
         except FileNotFoundError:
             read_run(run)
             raise MeasureError(f"{path}: missing; `cellbed report {run}` makes it from the raw files") from None

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from cellbed.errors import printable
 from cellbed.pings.probers import PingError
 from cellbed.pings.recorder import Options, Watch, record
 from cellbed.pings.summary import HostSummary
+from cellbed.standard_streams import draw
 
 _MOST_HOSTS = 256
 _SHORTEST = 10_000_000
@@ -81,7 +83,9 @@ def _display() -> Iterator[Watch]:
         summaries = figures()
         if in_place:
             rows = _table(summaries)
-            print((f"\x1b[{drawn}A\r\x1b[J" if drawn else "") + "\n".join(rows), file=sys.stderr, flush=True)
+            draw(
+                (f"\x1b[{drawn}A\r\x1b[J" if drawn else "") + "".join(f"{printable(row)}\n" for row in rows), sys.stderr
+            )
             drawn = len(rows)
         else:
             said = "; ".join(
@@ -93,7 +97,7 @@ def _display() -> Iterator[Watch]:
         yield watch
     finally:
         if drawn:
-            print(f"\x1b[{drawn}A\r\x1b[J", end="", file=sys.stderr, flush=True)
+            draw(f"\x1b[{drawn}A\r\x1b[J", sys.stderr)
 
 
 def _table(summaries: Sequence[HostSummary]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import cellbed
-from cellbed import user_folders
+from cellbed import inputs, user_folders
 from cellbed.recordings.cellreplay import LightRow, derive
 from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Description, Train, TrainPlan
@@ -128,7 +128,7 @@ def _key(folder: Path, stem: str, train: int | None) -> str:
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem, train)).encode())
     for name in FILES:
         try:
-            with (folder / name).open("rb") as file:
+            with inputs.opened(folder / name) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             digest.update(b"-")  # reading the recording says what is wrong

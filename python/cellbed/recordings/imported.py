@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 import cellbed
+from cellbed import inputs
 from cellbed.recordings.cellreplay import Offsets
 from cellbed.recordings.description import (
     CalibratedDirection,
@@ -106,7 +107,7 @@ def _rows(path: Path) -> _Rows:
     from cellbed._core import TraceFormatError, parse_light_rows
 
     try:
-        rows = parse_light_rows(path)
+        rows = parse_light_rows(inputs.checked(path))
     except TraceFormatError as error:
         raise RecordingError(str(error)) from None
     except OSError as error:
@@ -136,7 +137,7 @@ def _heavy(path: Path) -> pl.DataFrame:
 
     try:
         _ = resolve(str(path.absolute()), Path()).trace
-        content = path.read_text(encoding="ascii", errors="replace")
+        content = inputs.text(path)
     except (TraceError, OSError) as error:
         raise RecordingError(str(error)) from None
     lines = (line.strip() for line in content.splitlines())
@@ -184,7 +185,7 @@ def _offsets(path: Path | None) -> Offsets:
     if path is None:
         return []
     try:
-        return parse_latency_offsets(path)
+        return parse_latency_offsets(inputs.checked(path))
     except TraceFormatError as error:
         raise RecordingError(str(error)) from None
     except OSError as error:
@@ -206,4 +207,4 @@ def _calibration(
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(inputs.content(path)).hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed import inputs
 from cellbed.archive import TraceError
 from cellbed.archive.draft import Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
@@ -133,7 +134,7 @@ def _fill_series(draft: Draft, recording: Recording) -> None:
 def _numbers_in_a_line(path: Path) -> int:
     """How many numbers the first lines hold at most; 0 if they hold anything else."""
     try:
-        with path.open("rb") as file:
+        with inputs.opened(path) as file:
             lines = file.read(_HEAD).split(b"\n")[:20]
     except OSError:
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
+from cellbed import inputs
 from cellbed._core import pack_recording
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
@@ -86,14 +87,11 @@ def read_description(folder: Path) -> Description:
     if not path.exists() and (folder / JOURNAL).exists():
         _pack(folder)
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_DESCRIPTION + 1)
+        content = inputs.content(path, _LARGEST_DESCRIPTION)
     except FileNotFoundError:
         raise RecordingError(f"{folder}: not a recording: it has no {DESCRIPTION}") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(content) > _LARGEST_DESCRIPTION:
-        raise RecordingError(f"{path}: larger than {_LARGEST_DESCRIPTION >> 20} MiB: not a description of a recording")
     try:
         return Description.model_validate_json(content)
     except ValidationError as error:
@@ -159,7 +157,7 @@ def _packets(path: Path, counted: bool) -> pl.DataFrame:
 
 def _parquet(path: Path) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path.open("rb"))
+        return pl.read_parquet(inputs.opened(path))
     except FileNotFoundError:
         raise RecordingError(f"{path}: missing, though {DESCRIPTION} counts its packets") from None
     except OSError as error:

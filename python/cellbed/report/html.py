@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
@@ -49,7 +50,7 @@ def render(run: Path) -> str:
     described = applications_of(description)
     requests, links, nodes, seconds = read_tables(run)
 
-    content = json.loads((run / "summary.json").read_bytes())
+    content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds)
     applications = [
         {
@@ -178,7 +179,7 @@ def read_tables(run: Path) -> "tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, p
 
     try:
         names = ("requests", "links", "nodes", "disturbance")
-        requests, links, nodes, seconds = (pl.read_parquet(run / f"{name}.parquet") for name in names)
+        requests, links, nodes, seconds = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
     return requests, links, nodes, seconds
@@ -203,7 +204,7 @@ def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
 
 def _read_text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return inputs.text(path)
     except OSError:
         return None
 

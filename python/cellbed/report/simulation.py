@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cellbed import inputs
 from cellbed.measure.run_folder import replace
 from cellbed.readable import duration_unit
 from cellbed.report import formats, html, plot
@@ -18,7 +19,8 @@ from cellbed.simulation.data_centre import CLASSES, by_size
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
-    from rich.console import Console
+
+    from cellbed.console import Console
 
 Value = Mapping[str, Any]
 """A figure over seeds: ``value``, ``low`` and ``high`` of its 95 % interval, ``seeds``."""
@@ -39,7 +41,7 @@ _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 
 def write(folder: Path) -> None:
     """Write ``report.html`` from the tables and the summary of a simulation's folder."""
-    summary = json.loads((folder / "summary.json").read_bytes())
+    summary = inputs.json_value(folder / "summary.json")
     page = html.rendered(
         "simulation.html",
         summary=summary,
@@ -139,7 +141,7 @@ def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
     """Drawings of completion times and slowdowns by size, with their captions."""
     import polars as pl
 
-    flows = pl.scan_parquet(folder / "flows.parquet").filter(pl.col("fct_s").is_not_null())
+    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
     found = []
@@ -194,7 +196,7 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
     import polars as pl
 
     return (
-        pl.scan_parquet(folder / "ports.parquet")
+        pl.scan_parquet(inputs.checked(folder / "ports.parquet"))
         .group_by("tier", "from", "to", maintain_order=True)
         .agg(
             pl.col("utilisation", "mean_queue_bytes").mean(),
@@ -215,7 +217,7 @@ def _queues(folder: Path) -> tuple[str, str] | None:
     path = folder / "queues.parquet"
     if not path.exists():
         return None
-    samples = pl.read_parquet(path)
+    samples = pl.read_parquet(inputs.checked(path))
     seed = samples["seed"][0]
     curves = {}
     for (tier,), rows in samples.filter(seed=seed).group_by("tier", maintain_order=True):
@@ -247,11 +249,11 @@ def _cells(folder: Path) -> dict[str, Any] | None:
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
     if not files["users"].exists():
         return None
-    users = pl.read_parquet(files["users"])
+    users = pl.read_parquet(inputs.checked(files["users"]))
     figures = []
-    if files["queues"].exists() and len(samples := pl.read_parquet(files["queues"])):
+    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.checked(files["queues"]))):
         figures.append(_buffer(samples))
-    counts = pl.read_parquet(folder / "radio-counts.parquet").drop("seed").sum().row(0, named=True)
+    counts = pl.read_parquet(inputs.checked(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
     return {"rows": _by_quality(folder, users), "figures": figures, "counts": counts}
 
 
@@ -259,7 +261,7 @@ def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     """Completion times and refused packets of users by their mean channel quality, over all seeds."""
     import polars as pl
 
-    flows = pl.scan_parquet(folder / "flows.parquet").filter(pl.col("user").is_not_null())
+    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")
     found = []

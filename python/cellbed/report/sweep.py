@@ -20,7 +20,8 @@ from cellbed.report.figures import Ending
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import Console
+
+    from cellbed.console import Console
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
 """Those that are shown where none are chosen."""

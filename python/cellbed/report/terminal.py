@@ -5,11 +5,11 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from cellbed.console import Console
 from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.report import cells, connections, formats, origin, ranking
 from cellbed.workloads.kind import PLACES

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.archive import TraceError, TraceSource
 
 
@@ -27,7 +28,7 @@ class Conditional:
     def sha256(self) -> str:
         """Hexadecimal digest of the model. Raises TraceError when the file cannot be read."""
         try:
-            with self.model.open("rb") as file:
+            with inputs.opened(self.model) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise TraceError(f"{self.model}: cannot read this file: {error.strerror}") from error

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from cellbed import inputs
 from cellbed.archive import TraceError, TraceSource
-from cellbed.archive.files import kind_of
 from cellbed.scenario import congestion
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
@@ -184,12 +184,8 @@ def _content(path: Path, kind: str) -> bytes:
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         inside = sorted(path.glob("*.toml")) if stat.S_ISDIR(mode) else []
         hint = f": give a file in it, such as {inside[0]}" if inside else f": give the path of a {kind} file"
-        raise ScenarioError(f"{path}: a {kind_of(mode)}, not a {kind} file{hint}")
-    with path.open("rb") as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ScenarioError(f"{path}: larger than 1 MiB: not a {kind} file")
-    return content
+        raise ScenarioError(f"{path}: a {inputs.kind_of(mode)}, not a {kind} file{hint}")
+    return inputs.content(path, _LARGEST, pipe=True)
 
 
 def _is_deeper(data: Any, most: int) -> bool:

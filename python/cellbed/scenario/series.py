@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from cellbed import inputs
 from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
@@ -109,12 +110,9 @@ def read_recording(text: str, folder: Path, column: Column, *, timed: bool = Tru
 
 def _load(name: str, path: Path, column: Column, timed: bool) -> Recording:
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = inputs.content(path, _LARGEST)
     except OSError as error:
         raise UnitError(f"{path}: cannot read this file: {error.strerror}") from error
-    if len(content) > _LARGEST:
-        raise UnitError(f"{path}: larger than {_LARGEST >> 20} MiB: give fewer values")
     lines = io.StringIO(content.decode("utf-8-sig", errors="replace"), newline="")
     rows = csv.reader(line if not line.lstrip().startswith("#") else "\n" for line in lines)
     heading: list[str] | None = None

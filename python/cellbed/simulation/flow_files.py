@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.units import UnitError
 
@@ -137,12 +138,9 @@ def mean_bytes(sizes: Sizes) -> float:
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
+        content = inputs.content(path, _LARGEST_FILE)
     except OSError as error:
         raise FlowFileError(f"{path}: cannot read this file: {error.strerror}") from None
-    if len(content) > _LARGEST_FILE:
-        raise FlowFileError(f"{path}: larger than {_LARGEST_FILE >> 20} MiB")
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:

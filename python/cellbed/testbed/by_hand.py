@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.testbed.describe import difference
 
 CHANGES = "changes.jsonl"
@@ -43,13 +43,13 @@ def read_changes(path: Path) -> list[ManualChange]:
     A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
     """
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = inputs.text(path).splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         with contextlib.suppress(*_MALFORMED):
-            entry = json.loads(line)
+            entry = inputs.json_value(line)
             before, after = difference(entry["from"], entry["to"])
             kind = str(entry["to"]["kind"])
             found.append(ManualChange(int(entry["time_ns"]), str(entry["direction"]), kind, before, after))

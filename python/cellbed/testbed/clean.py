@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
 from cellbed.errors import CellbedError
@@ -174,7 +174,7 @@ def _close_folder(record: Record) -> list[str]:
     for temporary in (*path.glob("*.tmp"), path / "live.json"):
         temporary.unlink(missing_ok=True)
     try:
-        content = json.loads(description.read_bytes())
+        content = inputs.json_value(description)
     except (OSError, ValueError):
         return []
     if not isinstance(content, dict) or content.get("status") != "running":

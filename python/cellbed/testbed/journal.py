@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cellbed import inputs
 from cellbed.testbed.by_hand import CHANGES
 from cellbed.testbed.describe import difference
 from cellbed.testbed.state import Record
@@ -34,7 +35,7 @@ class Journal:
         """The journal of a live run or testbed, for another process."""
         journal = cls(Path(record.folder or ""))
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            journal.t0_ns = json.loads(Path(record.folder or "", "run.json").read_bytes()).get("t0_ns")
+            journal.t0_ns = inputs.json_value(Path(record.folder or "", "run.json")).get("t0_ns")
         return journal
 
     def note(self, event: str, what: str, time_ns: int | None = None, **more: Any) -> None:
@@ -52,7 +53,7 @@ class Journal:
     def note_changes(self) -> None:
         """Append the changes of links by hand since the last call, as the emulator has recorded them."""
         try:
-            with self._changes.open("rb") as file:
+            with inputs.opened(self._changes) as file:
                 file.seek(self._read)
                 lines = file.read().split(b"\n")
         except OSError:
@@ -60,22 +61,28 @@ class Journal:
         for line in lines[:-1]:  # what follows the last line end is not complete yet
             self._read += len(line) + 1
             with contextlib.suppress(ValueError, LookupError, TypeError):
-                change = json.loads(line)
+                change = inputs.json_value(line)
                 before, after = difference(change["from"], change["to"])
                 more = {"from": before, "to": after, "by": "hand"}
                 self.note("link changed", str(change["direction"]), int(change["time_ns"]), **more)
 
 
+_KEYS: dict[str, Any] = {
+    **{"time_ns": int, "event": str, "what": str, "at_s": int | float | None},
+    **dict.fromkeys(("from", "to", "kind", "fault"), str | int | float | None),
+}
+
+
 def read_events(folder: Path) -> list[dict[str, Any]]:
     """The events of a run in order of time, empty for a run without any. A line that cannot be read is left out."""
     try:
-        lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = inputs.text(folder / FILE).splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         with contextlib.suppress(ValueError):
-            event = json.loads(line)
-            if isinstance(event, dict) and isinstance(event.get("time_ns"), int):
+            event = inputs.json_value(line)
+            if isinstance(event, dict) and all(isinstance(event.get(key), kind) for key, kind in _KEYS.items()):
                 found.append(event)
     return sorted(found, key=lambda event: event["time_ns"])

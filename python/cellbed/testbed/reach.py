@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
 from cellbed.testbed import folder
@@ -55,7 +55,7 @@ def announce_nodes(path: Path, bed: Testbed) -> None:
 def nodes_of(record: Record) -> dict[str, Any]:
     """How each node of a live run or testbed is reached; empty while it starts, and for a shell."""
     try:
-        nodes: dict[str, Any] = json.loads(Path(record.folder or "", LIVE).read_bytes())["nodes"]
+        nodes: dict[str, Any] = inputs.json_value(Path(record.folder or "", LIVE))["nodes"]
     except (OSError, ValueError, KeyError):
         return {}
     return nodes

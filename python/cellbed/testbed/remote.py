@@ -17,6 +17,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
+from cellbed import inputs
 from cellbed.prctl import die_with_parent, make_no_devices
 from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 from cellbed.testbed.agent_hub import LARGEST_MESSAGE
@@ -159,7 +160,7 @@ class RemoteNode:
             gateway6=str(self._near[1]),
             gateway_mac=self.near_mac,
             sysctls={key: value for key, value in self.setup.sysctls.items() if key in INHERITED_SETTINGS},
-            hosts=Path(hosts).read_text(encoding="utf-8") if hosts else None,
+            hosts=inputs.text(Path(hosts)) if hosts else None,
             path=self.path,
         )
         if self.setup.disk_bytes is not None:
@@ -214,7 +215,7 @@ class RemoteNode:
             return
         mode = f"{source.stat().st_mode & 0o777:o}"
         script = f'mkdir -p "$(dirname "$1")" && cat > "$1" && chmod {mode} "$1"'
-        with source.open("rb") as content:
+        with inputs.opened(source) as content:
             self._copy(script, target, stdin=content)
 
     def copy_out(self, source: str, target: Path) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from cellbed import inputs
 from cellbed.testbed.backend import Backend
 from cellbed.testbed.process import ProgramError, Running, end, kill, last_line, outlived, run
 
@@ -409,7 +410,7 @@ class UnmodifiedProgram:
         return spawn([sys.executable, "-I", "-c", _FETCH, url], self._node.place, stdout=null, stderr=null)
 
     def _has_line(self, path: Path, pattern: bytes) -> bool:
-        with path.open("rb") as file:
+        with inputs.opened(path) as file:
             file.seek(self._read[path])
             whole, _, _ = (content := file.read()).rpartition(b"\n")
         if not content.endswith(b"\n") and re.search(pattern, content[len(whole) :]):
@@ -456,6 +457,6 @@ def _ports(text: str) -> set[int]:
 
 
 def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         file.seek(max(0, path.stat().st_size - 4096))
         return file.read()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.scenario.nodes import VmBackend
 from cellbed.testbed.backend import Setup
 from cellbed.testbed.cgroups import Group, Sample
@@ -110,7 +111,7 @@ class VmNode(RemoteNode):
         """As of :class:`RemoteNode`."""
         for path in (self._console.with_suffix(".err"), self._console):
             with contextlib.suppress(OSError):
-                lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+                lines = [line.strip() for line in inputs.text(path).splitlines() if line.strip()]
                 # Of a kernel's panic the reason is in front of it.
                 if own := [line for line in lines if not line.startswith("[")] or lines:
                     return f"the VM's last message is: {own[-1]}"
@@ -188,7 +189,7 @@ def can_use_kvm(booted: Image) -> bool:
         return False
     known = cache_folder() / "vm" / f"kvm-{boot_identifier()}"
     with contextlib.suppress(OSError):
-        return known.read_text() == "yes"
+        return inputs.text(known) == "yes"
     command = [
         *(str(find(QEMU)), *_LIKE_SHUTDOWN, "-accel", "kvm", "-cpu", "host", "-m", "256M"),
         *("-kernel", str(booted.kernel), "-initrd", str(booted.initial), "-append", f"{_KERNEL} cellbed.probe"),
@@ -206,7 +207,7 @@ def can_use_kvm(booted: Image) -> bool:
 
 
 def _format(disk: Path) -> str:
-    with disk.open("rb") as content:
+    with inputs.opened(disk) as content:
         return "qcow2" if content.read(4) == b"QFI\xfb" else "raw"
 
 

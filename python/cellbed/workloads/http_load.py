@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed import prctl
+from cellbed import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.http_connection import VERSIONS, Connection, Exchange, Message
@@ -128,7 +128,7 @@ class HttpLoad(Generator):
 def _message(settings: Settings) -> Message:
     if settings.body_file is not None:
         try:
-            body = Path(settings.body_file).read_bytes()
+            body = inputs.content(Path(settings.body_file), inputs.share_of_memory())
         except OSError as error:
             raise WorkloadError(f"{settings.body_file}: cannot be read: {error.strerror}") from error
     elif settings.body_size:

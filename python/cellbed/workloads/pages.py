@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process, find
 from cellbed.testbed.unmodified import Command, Ready
@@ -243,7 +244,7 @@ class Pages(Application):
         """Starts the browser, so that only the loads are left to do."""
         from playwright.sync_api import sync_playwright
 
-        key_hash = (folder / _KEY_HASH).read_text(encoding="ascii")
+        key_hash = inputs.text(folder / _KEY_HASH)
         playwright = sync_playwright().start()
         started = playwright.chromium.launch(
             executable_path=browser(),

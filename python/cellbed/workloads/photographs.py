@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.workloads.cache import Note, build_folder, discard, silent
 
@@ -60,7 +61,7 @@ class Bank:
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -85,7 +86,7 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
 def open_bank(folder: Path) -> Bank:
     """The bank in ``folder`` as its manifest lists it; nothing is verified (data_bank did). For quick starts."""
-    manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    manifest = inputs.json_value(folder / _MANIFEST)
     return Bank(folder, tuple(Photograph(**entry) for entry in manifest["photographs"]))
 
 

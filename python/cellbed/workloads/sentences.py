@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.workloads.cache import Note, build_file, silent
 
 COUNT = 100
@@ -78,7 +79,7 @@ class Sentences:
 
     def __init__(self, bank: Path) -> None:
         """Read the data bank in the file `bank`."""
-        lines = bank.read_text(encoding="utf-8").splitlines()
+        lines = inputs.text(bank).splitlines()
         self._sentences = {f"{number:03d}": line for number, line in enumerate(lines)}
         self.names: Sequence[str] = list(self._sentences)
 

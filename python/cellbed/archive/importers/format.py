@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.header import dated
@@ -60,7 +61,7 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
     from cellbed._core import TraceFormatError, import_series
 
     try:
-        done = import_series(path, draft.folder, json.dumps(request), progress)
+        done = import_series(inputs.checked(path), draft.folder, json.dumps(request), progress)
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.archive.describing import is_date
 from cellbed.archive.draft import Draft
 
@@ -61,5 +62,5 @@ def _say(draft: Draft, **values: str) -> None:
 
 
 def _head(path: Path) -> str:
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cellbed
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import Step
 from cellbed.archive.errors import TraceError
-from cellbed.archive.files import kind_of
 from cellbed.archive.importers.files import scratch, settle
 from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
@@ -125,7 +125,7 @@ def _require_readable(path: Path, *, allow_folder: bool) -> None:
             return
         if not path.is_file():
             mode = path.stat().st_mode
-            raise TraceError(f"{path}: it is a {kind_of(mode)}, not a file")
+            raise TraceError(f"{path}: it is a {inputs.kind_of(mode)}, not a file")
         head = _head(path)
     except (OSError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -143,7 +143,7 @@ def _require_readable(path: Path, *, allow_folder: bool) -> None:
 def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         return file.read(_HEAD)
 
 
@@ -169,7 +169,7 @@ def _digests(path: Path) -> Iterator[str]:
     if not path.is_file():
         return
     try:
-        with path.open("rb") as file:
+        with inputs.opened(path) as file:
             yield hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None

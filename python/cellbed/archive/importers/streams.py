@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 
 _STDIN = "-"
@@ -54,16 +55,17 @@ def _copied(path: Path, folder: Path) -> Path:
     folder.mkdir()
     copy = folder / ("stdin" if str(path) == _STDIN else path.name)
     try:
-        with _open(path) as source, copy.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        with copy.open("wb") as target:
+            if str(path) == _STDIN:
+                shutil.copyfileobj(_standard_input(), target, 1 << 20)
+            else:
+                target.writelines(inputs.pieces(path, shutil.disk_usage(folder).free // 2, pipe=True))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
     return copy
 
 
-def _open(path: Path) -> BinaryIO:
-    if str(path) != _STDIN:
-        return path.open("rb")
+def _standard_input() -> BinaryIO:
     if sys.stdin is None or os.isatty(0):
         raise TraceError("-: standard input is not a pipe")
     return os.fdopen(os.dup(0), "rb")

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Mapped, map_columns
@@ -58,7 +59,7 @@ class Csv:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The series of the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
-            with path.open("rb") as file:
+            with inputs.opened(path) as file:
                 head = file.read(_HEAD)
             shape = _shape(head)
             if shape is None:
@@ -104,7 +105,7 @@ def _columns(path: Path) -> dict[str, tuple[str, str]]:
     from cellbed._core import TraceFormatError, parquet_columns
 
     try:
-        return {name: (kind, type_name) for name, kind, type_name in parquet_columns(path)}
+        return {name: (kind, type_name) for name, kind, type_name in parquet_columns(inputs.checked(path))}
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
@@ -28,7 +29,12 @@ def _fill(path: Path, draft: Draft) -> None:
     # Columns are aligned by several spaces in places, and numbers padded with zeros.
     six = r"\s+".join(rf"(?P<{name}>-?[0-9.]+)" for name in _COLUMNS)
     lines = pl.read_csv(
-        path, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
+        inputs.checked(path),
+        has_header=False,
+        new_columns=["line"],
+        separator="\x1f",
+        quote_char=None,
+        infer_schema=False,
     )
     rows = lines.select(pl.col("line").str.extract_groups(rf"^\s*{six}\s*$")).unnest("line")
     rows = rows.select(pl.col(_WHOLE).cast(pl.Int64))
@@ -131,7 +137,7 @@ def _date(path: Path) -> str | None:
     """The day of a log's first line, which begins with milliseconds since 1970."""
     import datetime
 
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         word = file.read(20).split(maxsplit=1)[:1]
     if not word or not word[0].isdigit() or len(word[0]) != 13:
         return None

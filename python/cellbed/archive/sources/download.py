@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Listing, RemoteFile
 from cellbed.readable import duration_words
@@ -300,7 +301,7 @@ class _Download:
 
 def _noted(note: Path) -> _Version:
     try:
-        return _Version(**json.loads(note.read_text(encoding="utf-8")))
+        return _Version(**inputs.json_value(note))
     except (OSError, ValueError, TypeError):
         return _NONE
 

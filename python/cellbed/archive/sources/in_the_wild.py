@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
@@ -48,7 +49,12 @@ def _fill(path: Path, draft: Draft) -> None:
     import polars as pl
 
     lines = pl.read_csv(
-        path, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
+        inputs.checked(path),
+        has_header=False,
+        new_columns=["line"],
+        separator="\x1f",
+        quote_char=None,
+        infer_schema=False,
     )
     words = lines.select(pl.col("line").str.strip_chars().str.extract_groups(r"^(?<s>[0-9.]+)\s+(?<rate>[0-9.]+)$"))
     rows = words.unnest("line").select(pl.col("s", "rate").cast(pl.Float64))

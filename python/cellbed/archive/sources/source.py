@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.store import valid_name
@@ -50,7 +51,7 @@ def digest(path: Path, algorithm: Algorithm) -> str:
     else:  # against accidents of transport only: the address is HTTPS
         state = hashlib.new("md5" if algorithm == "md5" else "sha1", usedforsecurity=False)
         state.update(b"blob %d\0" % path.stat().st_size if algorithm == "git-blob" else b"")
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         while piece := file.read(1 << 20):
             state.update(piece)
     return state.hexdigest()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from cellbed import inputs
 from cellbed.archive.errors import TraceError
 
 _MOST_FILES = 100_000
@@ -67,7 +68,7 @@ def unpack(archive: Path, folder: Path, most_bytes: int, progress: Callable[[str
 def plain_bytes(path: Path, most_bytes: int) -> bytes:
     """The bytes of a file, those inside if it is packed by gzip. Raises TraceError when they are more than that."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with (gzip.open if path.suffix == ".gz" else open)(inputs.checked(path), "rb") as file:
             content = file.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: cannot read this file: {error}") from error
@@ -145,7 +146,7 @@ def _members(archive: Path, room: _Room) -> Iterator[tuple[str, Callable[[], IO[
 
 def _unpacked(archive: Path) -> IO[bytes]:
     """A tar archive without the compression around it. Its checksum is compared, unlike by `tarfile`'s own streams."""
-    with archive.open("rb") as file:
+    with inputs.opened(archive) as file:
         begins = file.read(6)
     if begins.startswith(b"\x1f\x8b"):
         return gzip.open(archive, "rb")  # type: ignore[return-value]
@@ -153,7 +154,7 @@ def _unpacked(archive: Path) -> IO[bytes]:
         return bz2.open(archive, "rb")
     if begins.startswith(b"\xfd7zXZ"):
         return lzma.open(archive, "rb")
-    return archive.open("rb")
+    return inputs.opened(archive)
 
 
 def _is_zip(path: Path) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
@@ -75,7 +76,7 @@ def _rates(path: Path, way: Part, draft: Draft) -> None:
     import polars as pl
 
     rate = f"Smart Phone Smart Throughput Mobile Network {'DL' if way == 'downlink' else 'UL'} Throughput [Mbps]"
-    table = pl.read_csv(path, infer_schema=False, null_values=["", "nan"], truncate_ragged_lines=True)
+    table = pl.read_csv(inputs.checked(path), infer_schema=False, null_values=["", "nan"], truncate_ragged_lines=True)
     rows = table.select(
         at_ns=pl.col("TIME_STAMP").str.to_datetime(_STAMP, time_unit="ns", strict=False).cast(pl.Int64),
         bit_s=pl.col(rate).cast(pl.Float64) * 1e6,
@@ -127,7 +128,7 @@ def _day(at_ns: int) -> str:
 def _pings(path: Path, draft: Draft) -> None:
     import polars as pl
 
-    table = pl.read_csv(path, infer_schema=False, null_values=[""])
+    table = pl.read_csv(inputs.checked(path), infer_schema=False, null_values=[""])
     rows = table.select(
         at_ns=pl.col("Timestamp").cast(pl.Float64).round().cast(pl.Int64) * 1_000_000,
         round_trip_ns=(pl.col("Time (ms)").cast(pl.Float64) * 1e6).round().cast(pl.Int64),

@@ -71,9 +71,8 @@ def compare(
     if as_json:
         print(json.dumps(figures, indent=2))
         return
-    from rich.console import Console
-
     from cellbed.cli.width import table_width
+    from cellbed.console import Console
     from cellbed.report.gallery.terminal import beside
 
     width = table_width()

@@ -128,8 +128,9 @@ def fetch(
 
 def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from cellbed.console import Console
 
     if as_json:
         print(json.dumps([_as_json(source) for source in sources], indent=2))
@@ -224,8 +225,9 @@ class _Live:
     """A bar that is redrawn in place."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+
+        from cellbed.console import Console
 
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
         self.bars = Progress(*columns, console=Console(stderr=True), transient=True)

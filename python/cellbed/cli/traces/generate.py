@@ -105,6 +105,6 @@ def _print(as_json: bool, data: Any, shown: Any) -> None:
     if as_json:
         print(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        from rich.console import Console
+        from cellbed.console import Console
 
         Console(soft_wrap=True).print(shown)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration, index_columns, known_values
+from cellbed.standard_streams import draw
 from cellbed.ways import Way
 
 if TYPE_CHECKING:
@@ -121,6 +122,6 @@ def _print_lines(table: pl.DataFrame, sort: str) -> None:
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
         return
     found = listing(table, sort, table_width())
-    print("\n".join(found.lines))
+    draw("".join(f"{line}\n" for line in found.lines), sys.stdout)
     if found.left_out:
         print(f"columns omitted for lack of width: {', '.join(found.left_out)} (see --json)", file=sys.stderr)

@@ -16,8 +16,9 @@ def share_done() -> Iterator[Callable[[str, float], None]]:
 
     Draws a bar on standard error if that is a terminal, else prints a line every ten seconds.
     """
-    from rich.console import Console
     from rich.progress import Progress, TaskID
+
+    from cellbed.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:

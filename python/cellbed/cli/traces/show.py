@@ -42,11 +42,10 @@ def show(
 
 
 def _show_entry(name: str, as_json: bool) -> None:
-    from rich.console import Console
-
     from cellbed.archive import open_archive
     from cellbed.archive.entry_view import show as drawn
     from cellbed.archive.warnings import warnings
+    from cellbed.console import Console
     from cellbed.report.gallery.terminal import sketch
 
     archive = open_archive()
@@ -97,8 +96,7 @@ def _to_add(name: str) -> str | None:
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:
-    from rich.console import Console
-
+    from cellbed.console import Console
     from cellbed.recordings import read_recording
     from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise

@@ -62,9 +62,8 @@ def stats(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    from rich.console import Console
-
     from cellbed.cli.width import table_width
+    from cellbed.console import Console
     from cellbed.report.gallery.terminal import of_one
 
     width = table_width()

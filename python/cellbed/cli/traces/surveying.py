@@ -19,7 +19,7 @@ def waiting(words: str) -> AbstractContextManager[object]:
     """Say on a terminal what is going on."""
     if not sys.stderr.isatty():
         return nullcontext()
-    from rich.console import Console
+    from cellbed.console import Console
 
     return Console(stderr=True).status(words)
 
@@ -43,11 +43,11 @@ class Surveyed:
 
 def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool, jobs: int) -> Surveyed:
     """Make the statistics that entries lack; problems are printed on standard error."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from cellbed.archive import TraceError
     from cellbed.archive.survey import plan, survey
+    from cellbed.console import Console
 
     with waiting("looking for series without statistics"):
         todo = plan(archive, names, definition, again)

@@ -12,8 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
-
+from cellbed.console import Console
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation import pace
 from cellbed.experiments.evaluation.evaluate import Evaluation, Plan, tools

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import cellbed
-from cellbed import Link
+from cellbed import Link, inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation import site
 from cellbed.experiments.evaluation.methods import METHODS
@@ -199,7 +199,7 @@ class Evaluation:
             network = reference(profile, self.plan.weather(number), LIGHT_DEVICE).at(LEAD_NS + self.plan.course_ns)
             found = recorder.calibrate(network, self.plan.seed)
             write_whole(path, lambda file: file.write_text(found.recorder_json() + "\n", encoding="utf-8"))
-        return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
+        return Calibration.model_validate_json(inputs.text(path))
 
     def _recording(
         self, recorder: Recorder, profile: str, number: int, calibration: Calibration, plan: TrainPlan
@@ -215,7 +215,7 @@ class Evaluation:
             if not zero.exists():
                 break
             if read_recording(path).description.light.plan == plan:
-                return path, int(zero.read_text(encoding="utf-8"))
+                return path, int(inputs.text(zero))
         else:
             raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
         length = LEAD_NS + self.plan.course_ns

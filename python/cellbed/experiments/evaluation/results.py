@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.order import Step
 from cellbed.whole_files import write_whole
@@ -60,7 +61,7 @@ class Results:
         path = self.folder / SETTINGS
         stated = json.loads(json.dumps(settings))
         if path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = inputs.json_value(path)
             differing = sorted(
                 key for key in before.keys() | stated.keys() if key not in _FREE and before.get(key) != stated.get(key)
             )
@@ -75,7 +76,7 @@ class Results:
         path = self.folder / SAMPLES
         if not path.exists():
             return
-        content = path.read_bytes()
+        content = inputs.content(path, inputs.share_of_memory())
         whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
             # A killed evaluation was writing: what comes next must begin a line.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configuration
@@ -49,7 +50,7 @@ class SocketRecorder:
             sockets.emulator.restart_links(time.monotonic_ns())
             for _ in sockets.client("calibrate", "--seed", str(seed), "--out", str(found)):
                 pass
-        return Calibration.model_validate_json(found.read_text(encoding="utf-8"))
+        return Calibration.model_validate_json(inputs.text(found))
 
     def record(
         self, light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path

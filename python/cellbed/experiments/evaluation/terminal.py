@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from cellbed.console import Console
 from cellbed.experiments.evaluation.table import ALL, Row, Table, Target
 from cellbed.measure.statistics import Estimate
 from cellbed.report.formats import NOTHING

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from cellbed import inputs
 from cellbed.archive import replayable
 from cellbed.archive.catalogue import resolve
 from cellbed.archive.generation.generate import nanoseconds
@@ -201,7 +202,7 @@ def _poorest(trace: str, duration_ns: float) -> int:
     import numpy as np
 
     path = resolve(trace, Path()).path
-    stamps = np.loadtxt(path, comments="#", ndmin=1)
+    stamps = np.loadtxt(inputs.checked(path), comments="#", ndmin=1)
     length = int(duration_ns / 1e6)
     poor = 2 * length // 3
     begins = np.arange(0, max(1, int(stamps[-1]) - poor), 500)
@@ -255,7 +256,7 @@ def collect(folder: Path) -> Trials:
     """The trials in the folder of a sweep, with what claims need of their requests."""
     import polars as pl
 
-    table = pl.read_parquet(folder / DATASET)
+    table = pl.read_parquet(inputs.checked(folder / DATASET))
     rows = [_of_requests(folder / each) for each in table["folder"]]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
     return Trials(pl.concat([table, more], how="horizontal"))
@@ -266,7 +267,7 @@ def _of_requests(run_folder: Path) -> dict[str, float | None]:
     import polars as pl
 
     try:
-        requests = pl.read_parquet(run_folder / "requests.parquet")
+        requests = pl.read_parquet(inputs.checked(run_folder / "requests.parquet"))
     except OSError:
         return {"bytes_up_p50": None}
     requests = requests.filter(pl.col("status") != "skipped")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import Data, Simulated, SimulatedPublication, Trials
 from cellbed.experiments.sweep.runner import words
@@ -149,7 +150,7 @@ def collect(of_experiment: Sequence[Run], folder: Path) -> Trials:
         point = points.setdefault(tuple(run.labels.values()), len(points))
         about = {"point": point, "repetition": run.seed, "key": run.key, **run.labels}
         try:
-            found = json.loads(_file(folder, run).read_bytes())
+            found = inputs.json_value(_file(folder, run))
         except FileNotFoundError:
             rows.append({**about, "status": "failed"})
         else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import html
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
@@ -63,7 +63,7 @@ class Sweep:
     def predicted(self) -> bool:
         """Whether its trials were simulated in virtual time."""
         first = next(self.path.glob("trials/[!.]*/run.json"), None)
-        return first is not None and json.loads(first.read_bytes()).get("clock") == "virtual"
+        return first is not None and inputs.json_value(first).get("clock") == "virtual"
 
     @cached_property
     def points(self) -> pl.DataFrame:
@@ -80,7 +80,7 @@ class Sweep:
         import polars as pl
 
         try:
-            return pl.read_parquet(self.path / DATASET)
+            return pl.read_parquet(inputs.checked(self.path / DATASET))
         except FileNotFoundError:
             raise CellbedError(f"{self.path / DATASET}: missing: run the sweep again to make it") from None
         except pl.exceptions.PolarsError as error:

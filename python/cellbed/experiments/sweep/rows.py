@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cellbed import inputs
 from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.simulation.data_centre import ALL
 from cellbed.workloads.kind import PLACES, Description
@@ -80,7 +80,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
-    requests = pl.read_parquet(run / "requests.parquet")
+    requests = pl.read_parquet(inputs.checked(run / "requests.parquet"))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {
         "pressure_cpu": summary.machine.pressure,
@@ -98,7 +98,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def flows_of(folder: Path) -> list[dict[str, Any]]:
     """The measures of a simulation with one seed: those of all flows, then of each class of sizes that has flows.
     Packets dropped and marked, and unfinished flows, are those of the whole simulation."""
-    (run,) = json.loads((folder / "summary.json").read_bytes())["runs"]
+    (run,) = inputs.json_value(folder / "summary.json")["runs"]
     whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
     whole["unfinished"] = float(run["unfinished"])
     return [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
-import json
 import os
 import secrets
 import shutil
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
 from cellbed.testbed.folder import write_json
@@ -90,7 +90,7 @@ class Store:
             shutil.rmtree(self._running, ignore_errors=True)
             self._running.mkdir(exist_ok=True)
             for path in (*self.folder.glob("trials/.*"), *self.folder.glob("attempts/.*")):
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
             self.results = results_in(self.folder, self._note)
         except BaseException:
             os.close(self.lock)
@@ -158,7 +158,7 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             place.rename(old)
         run.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
 
     def discard(self, trial: Trial) -> None:
         """Remove the run of a trial that was interrupted."""
@@ -180,19 +180,27 @@ class Store:
             self.write_dataset(plan)
 
 
+def _remove(path: Path) -> None:
+    """Remove a folder, or what is in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
     """The results in the folder of a sweep, by key. note: takes what is damaged, and so missing."""
     found = {}
     for path in (*sorted(folder.glob(f"attempts/[!.]*/{_RESULT}")), *sorted(folder.glob(f"trials/[!.]*/{_RESULT}"))):
         try:
-            content = json.loads(path.read_bytes())
+            content = inputs.json_value(path)
             where = f"{path.parent.parent.name}/{path.parent.name}"
             if content.pop("format") == FORMAT:
                 key = content.pop("key")
                 if "error" in content:  # of a version that kept no reason of a disturbed trial
                     content["reason"] = content.pop("error")
                 found[key] = Result(**content, folder=where)
-        except (ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             note(f"{path}: damaged: the trial is run again")
     return found
 

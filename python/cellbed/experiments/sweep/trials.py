@@ -12,6 +12,7 @@ from typing import Any
 
 import tomli_w
 
+from cellbed import inputs
 from cellbed.archive import TraceSource
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
@@ -447,5 +448,5 @@ def content_hash(path: Path) -> str:
 
 @cache
 def _file_hash(path: Path, _modified: int, _size: int) -> str:
-    with path.open("rb") as file:
+    with inputs.opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

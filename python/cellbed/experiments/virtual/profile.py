@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.user_folders import cache_folder
 from cellbed.whole_files import write_whole
@@ -153,7 +154,7 @@ def read(path: Path) -> Profile:
         return of_run(path)
     file = path / FILE if path.is_dir() else path
     try:
-        content = json.loads(file.read_bytes())
+        content = inputs.json_value(file)
         if content["format"] != FORMAT:
             raise ProfileError(f"{file}: format {content['format']!r} where this version reads {FORMAT}")
         lost = {str(app): int(count) for app, count in content["lost"].items()}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.measure.packets import MAGIC, RECORD, log_files, removal_warning
 from cellbed.measure.run_folder import read_account, read_run
@@ -178,7 +179,7 @@ def _records(path: Path) -> tuple[int, int]:
 
 def _opened(path: Path) -> Any:
     try:
-        return path.open("rb")
+        return inputs.opened(path)
     except FileNotFoundError:
         raise LogError(f"{path}: there is no such file; give a run's folder or a packet log") from None
     except OSError as error:

@@ -6,7 +6,6 @@ packet that left the bottleneck, ``T d packets bytes`` for what was dropped; T a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cellbed import inputs
 from cellbed._core import Trace
 from cellbed.archive import TraceError, resolve
 from cellbed.archive.soundness import sha256
@@ -298,7 +298,7 @@ def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
 def _mobile_link(run: Path) -> dict[str, object]:
     path = run / "scenario.resolved.json"
     try:
-        mobile = json.loads(path.read_text(encoding="utf-8")).get("links", {}).get("mobile") or {}
+        mobile = inputs.json_value(path).get("links", {}).get("mobile") or {}
     except (OSError, ValueError, AttributeError) as error:
         raise LogError(f"{path}: cannot be read: {error}") from None
     if not isinstance(mobile, dict):

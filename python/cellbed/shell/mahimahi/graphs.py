@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.report import plot
 from cellbed.shell.mahimahi.log import Bins, Figures, Floats, Log, MahimahiLogError, read_log
@@ -131,7 +132,7 @@ def _delay_lines(figures: Figures) -> list[str]:
 def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple[str, list[str]]]) -> int:
     try:
         if given and given[0] != "-":
-            with Path(given[0]).open("rb") as file:
+            with inputs.opened(Path(given[0])) as file:
                 picture, lines = draw(file, given[0])
         else:
             picture, lines = draw(sys.stdin.buffer, "standard input")

@@ -8,6 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.shell.mahimahi.arguments import MahimahiError, constant_trace, parse_rate
 
 
@@ -38,7 +39,7 @@ def replayed(text: str) -> Replayed:
     try:
         if not stat.S_ISREG(Path(text).stat().st_mode):
             # A pipe can be read once only, and several processes read the trace.
-            descriptor = _in_memory(Path(text).read_bytes())
+            descriptor = _in_memory(inputs.content(Path(text), pipe=True))
     except OSError as error:
         rate = parse_rate(text)
         if rate is None:

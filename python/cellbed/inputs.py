@@ -1,0 +1,109 @@
+"""Files that others wrote: regular files, opened without waiting and read up to a limit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import select
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+MOST = 64 << 20
+"""Bytes of a document, unless stated otherwise."""
+PATIENCE = 10.0
+"""Seconds that a pipe may give nothing."""
+_KINDS = (
+    (stat.S_ISDIR, "folder"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+    (stat.S_ISFIFO, "pipe"),
+)
+_NULL = os.makedev(1, 3)
+
+
+def kind_of(mode: int) -> str:
+    """Return the name of this kind of file."""
+    return next((name for matches, name in _KINDS if matches(mode)), "file")
+
+
+def checked(path: Path, *, pipe: bool = False) -> Path:
+    """Return the path of a regular file, for libraries that open files themselves. Raises OSError for other kinds.
+
+    The null device counts as an empty file. pipe: a pipe is accepted, too.
+    """
+    _check(path, path.stat(), pipe)
+    return path
+
+
+def opened(path: Path, *, pipe: bool = False) -> BufferedReader:
+    """Open a file that `checked` accepts. Reading one that blocks, such as the kernel's log, fails instead."""
+    checked(path, pipe=pipe)  # before it is opened: opening a device can have effects
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb")
+    try:
+        _check(path, os.fstat(file.fileno()), pipe)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def pieces(path: Path, most: int, *, pipe: bool = False) -> Iterator[bytes]:
+    """Yield the content of a file that `checked` accepts in pieces.
+
+    Raises OSError, also for more than `most` bytes, and for a pipe that gives nothing within `PATIENCE`.
+    """
+    with opened(path, pipe=pipe) as file:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        size, read = os.fstat(file.fileno()).st_size, 0
+        block = min(max(size, 1 << 16), 1 << 20)
+        while max(size, read) <= most:
+            if not poll.poll(PATIENCE * 1000):
+                raise OSError(errno.ETIMEDOUT, f"the pipe gave nothing within {PATIENCE:g} s", str(path))
+            try:
+                piece = os.read(file.fileno(), block)
+            except OSError as error:
+                error.filename = str(path)
+                raise
+            if not piece:
+                return
+            read += len(piece)
+            yield piece
+    raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
+
+
+def content(path: Path, most: int = MOST, *, pipe: bool = False) -> bytes:
+    """Return the content of a file. Errors: of `pieces`."""
+    return b"".join(pieces(path, most, pipe=pipe))
+
+
+def text(path: Path, most: int = MOST, *, errors: str = "replace") -> str:
+    """Return the text of a file in UTF-8. errors: as of `bytes.decode`. Errors: of `pieces`, and UnicodeError."""
+    return content(path, most).decode(errors=errors)
+
+
+def json_value(source: Path | str | bytes) -> Any:
+    """Return the value in a JSON file, or in its content. Errors: of `pieces`; ValueError for other content."""
+    try:
+        return json.loads(content(source) if isinstance(source, Path) else source)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def share_of_memory() -> int:
+    """Return a quarter of the memory that this process can have, bytes: the limit for records of any number."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return (memory if limit == resource.RLIM_INFINITY else min(memory, limit)) // 4
+
+
+def _check(path: Path, status: os.stat_result, pipe: bool) -> None:
+    is_empty = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL
+    if not (stat.S_ISREG(status.st_mode) or is_empty or (pipe and stat.S_ISFIFO(status.st_mode))):
+        raise OSError(errno.EINVAL, f"a {kind_of(status.st_mode)}, not a file", str(path))

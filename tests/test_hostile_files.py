@@ -1,0 +1,223 @@
+"""Files of others of every kind, for every command that reads files: an answer or one error, never a wait."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import cellbed as cellbed_package
+from in_process import cellbed, each_in_one_process
+from run_folder import Shape, make_run
+
+
+def _socket(path: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as made:
+        folder = os.open(path.parent, os.O_RDONLY)
+        made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(60 << 30)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "kernel": lambda path: path.symlink_to("/proc/self/mem"),
+    "sparse": _sparse,
+    "folder": Path.mkdir,
+    "socket": _socket,
+    "loop": lambda path: path.symlink_to(path.name),
+    "nothing": lambda path: path.symlink_to("absent"),
+    "empty": Path.touch,
+    "bytes": lambda path: path.write_bytes(bytes(range(256)) * 40),
+    "deep": lambda path: path.write_bytes(b"[" * 200_000 + b"\n"),
+    "keys": lambda path: path.write_text('{"time_ns": 1, "event": "x", "format": 1, "name": ["\\u001b[2J\\u202e"]}\n'),
+    "numbers": lambda path: path.write_text(f"{'9' * 5000}\n1e999\n-1\nNaN\n"),
+}
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+def hostile(folder: Path, names: list[str], kinds: list[str], at: Path) -> Iterator[tuple[str, Path]]:
+    """Copies of a folder below `at`, in each of which one file is of another kind: label and folder."""
+    for name in names:
+        for kind in kinds:
+            copy = at / f"{name.replace('/', '-')}-{kind}"
+            shutil.copytree(folder, copy)
+            _remove(copy / name)
+            KINDS[kind](copy / name)
+            yield f"{name} {kind}", copy
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    make_run(folder, Shape(duration=3.0, drain=1.0))
+    for name in ("events.jsonl", "raw/changes.jsonl", "raw/programs.jsonl", "raw/lateness.bin"):
+        (folder / name).touch()
+    assert cellbed("report", folder).returncode == 0
+    return folder
+
+
+def test_report_of_a_folder_with_hostile_files(run: Path, tmp_path: Path) -> None:
+    names = ["run.json", "events.jsonl", "raw/programs.jsonl", "raw/series.bin"]
+    cases = list(hostile(run, names, ["pipe", "device", "sparse", "keys", "deep"], tmp_path / "copies"))
+    each_in_one_process(tmp_path, [("report", folder) for _, folder in cases])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("verb", [("report",), ("log", "show"), ("compare",)])
+def test_every_kind_of_file_in_a_folder_of_a_run(run: Path, verb: tuple[str, ...], tmp_path: Path) -> None:
+    names = ["run.json", "events.jsonl", "scenario.toml", "scenario.resolved.json", "environment.json"]
+    names += ["requests.parquet", "summary.json"] if verb == ("compare",) else []
+    names += sorted(f"raw/{path.name}" for path in (run / "raw").iterdir()) if verb != ("compare",) else []
+    more = [run] if verb == ("compare",) else []
+    cases = list(hostile(run, names, list(KINDS), tmp_path / "copies"))
+    each_in_one_process(tmp_path, [(*verb, folder, *more) for _, folder in cases])
+
+
+COMMANDS = [
+    ("run", "FILE", "--dry-run"), ("run", "FILE", "--virtual", "--dry-run"), ("run", "named.toml", "--dry-run"),
+    ("sweep", "FILE", "--dry-run"), ("sweep", "sweep.toml", "--dry-run"), ("sweep", "report", "swept"),
+    ("simulate", "FILE", "--dry-run"), ("simulate", "flows.toml", "--dry-run"), ("log", "show", "FILE"),
+    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "extends.yaml"),
+    ("import", "compose", "include.yaml"), ("import", "compose", "env.yaml"),
+    ("import", "compose", "web.yaml", "--env-file", "FILE"), ("traces", "add", "FILE", "--name", "x"),
+    ("traces", "add", "FILE", "--as", "parquet", "--name", "y"),
+]  # fmt: skip
+"""FILE is the hostile one; the other files name it."""
+
+
+def _write_files(folder: Path) -> None:
+    service = "services:\n  web:\n    image: nginx\n"
+    texts = {
+        "named.toml": (Path(__file__).parents[1] / "scenarios/offload-lte.toml").read_text().replace(
+            '"lte-suburban.up"', '"FILE"'),
+        "sweep.toml": 'name = "s"\nscenario = "FILE"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
+        "swept/sweep.toml": 'name = "s"\nscenario = "x.toml"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
+        "flows.toml": 'name = "f"\n[workload]\nsizes = "FILE"\n',
+        "extends.yaml": service + "    extends: {file: FILE, service: web}\n",
+        "include.yaml": f"include: [FILE]\n{service}",
+        "env.yaml": service + "    env_file: FILE\n",
+        "web.yaml": service,
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "pipe" else pytest.mark.slow) for kind in KINDS]
+)
+def test_commands_with_a_hostile_file(kind: str, tmp_path: Path) -> None:
+    _write_files(tmp_path)
+    KINDS[kind](tmp_path / "FILE")
+    KINDS[kind](tmp_path / "swept/trials.parquet")
+    found = each_in_one_process(tmp_path, COMMANDS)
+    if kind != "nothing":
+        assert all(shown[0] != "0" or "web.yaml" in command for shown, command in zip(found, COMMANDS, strict=True))
+
+
+def test_names_of_others_give_no_commands_to_the_terminal(run: Path, tmp_path: Path) -> None:
+    odd = "a\x1b[2Jb\x07\x9b1m\u202ec"
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    description = json.loads((copy / "run.json").read_text())
+    description |= {"name": odd, "status": odd, "warnings": [odd]}
+    description["applications"][0]["title"] = odd
+    (copy / "run.json").write_text(json.dumps(description))
+    scenario = (Path(__file__).parents[1] / "scenarios/offload-lte.toml").read_text()
+    (tmp_path / "base.toml").write_text(scenario)
+    (tmp_path / "sweep.toml").write_text(
+        'name = "s"\nscenario = "base.toml"\n[factors.x]\nkey = "duration"\n'
+        f'levels = {{ {json.dumps(odd)} = "9 s", b = "8 s" }}\n'
+    )
+    (tmp_path / "compose.yaml").write_text(f"services: {{web: {{image: nginx, {json.dumps(odd)}: 1}}}}\n")
+    commands = [
+        ("report", copy), ("report", copy, "--json"), ("sweep", "sweep.toml", "--dry-run"), ("run", odd),
+        ("import", "compose", "compose.yaml"),
+    ]  # fmt: skip
+    found = each_in_one_process(tmp_path, commands)
+    assert all("\\u0" in shown for shown in found), found
+    assert json.loads(found[1].partition("\n")[2])["name"] == odd
+
+
+OPENERS = {"open", "read_text", "read_bytes"}
+READERS = {
+    *("read_parquet", "scan_parquet", "read_csv", "scan_csv", "read_ndjson", "scan_ndjson", "loadtxt", "memmap"),
+    *("parse_trace", "parse_light_rows", "parse_latency_offsets", "parquet_columns", "import_series", "SeriesRows"),
+}
+"""Functions of libraries and of the core that open files themselves."""
+HARMLESS = (
+    "/proc/", "/sys/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
+    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser",
+)  # fmt: skip
+"""Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
+OWN = {
+    "archive/index.py": "opens folders",
+    "archive/unfinished.py": "opens what it has made, to flush it",
+    "archive/sources/unpack.py": "members of an archive, and the archive after it was checked",
+    "doctor/changes.py": "programs and settings of this machine, as root",
+    "doctor/kernel.py": "tries devices",
+    "doctor/machine.py": "files of the kernel and of the system",
+    "experiments/simulation.py": "tables that the same command has just written",
+    "experiments/sweep/store.py": "a lock, which it makes",
+    "experiments/sweep/dask.py": "an archive that the same command has packed",
+    "measure/packetlog/convert.py": "a table that the same command has just written",
+    "measure/packets.py": "a file that was opened and measured before it is mapped",
+    "measure/run_folder.py": "bytes",
+    "report/chart_library.py": "files of the package",
+    "shell/addresses.py": "files of the kernel",
+    "shell/helper.py": "a file that the helper writes into a folder of ours",
+    "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
+    "shell/mahimahi/log.py": "bytes",
+    "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
+    "standard_streams.py": "descriptors that the caller has closed",
+    "testbed/agent.py": "a single file of the standard library, on another machine",
+    "testbed/cgroups.py": "files of the kernel",
+    "testbed/container.py": "files of a folder that only this run writes",
+    "testbed/events.py": "standard error of a child process",
+    "testbed/pressure.py": "files of the kernel",
+    "testbed/clean.py": "files of the kernel",
+    "testbed/state.py": "records, opened like `cellbed.inputs` does, and only where this user alone can write",
+    "testbed/vm_image.py": "files of a package that was verified",
+    "whole_files.py": "output",
+    "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
+    "workloads/photographs.py": "the photograph of an installed package",
+    "workloads/translator.py": "a file of the system's package",
+}
+
+
+def test_files_of_others_are_opened_by_one_module() -> None:
+    package = Path(cellbed_package.__file__).parent
+    found: dict[str, list[str]] = {}
+    for path in package.rglob("*.py"):
+        name, text = str(path.relative_to(package)), path.read_text()
+        for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if called not in READERS | OPENERS:
+                continue
+            source = ast.unparse(call)
+            modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            writes = any(re.fullmatch(r"[wax]b?\+?b?|r\+b", mode) for mode in modes) or "os.O_WRONLY" in source
+            reads = called in READERS or (called in OPENERS and not writes and not re.match(r"read_text\(", source))
+            if reads and not any(part in source for part in HARMLESS) and name != "inputs.py":
+                found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
+    missing = [line for name, lines in found.items() if name not in OWN for line in lines]
+    assert not missing, f"open these with cellbed.inputs, or state here why not: {missing}"
+    assert not OWN.keys() - found.keys(), f"no longer needed: {OWN.keys() - found.keys()}"
