@@ -22,9 +22,9 @@ import threading
 import time
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from cellbed.console import Console
 from cellbed.measure.summary import Summary
 
 HEAD = """

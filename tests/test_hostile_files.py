@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -129,8 +131,44 @@ def test_commands_with_a_hostile_file(kind: str, tmp_path: Path) -> None:
     KINDS[kind](tmp_path / "FILE")
     KINDS[kind](tmp_path / "swept/trials.parquet")
     found = each_in_one_process(tmp_path, COMMANDS)
-    if kind != "nothing":
-        assert all(shown[0] != "0" or "web.yaml" in command for shown, command in zip(found, COMMANDS, strict=True))
+    for shown, command in zip(found, COMMANDS, strict=True):
+        assert kind in ("nothing", "empty", "numbers") or shown[0] != "0", (command, shown)
+
+
+_CHAIN = "A0=aaaaaaaaaa\n" + "".join(f"A{n + 1}={f'${{A{n}}}' * 10}\n" for n in range(12))
+_KUBE = """apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: web
+    image: nginx
+    env:
+"""
+BOMBS = {
+    "variables": ({".env": _CHAIN, "compose.yaml": "services: {web: {image: 'x${A12}'}}\n"}, "1 MiB"),
+    "references": ({".env": f"BIG={'x' * 100_000}\n",
+                    "compose.yaml": f"services: {{web: {{image: '{'${BIG}' * 100_000}'}}}}\n"}, "1 MiB"),
+    "many": ({".env": f"BIG={'x' * 500_000}\n",
+              "compose.yaml": f"services: {{web: {{image: nginx, labels: [{'$BIG, ' * 50_000}]}}}}\n"}, "16 MiB"),
+    "kube": ({"compose.yaml": _KUBE + "    - {name: A0, value: aaaaaaaaaa}\n" + "".join(
+        f"    - {{name: A{n + 1}, value: {f'$(A{n})' * 10}}}\n" for n in range(12))}, "1 MiB"),
+    "extends": ({"compose.yaml": "services:\n  s0: {image: nginx}\n" + "".join(
+        f"  s{n + 1}: {{extends: s{n}}}\n" for n in range(900))}, "extend each other"),
+    "services": ({"compose.yaml": "services:\n" + "".join(f"  s{n}: {{image: nginx}}\n" for n in range(20_000))},
+                 "more than 1000 services"),
+    "command": ({"compose.yaml": f"services: {{web: {{image: nginx, command: {'x ' * 450_000}}}}}\n"}, "128 KiB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_file_that_grows_while_it_is_imported_is_refused(bomb: str, tmp_path: Path) -> None:
+    files, reason = BOMBS[bomb]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (shown,) = each_in_one_process(tmp_path, [("import", "kube" if bomb == "kube" else "compose", "compose.yaml")])
+    assert shown[0] == "2", shown
+    assert reason in shown, shown[-500:]
 
 
 def test_names_of_others_give_no_commands_to_the_terminal(run: Path, tmp_path: Path) -> None:
@@ -157,6 +195,24 @@ def test_names_of_others_give_no_commands_to_the_terminal(run: Path, tmp_path: P
     assert json.loads(found[1].partition("\n")[2])["name"] == odd
 
 
+@pytest.mark.parametrize("limit", [300_000, 600_000])
+def test_a_small_address_space_is_one_error(limit: int, run: Path) -> None:
+    command = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", sys.executable, "-P", "-m", "cellbed", "report", run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the address space is limited")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_does_not_quote_a_whole_value(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        f'name = "x"\nduration = "{"9" * 200_000}"\n[workload]\nkind = "{"A" * 200_000}"\n'
+    )
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert len(done.stderr) < 10_000
+
+
 OPENERS = {"open", "read_text", "read_bytes"}
 READERS = {
     *("read_parquet", "scan_parquet", "read_csv", "scan_csv", "read_ndjson", "scan_ndjson", "loadtxt", "memmap"),
@@ -165,7 +221,7 @@ READERS = {
 """Functions of libraries and of the core that open files themselves."""
 HARMLESS = (
     "/proc/", "/sys/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
-    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser",
+    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH",
 )  # fmt: skip
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
@@ -194,6 +250,7 @@ OWN = {
     "testbed/events.py": "standard error of a child process",
     "testbed/pressure.py": "files of the kernel",
     "testbed/clean.py": "files of the kernel",
+    "testbed/process.py": "files of the kernel",
     "testbed/state.py": "records, opened like `cellbed.inputs` does, and only where this user alone can write",
     "testbed/vm_image.py": "files of a package that was verified",
     "whole_files.py": "output",

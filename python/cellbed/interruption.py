@@ -8,6 +8,7 @@ removed. Without that, an interruption arrives after the query that runs.
 from __future__ import annotations
 
 import contextlib
+import resource
 import signal
 import sys
 import threading
@@ -16,6 +17,10 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
 
+from cellbed.errors import CellbedError
+
+_LEAST_MIB = 1200
+"""Addresses with which Polars starts, MiB."""
 _came = False
 
 
@@ -64,6 +69,11 @@ class _AroundPolars:
         if fullname != "polars":
             return None
         sys.meta_path.remove(self)
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < _LEAST_MIB << 20:  # it would abort, with thousands of lines
+            raise CellbedError(
+                f"the address space is limited to {limit >> 20} MiB: tables need {_LEAST_MIB} MiB: raise it (ulimit -v)"
+            )
         spec = find_spec(fullname)
         if spec is None or spec.loader is None:
             return spec

@@ -11,6 +11,7 @@ from typing import Any
 
 from cellbed.importing.documents import Items, Map, Place, Reset, as_text, documents, read_text
 from cellbed.importing.services import (
+    MOST_SERVICES,
     Imported,
     Keys,
     Level,
@@ -144,6 +145,8 @@ class _Project:
         services = self.root.inside("services")
         if not services.value and not self.services:
             raise self.root.place.error("not a Compose file: no services")
+        if len(services.value) > MOST_SERVICES:
+            raise self.root.place.error(f"more than {MOST_SERVICES} services: a scenario has no room for so many nodes")
         for name in services.value:
             if not _SERVICE.fullmatch(name):
                 raise services.where(name).error(f"service '{name[:80]}': use letters, digits, '.', '_' and '-'")
@@ -169,6 +172,8 @@ class _Project:
         here = (_normal(path), str(source))
         if here in chain or (path == file and source == name):
             raise place.error(f"service '{name}' extends itself")
+        if len(chain) > _MOST_FILES:
+            raise place.error(f"extends: more than {_MOST_FILES} services extend each other")
         if other is not None:
             services = self._root([path]).inside("services")
         if source is None or source not in services.value:

@@ -13,6 +13,7 @@ from typing import Any
 
 from cellbed.importing.documents import Map, Place, as_text, documents, read_text
 from cellbed.importing.services import (
+    MOST_SERVICES,
     Imported,
     Keys,
     Level,
@@ -24,6 +25,7 @@ from cellbed.importing.services import (
     number,
     sized,
 )
+from cellbed.importing.variables import check_length
 
 _UNITS = {"": 1} | {unit + ending: base**power for base, ending in ((1000, ""), (1024, "i"))
                     for power, unit in enumerate("KMGTPE", 1)} | {"k": 1000}  # fmt: skip
@@ -139,6 +141,8 @@ class _Cluster:
         metadata = keys.inside("metadata")
         name = metadata.text("name") or metadata.text("generateName") or ""
         labels = metadata.inside("labels")
+        if len(self.objects) >= MOST_SERVICES:
+            raise document.place.error(f"more than {MOST_SERVICES} objects: import fewer")
         if kind in _WORKLOADS and not name:
             raise document.place.error(f"{kind}: metadata.name is missing")
         found = _Object(
@@ -215,6 +219,8 @@ class _Cluster:
             if key in spec:
                 spec.note("not needed", key, why)
         containers = spec.mappings("containers")
+        if len(containers) > MOST_SERVICES // 10:
+            raise spec.place.error(f"{spec.path or keys.path}: more than {MOST_SERVICES // 10} containers")
         if not containers:
             raise spec.place.error(f"{spec.path or keys.path}: no containers")
         pod = _Pod(workload.name, workload.namespace, labels, _shared(containers))
@@ -390,12 +396,20 @@ class _Container:
         found = self.found
         template = any(match[1] in found.templates for match in _REFERENCE.finditer(text))
 
+        size = 0
+
         def value(match: re.Match[str]) -> str:
+            nonlocal size
             if match[1] is None:
                 return "$"
-            if match[1] in found.templates:
-                return found.templates[match[1]]
-            return (literal if template else str)(found.environment.get(match[1], match[0]))
+            known = (literal if template else str)(found.environment.get(match[1], match[0]))
+            known = found.templates.get(match[1], known)
+            size += len(known)
+            try:
+                check_length(size)
+            except ValueError as error:
+                raise self.keys.place.error(str(error)) from None
+            return known
 
         return _REFERENCE.sub(value, literal(text) if template else text), template
 

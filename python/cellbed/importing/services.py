@@ -14,6 +14,10 @@ from cellbed.importing.documents import Items, Map, Place, as_text
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.nodes import NodeClass
 
+_LONGEST = 128 << 10
+"""Characters of a command: the kernel passes no longer argument."""
+MOST_SERVICES = 1000
+"""Services of a file."""
 Level = Literal["not mapped", "differs", "not needed", "assumed"]
 
 
@@ -175,6 +179,8 @@ class Keys:
             return None if value is None else self._texts(key, value)
         if isinstance(value, Map):
             self.refuse(key, "text or a list is needed")
+        if len(as_text(value)) > _LONGEST:
+            self.refuse(key, f"longer than {_LONGEST >> 10} KiB: no program can be started so")
         try:
             return shlex.split(as_text(value))
         except ValueError as error:

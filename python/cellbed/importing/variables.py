@@ -6,6 +6,7 @@ Rules: the Compose specification, "Interpolation" and "Env_file format".
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])(.*))?", re.DOTALL)
 _DEEPEST = 20
 """Levels of variables in defaults of variables."""
+_LONGEST = 1 << 20
+"""Characters of a text with its variables replaced."""
+_MOST = 1 << 24
+"""Characters of all texts of a file with their variables replaced."""
 _LINE = re.compile(
     r"""[ \t]*(?:export[ \t]+)?(?P<name>[\w.-]+)[ \t]*
     (?:(?P<equals>[=:])[ \t]*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^\n]*)))?
@@ -35,7 +40,7 @@ def interpolate(text: str, variables: Mapping[str, str], unset: Unset) -> str:
 
     Raises ValueError for a malformed variable, and for a required one without a value.
     """
-    parts, at = [], 0
+    parts, at, size = [], 0, 0
     while (dollar := text.find("$", at)) >= 0:
         parts.append(text[at:dollar])
         at = dollar + 1
@@ -51,7 +56,15 @@ def interpolate(text: str, variables: Mapping[str, str], unset: Unset) -> str:
             at = name.end()
         else:
             parts.append("$")
+        size += len(parts[-1])
+        check_length(size)
     return "".join(parts) + text[at:]
+
+
+def check_length(size: int, most: int = _LONGEST) -> None:
+    """Raise ValueError for more characters than `most`: variables that contain others grow without end."""
+    if size > most:
+        raise ValueError(f"longer than {most >> 20} MiB with all variables replaced: shorten them")
 
 
 def _closing(text: str, at: int) -> int:
@@ -90,10 +103,19 @@ def _value(name: str, variables: Mapping[str, str], unset: Unset) -> str:
     return variables.get(name, "")
 
 
-def interpolated(value: Any, variables: Mapping[str, str], unset: Unset) -> Any:
-    """A document with the variables in its texts replaced, not those in keys. Raises ImportedFileError."""
+def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: list[int] | None = None) -> Any:
+    """A document with the variables in its texts replaced, not those in keys. Raises ImportedFileError.
+
+    sizes: the characters of its texts so far.
+    """
+    sizes = [0] if sizes is None else sizes
+    if isinstance(value, str):
+        text = interpolate(value, variables, unset)
+        sizes[0] += len(text)
+        check_length(sizes[0], _MOST)
+        return text
     if not isinstance(value, Map | Items):
-        return interpolate(value, variables, unset) if isinstance(value, str) else value
+        return value
     found: Any = type(value)(value.place)
     found.places, found.overrides = value.places, value.overrides
     inner = value.values() if isinstance(value, Map) else value
@@ -101,7 +123,7 @@ def interpolated(value: Any, variables: Mapping[str, str], unset: Unset) -> Any:
     made = []
     for each, place in zip(inner, places, strict=True):
         try:
-            made.append(interpolated(each, variables, unset))
+            made.append(interpolated(each, variables, unset, sizes))
         except ValueError as error:
             raise place.error(str(error)) from None
     found.update(zip(value, made, strict=True)) if isinstance(value, Map) else found.extend(made)
@@ -114,7 +136,7 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
     variables: those that values can refer to, besides those of earlier lines; a name without a value has the value of
     the same name there. raw: values are taken as they are. Raises ImportedFileError.
     """
-    text, found, at = read_text(path), dict[str, str](), 0
+    text, found, at, size = read_text(path), dict[str, str](), 0, 0
     while at < len(text):
         if empty := _EMPTY.match(text, at):
             at = empty.end()
@@ -139,7 +161,9 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
                 found[line["name"]] = variables[line["name"]]
             continue
         try:
-            found[line["name"]] = _unquoted(line, {**found, **variables})
+            found[line["name"]] = _unquoted(line, ChainMap(dict(variables), found))
+            size += len(found[line["name"]])
+            check_length(size, _MOST)
         except ValueError as error:
             raise place.error(str(error)) from None
     return found

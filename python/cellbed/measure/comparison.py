@@ -423,7 +423,7 @@ def _trial(run: Path) -> tuple[str, str] | None:
     if not (folder / "trial.json").is_file() or not dataset.is_file():
         return None
     try:
-        rows = pl.read_parquet(dataset).filter(key=folder.name)
+        rows = pl.read_parquet(inputs.checked(dataset)).filter(key=folder.name)
         levels = rows.select(pl.col(pl.String).exclude("key", "folder", "status", "reason", "app", "kind"))
         return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
     except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial

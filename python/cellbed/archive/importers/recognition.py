@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,9 +65,14 @@ class Importer:
         """
         options = options or Options()
         self._require_concern(paths, options)
+        given_up = threading.Event()
         with ThreadPoolExecutor(1) as aside, scratch(draft) as own:
-            digests = aside.submit(lambda: {path.name: digest for path in paths for digest in _digests(path)})
-            self.format.read(paths, own, options, progress)
+            digests = aside.submit(lambda: {path.name: it for path in paths for it in _digests(path, given_up)})
+            try:
+                self.format.read(paths, own, options, progress)
+            except BaseException:
+                given_up.set()
+                raise
             history = _step(self.format, options, digests.result())
             settle(own, draft)
         draft.history.append(history)
@@ -165,12 +171,15 @@ def _named(paths: Sequence[Path]) -> str:
     return ", ".join(str(path) for path in paths)
 
 
-def _digests(path: Path) -> Iterator[str]:
+def _digests(path: Path, given_up: threading.Event) -> Iterator[str]:
     if not path.is_file():
         return
     try:
         with inputs.opened(path) as file:
-            yield hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while not given_up.is_set() and (piece := file.read(1 << 20)):
+                digest.update(piece)
+            yield digest.hexdigest()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
 
