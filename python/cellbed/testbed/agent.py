@@ -108,9 +108,9 @@ class Wire:
         """Send what can be read from a descriptor as the stream `number`; it is closed at its end."""
         self._sources[number] = _Source(descriptor)
 
-    def write_to(self, number: int, descriptor: int, then: Callable[[], None] | None = None) -> None:
-        """Write the stream `number` to a descriptor, which is closed at its end. then: called after that."""
-        self._sinks[number] = _Sink(descriptor, then)
+    def write_to(self, number: int, descriptor: int) -> None:
+        """Write the stream `number` to a descriptor, which is closed at its end."""
+        self._sinks[number] = _Sink(descriptor)
 
     def unsent(self, number: int) -> bool:
         """Whether something is waiting to be read for the stream `number`."""
@@ -273,8 +273,6 @@ class Wire:
             self.send(written=[number, count])
         if sink.ended and not sink.buffer:
             self.drop(number)
-            if sink.then is not None:
-                sink.then()
 
 
 FIRST_FORWARDED = 1 << 31
@@ -343,8 +341,8 @@ class _Source:
 
 
 class _Sink:
-    def __init__(self, descriptor: int, then: Callable[[], None] | None) -> None:
-        self.descriptor, self.then = descriptor, then
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
         self.buffer, self.ended = bytearray(), False
 
 
