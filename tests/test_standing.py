@@ -363,8 +363,9 @@ def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
         "up", place.scenario, "--name", "never", stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         assert process.stderr is not None
-        while not process.stderr.readline().startswith("bringing up"):
-            pass
+        for line in process.stderr:
+            if line.startswith("bringing up"):
+                break
         (identifier,) = marked_by(process.pid, place)
         process.send_signal(signal.SIGINT)
         process.communicate()
