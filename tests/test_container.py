@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -248,6 +249,9 @@ def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, 
             contents |= {path.read_text() for path in (tmp_path / f"out{number}").glob("file*")}
         assert contents <= {"of the node\n"}
         kill(flipping)
+        # Other users of this machine cannot read them either.
+        assert record.scratch is not None
+        assert stat.S_IMODE((Path(record.scratch) / "edge").stat().st_mode) == 0o700
         for path in ("/proc", "/proc/1/root", "/sys/kernel"):
             with pytest.raises(OSError, match=r"in a file system of the kernel|links of /proc are not followed"):
                 node.copy_out(path, tmp_path / "none")

@@ -238,8 +238,9 @@ class ContainerNode:
         image = find_image(self._table.image, self._table.engine)
         root, self._image_lock = unpacked(image, self._setup.record)
         self.facts = {"engine": image.version, "digest": image.digest, "image_id": image.identifier}
+        self._folder.mkdir(mode=0o700)
         for name in ("disk", "empty", "root", "upper", "work"):
-            (self._folder / name).mkdir(parents=True)
+            (self._folder / name).mkdir()
         (self._folder / "lower").symlink_to(root)
         home = "/root"
         if not _is_mapped():
