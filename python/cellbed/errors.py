@@ -13,6 +13,7 @@ _HINTS = {
     errno.EACCES: "check its owner and permissions",
     errno.EPERM: "check its owner and permissions",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u)",
 }
 """Remedies for errors of the operating system."""
 _LONGEST = 2000

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import pkgutil
+import resource
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ KINDS = {
     "host": "cellbed.testbed.host:HostNode",
 }
 """The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.backend.Backend`."""
+LEAST_PROCESSES = 64
+"""Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
 
@@ -141,6 +144,12 @@ class Testbed:
 
         Errors: :class:`CellbedError`, for instance of limits that this user cannot enforce; nothing is left then.
         """
+        processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+        if os.geteuid() != 0 and processes != resource.RLIM_INFINITY and processes < LEAST_PROCESSES:
+            raise CellbedError(
+                f"this user may have {processes} processes and threads, and a testbed needs {LEAST_PROCESSES} or more: "
+                "raise the limit (ulimit -u)"
+            )
         with self._stack:
             groups: dict[str, cgroups.Group] = {}
             if self._limits:
