@@ -221,7 +221,7 @@ READERS = {
 """Functions of libraries and of the core that open files themselves."""
 HARMLESS = (
     "/proc/", "/sys/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
-    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH",
+    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH", "read_csv(file,",
 )  # fmt: skip
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {

@@ -155,6 +155,13 @@ def test_a_file_that_is_no_record_of_this_is_left_alone(tmp_path: Path, content:
     assert path.read_text() == content
 
 
+def test_a_pipe_or_a_device_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "example.org.csv"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(FileError, match="a device, not a file"):
+        RecordFile(path, HEADER)
+
+
 @given(samples=st.lists(st.one_of(st.none(), st.integers(0, 10**11)), max_size=30), cut=st.integers(0, 40))
 def test_what_was_written_is_read_again_however_it_was_cut(
     tmp_path_factory: pytest.TempPathFactory, samples: list[int | None], cut: int

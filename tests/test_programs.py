@@ -350,6 +350,14 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
     site.supervisor = Supervisor(site.raw, "again")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_only_files_and_folders_are_copied_to_a_node(site: Site, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "source"
+    os.mkfifo(source) if kind == "pipe" else source.symlink_to("/dev/zero")
+    with pytest.raises(ProgramError, match=f"cannot copy .*a {kind}, not a file"):
+        site.start(site.command("true", copy_in=((source, "x"),)))
+
+
 def test_a_copied_link_does_not_lead_the_next_copy_elsewhere(site: Site, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (site.node.folder / "d").mkdir()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cellbed import inputs
 from cellbed.errors import CellbedError
 
 _FIRST = "# cellbed ping-record"
@@ -60,6 +61,8 @@ class RecordFile:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                inputs.checked(path)
             self._file = path.open("a+b")
         except OSError as error:
             reason = f"{path.parent} is not a folder" if isinstance(error, FileExistsError) else error.strerror

@@ -145,6 +145,8 @@ class UnmodifiedProgram:
         """Copy its files to the node, and start it unless it is a load. Errors: :class:`ProgramError`."""
         for source, target in self.command.copy_in:
             try:
+                if not source.is_dir():
+                    inputs.checked(source)
                 self._node.copy_in(source, target)
             except OSError as error:
                 raise ProgramError(f"{self.name}: cannot copy {source} to {target} on {self.node}: {error}") from error

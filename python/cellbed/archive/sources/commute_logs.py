@@ -28,13 +28,9 @@ def _fill(path: Path, draft: Draft) -> None:
 
     # Columns are aligned by several spaces in places, and numbers padded with zeros.
     six = r"\s+".join(rf"(?P<{name}>-?[0-9.]+)" for name in _COLUMNS)
+    file = inputs.checked(path)
     lines = pl.read_csv(
-        inputs.checked(path),
-        has_header=False,
-        new_columns=["line"],
-        separator="\x1f",
-        quote_char=None,
-        infer_schema=False,
+        file, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
     )
     rows = lines.select(pl.col("line").str.extract_groups(rf"^\s*{six}\s*$")).unnest("line")
     rows = rows.select(pl.col(_WHOLE).cast(pl.Int64))

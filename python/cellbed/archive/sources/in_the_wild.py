@@ -48,13 +48,9 @@ def _fill(path: Path, draft: Draft) -> None:
     """A line holds a time in s and a rate in Mbit/s."""
     import polars as pl
 
+    file = inputs.checked(path)
     lines = pl.read_csv(
-        inputs.checked(path),
-        has_header=False,
-        new_columns=["line"],
-        separator="\x1f",
-        quote_char=None,
-        infer_schema=False,
+        file, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
     )
     words = lines.select(pl.col("line").str.strip_chars().str.extract_groups(r"^(?<s>[0-9.]+)\s+(?<rate>[0-9.]+)$"))
     rows = words.unnest("line").select(pl.col("s", "rate").cast(pl.Float64))
