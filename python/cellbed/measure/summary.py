@@ -75,7 +75,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
-    """A measure that the application declares. unit: of least, median and most; requests: that have it."""
+    """A measure that the application declares. unit: of least, median and most; requests: with a good reply."""
 
     label: str
     unit: str
@@ -332,8 +332,8 @@ def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
     if not total or any(each.requests.answered for each in applications):
         return None
     reasons = [f"{count} × {reason}" for each in applications for reason, count in each.reasons.items()]
-    more = f", and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
-    return f"none of the {total} requests got a good reply: {', '.join(reasons[:3])}{more}"
+    shown = [*reasons[:3], *["…"] * (len(reasons) > 3)]
+    return f"none of the {total} requests got a good reply: {', '.join(shown)}"
 
 
 def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
@@ -364,7 +364,7 @@ def _application(
         residual=_residual(requests),
         good_replies=percentiles(samples[np.isfinite(samples)], QUANTILES),
         endpoints=_endpoints(everything),
-        measures=_measures(requests, application.measures),
+        measures=_measures(requests.drop_nulls("latency_s"), application.measures),
         uncertainty=uncertainties(requests, application, description),
         added_s=shifts(samples, added(requests, application.spans, seconds), found),
     )
@@ -377,14 +377,10 @@ def _unanswered(requests: pl.DataFrame) -> NDArray[np.float64]:
 def _measures(requests: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:
     found = []
     for measure in measures:
-        values = (
-            requests[measure.column].drop_nulls()
-            if measure.column in requests.columns
-            else pl.Series([], dtype=pl.Float64)
-        )
+        values = requests.get_column(measure.column, default=pl.Series([], dtype=pl.Float64)).drop_nulls()
         if len(values):
-            least, median, most = (float(np.quantile(values.to_numpy(), at)) for at in (0, 0.5, 1))
-            found.append(MeasureSummary(measure.label, measure.unit, len(values), least, median, most))
+            bounds = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
+            found.append(MeasureSummary(measure.label, measure.unit, len(values), *bounds))
     return found
 
 
