@@ -12,10 +12,12 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from cellbed import inputs
 from cellbed.errors import CellbedError
@@ -112,16 +114,7 @@ class Profile:
 
     def write(self, path: Path) -> None:
         """Write the profile as JSON."""
-        content = {
-            "format": FORMAT,
-            "source": self.source,
-            "limited": self.limited,
-            "measured": self.measured,
-            "lost": dict(self.lost),
-            "disturbances": list(self.disturbances),
-            "applications": self.applications,
-        }
-        text = json.dumps(content, ensure_ascii=False)
+        text = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False)
         write_whole(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 
@@ -155,12 +148,9 @@ def read(path: Path) -> Profile:
     file = path / FILE if path.is_dir() else path
     try:
         content = inputs.json_value(file)
-        if content["format"] != FORMAT:
-            raise ProfileError(f"{file}: format {content['format']!r} where this version reads {FORMAT}")
-        lost = {str(app): int(count) for app, count in content["lost"].items()}
-        source, reasons = str(content["source"]), [str(each) for each in content["disturbances"]]
-        applications, limited = dict(content["applications"]), bool(content["limited"])
-        return Profile(source, applications, limited, str(content["measured"]), lost, reasons)
+        if (written := content.pop("format")) != FORMAT:
+            raise ProfileError(f"{file}: format {written!r} where this version reads {FORMAT}")
+        return TypeAdapter(Profile).validate_python(content)
     except OSError as error:
         raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError):
