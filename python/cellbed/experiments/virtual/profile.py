@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.run import Listener
     from cellbed.scenario import Scenario
 
-FORMAT = 3
+FORMAT = 4
 FILE = "profile.json"
 OFFLOADING = ("image-classification", "translation")
 KINDS = (*OFFLOADING, "http")
@@ -217,12 +217,13 @@ def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _heads(run: Path, requests: pl.DataFrame) -> dict[tuple[int, int], int]:
-    """Payload of packets by their destination port and when they entered the network: those that begin replies."""
+    """Return the payload of packets by their destination port and when they entered the network: those that begin
+    replies. Of segments that entered together the first."""
     from cellbed.measure.packets import read_service_packets
 
     ports = requests["remote_port"].drop_nulls().unique().to_list()
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
-    packets = packets[packets["payload"] > 0]
+    packets = packets[packets["payload"] > 0][::-1]
     keys = zip(packets["destination_port"].tolist(), packets["arrived"].tolist(), strict=True)
     return dict(zip(keys, packets["payload"].tolist(), strict=True))
 
