@@ -11,5 +11,7 @@ print(next(check["status"] for check in json.load(sys.stdin) if check["name"] ==
 if [ "$limits" != ok ]; then
     echo "CPU and memory limits cannot be enforced here (see: $cellbed doctor); running without them" >&2
     options+=(--no-limits)
+elif [ "$(nproc)" -eq 1 ]; then
+    options+=(--overcommit)  # the report states what the nodes lacked
 fi
 "$cellbed" run "$scenario" "${options[@]}"

@@ -3,7 +3,6 @@
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
-from cellbed.measure.statistics import Percentile, Samples
+from cellbed.measure.statistics import Percentile, Samples, percentile_value
 from cellbed.readable import duration_words, significant
 from cellbed.workloads.kind import Span
 
@@ -250,10 +249,9 @@ def _lengthened(spent: Samples, begin: Samples, end: Samples, node: str, seconds
 
 
 def shifts(latencies: Samples, lengthened: Samples, percentiles: Sequence[Percentile]) -> dict[str, float]:
-    """By percentile that has a value, what the machine added to it, seconds. latencies: +inf without a reply."""
-    ordered = np.sort(latencies - lengthened)
+    """Return what the machine added to each percentile that has a value, seconds. latencies: +inf without a reply."""
     return {
-        each.label: each.value - float(ordered[math.ceil(len(ordered) * each.quantile - 1e-9) - 1])
+        each.label: each.value - percentile_value(latencies - lengthened, each.quantile)
         for each in percentiles
         if each.value is not None
     }
