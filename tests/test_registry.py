@@ -76,7 +76,8 @@ def test_runs_in_another_pid_namespace_are_live(live: Path) -> None:
         assert other.stdout is not None
         name, _, seen_there = other.stdout.readline().strip().partition(" ")
         assert seen_there == "[False, False]"
-        assert not any("run" in line for line in clean())
+        # Control groups of other tests that were killed may go.
+        assert not [line for line in clean() if name in line or own.identifier in line]
         assert (live / f"{name}.json").exists()
         other.kill()
     clean()

@@ -269,7 +269,8 @@ def test_logs_are_printed_and_followed(place: Place) -> None:
 def test_a_link_is_captured_whole_and_live(place: Place) -> None:
     from cellbed.measure.packetlog.pcapng import section
 
-    with place.popen("tap", "mobile-0", "--out", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tap:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with place.popen("tap", "mobile-0", "--out", "-", **pipes, errors="replace") as tap:  # further packets are no text
         assert tap.stdout is not None
         descriptor = tap.stdout.fileno()
         seen = b""
