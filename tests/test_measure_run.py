@@ -667,6 +667,14 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert json.loads(comparison.json())["applications"][0]["differences"][0]["value"] == median.value
 
 
+def test_a_note_on_intervals_appears_only_where_one_is_shown(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        make_run(tmp_path / name, Shape(duration=0.6, outages=()))
+    comparison = compare([tmp_path / "first", tmp_path / "second"])
+    assert all(each.low is None for each in comparison.applications[0].differences)
+    assert "autocorrelated" not in " ".join(comparison.notes)
+
+
 def test_runs_of_one_seed_are_compared_request_by_request(tmp_path: Path) -> None:
     for name, shape in (
         ("eight", Shape(duration=12, outages=(), uplink=8)),

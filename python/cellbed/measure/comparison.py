@@ -20,7 +20,6 @@ from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
     Percentile,
     Samples,
-    block_length,
     label,
     needed,
     paired_differences,
@@ -106,11 +105,10 @@ class ApplicationComparison:
     """An application that all runs have, by its name.
 
     spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
-    without a good reply) and blocks (requests per block that was drawn): by run. peers: its connections to each server
-    and port that all runs have, by run. settings: where two scenarios or more were run with at least two seeds in
-    common, of each but the first all its percentiles. differences: of each run but the first, all its percentiles in
-    order of runs. paired: per run but the first, if its requests are those of the first, the
-    differences request by request; else None.
+    without a good reply): by run. peers: its connections to each server and port that all runs have, by run. settings:
+    where two scenarios or more were run with at least two seeds in common, of each but the first all its percentiles.
+    differences: of each run but the first, all its percentiles in order of runs. paired: per run but the first, if its
+    requests are those of the first, the differences request by request; else None.
     """
 
     name: str
@@ -120,7 +118,6 @@ class ApplicationComparison:
     samples: list[Samples]
     differences: list[Difference]
     paired: list[PairedDifference | None]
-    blocks: list[int]
     peers: list[list[PeerSummary]]
     settings: list[SettingDifference]
 
@@ -179,7 +176,6 @@ class Comparison:
                         "differences": [asdict(difference) for difference in each.differences],
                         "paired": [pairs and asdict(pairs) for pairs in each.paired],
                         "settings": [asdict(setting) for setting in each.settings],
-                        "block_lengths": dict(zip(self.names, each.blocks, strict=True)),
                     }
                     for each in self.applications
                 ],
@@ -231,12 +227,10 @@ def compare(runs: list[Path]) -> Comparison:
     if 0 < len(predicted) < len(names):
         are = "is a prediction" if len(predicted) == 1 else "are predictions"
         changed.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
-    shown = [each.value for app in applications for each in app.differences]
-    notes = [
-        *([AUTOCORRELATED] if any(each is not None for each in shown) else []),
-        *_notes(runs, descriptions, names),
-        *_unmatched(in_runs, names, shared),
-    ]
+    notes = [*_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
+    shown = [each for app in applications for each in (*app.differences, *filter(None, app.paired))]
+    if any(each.low is not None or each.high is not None for each in shown):
+        notes.insert(0, AUTOCORRELATED)
     for each in applications:
         skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]
         of_which = f"{each.name} of " if len(applications) > 1 else ""
@@ -305,7 +299,6 @@ def _compare_application(
             _paired(run, *_latencies_of_both(tables[0], table)) if pairs else None
             for run, table, pairs in zip(names[1:], tables[1:], alike, strict=True)
         ],
-        [block_length(each) for each in samples],
         peers,
         _settings(scenarios, samples, are_paired),
     )
