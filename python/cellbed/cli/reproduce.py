@@ -183,7 +183,7 @@ def _reproduce(
     data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
     control = prepared[0].plan.trials[0].tables["transport"]["congestion_control"]
     notes = reproduction.control_note(publication, control)
-    inputs = [each.input for each in played]
+    inputs = [*(each.input for each in played), *publication.inputs]
     result = page.Result(publication, data, inputs, short, _command(), page.machine(), notes)
     _finish(result, folder, failed, "trials", as_json)
 
@@ -210,7 +210,7 @@ def _show(result: Result) -> None:
     from cellbed.experiments.reproduce.page import rows
 
     table = Table(title=result.publication.title)
-    for heading in ("", "where", "claim", "published", "ours (95 % interval)", ""):
+    for heading in ("", "where", "claim", "published", "ours (95 % interval)", "direction", "magnitude"):
         table.add_column(heading)
     for row in rows(result):
         table.add_row(*row)

@@ -3,10 +3,9 @@
 The published figures are round-trip times (G. Mishchenko, "Network Simulation for AI in the Digital Continuum",
 bachelor thesis, Vrije Universiteit Amsterdam, 2025, Table 5.2). The thesis takes the core as symmetric and halves
 them (§5.1), and so do we: **a place's one-way delay is half of its published round-trip time**, so that a name means
-what the table says. Where the published time is a range (us-east-1, 80–90 ms) the upper end is taken, because
-measurements at the same place agree with it: 45 ms one way in a public configuration of these four locations. For the
-nearer places that configuration has smaller values (0, 3.125 and 7.5 ms one way); they are kept here for the record,
-and whoever wants them writes the delay itself, as in ``cloud = "3.125 ms"``.
+the table has ("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values
+(0, 3.125, 7.5 and 45 ms one way); they are kept here for the record. To use them, write the delay itself, as in
+``cloud = "3.125 ms"``.
 
 Of the distributions around them the thesis has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
 tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
@@ -136,10 +135,10 @@ PLACES: dict[str, Place] = {
         Place(
             "us-east-1",
             "transcontinental cloud, Virginia",
+            40 * _MS,
+            "80 ms",
             45 * _MS,
-            "80–90 ms",
-            45 * _MS,
-            RoundTrips(_routes((1.0, 89.2)), 8 * _MS // 10, 0.9),
+            RoundTrips(_routes((1.0, 79.2)), 8 * _MS // 10, 0.9),
         ),
     )
 }

@@ -53,7 +53,7 @@ class Result:
     @property
     def findings(self) -> dict[str, Finding]:
         """The claims beside our trials, by key."""
-        return evaluate(self.publication, self.data)
+        return evaluate(self.publication, self.data, self.inputs)
 
     def answers(self) -> dict[str, tuple[str, str]]:
         """The main findings whose experiments are there: published sentence and paragraph."""
@@ -117,6 +117,8 @@ class Result:
                     "high": each.interval.high,
                     "repetitions": each.interval.repetitions,
                     "same_direction": each.same,
+                    "figure": each.claim.figure,
+                    "same_magnitude": each.magnitude,
                     "why": each.why,
                 }
                 for key, each in self.findings.items()
@@ -235,8 +237,8 @@ def _lines(trials: Trials, lines: Lines) -> Figure:
     return figure
 
 
-def rows(result: Result) -> list[tuple[str, str, str, str, str, str]]:
-    """The table: experiment, section, statement, published, ours, direction."""
+def rows(result: Result) -> list[tuple[str, ...]]:
+    """The table: experiment, section, statement, published, ours, direction, magnitude."""
     return [
         (
             each.claim.experiment,
@@ -245,6 +247,7 @@ def rows(result: Result) -> list[tuple[str, str, str, str, str, str]]:
             each.claim.published,
             each.ours,
             result.publication.verdicts[each.same],
+            result.publication.verdicts[each.magnitude],
         )
         for each in result.findings.values()
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +28,10 @@ MEAN = "mean_"
 """Begins the columns with the mean of a part over the requests of a trial, seconds."""
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
+NEAR = 1.25
+"""Factor, of shares of their odds, up to which two values count as the same."""
+WIDE = 2.0
+"""Factor, of shares of their odds, of an interval's ends to the value, beyond which a magnitude is undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,9 @@ class Claim:
     """A sentence of the publication with a figure.
 
     published: as printed, "–" where it gives none. measure: one value per repetition. agrees: whether a value points
-    into the published direction, which `direction` names; None for a figure of ours. shown: levels whose parts explain
-    it. explain: more, from the data.
+    into the published direction, which `direction` names; None for a figure of ours. figure: the published value as a
+    range, or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the
+    data. made: the input from whose stand-in the claim follows, such as one that was made after it.
     """
 
     key: str
@@ -158,19 +163,23 @@ class Claim:
     agrees: Callable[[float], bool] | None = None
     shown: tuple[Mapping[str, str], ...] = ()
     explain: Callable[[Data], str] | None = None
+    figure: tuple[float, float] | None = None
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A claim beside our trials.
 
-    same: "yes" and "no" where the whole interval, or without one the value, agrees or does not; "open" where the
-    interval has both; "–" without a direction; "not measured". why: where the time went, and explanations.
+    same: of the direction: "yes" and "no" where the whole interval, or without one the value, agrees or does not;
+    "open" where the interval has both; "–" without a direction; "not measured"; "stand-in". magnitude: the same of the
+    published figure (`magnitude`). why: where the time went, and explanations.
     """
 
     claim: Claim
     interval: Interval
     same: str
+    magnitude: str
     why: str
 
     @property
@@ -207,11 +216,12 @@ class Publication:
 @dataclass(frozen=True, slots=True)
 class SweptPublication(Publication):
     """Whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a trace. short:
-    values by dotted key for short trials."""
+    values by dotted key for short trials. inputs: others than the traces."""
 
     scenario: Mapping[str, Any]
     short: Mapping[str, Any]
     roles: tuple[Role, ...]
+    inputs: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,22 +293,56 @@ def rounds(packets: float, first: int = 10) -> int:
 # ---- findings
 
 
-def evaluate(publication: Publication, data: Data) -> dict[str, Finding]:
+def evaluate(publication: Publication, data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
     """The claims of the experiments in `data`, by key."""
-    return {claim.key: _finding(claim, data) for claim in publication.claims if claim.experiment in data}
+    made = {each.name for each in inputs if each.stand_in}
+    return {claim.key: _finding(claim, data, made) for claim in publication.claims if claim.experiment in data}
 
 
-def _finding(claim: Claim, data: Data) -> Finding:
+def magnitude(interval: Interval, figure: tuple[float, float], unit: Unit) -> str:
+    """Compare an interval with a published figure: "yes", "no", or "open" where the interval is too wide.
+
+    "no": the figure is outside of the interval, and more than a factor of `NEAR` from the value. "yes": it is not, and
+    the ends of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
+    """
+    assert interval.value is not None
+    ends = (interval.value if each is None else each for each in (interval.low, interval.high))
+    value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends, *figure))
+    near, wide = math.log(NEAR), math.log(WIDE)
+    if least - near <= low and high <= most + near:
+        return "yes"
+    if not (least - near <= value <= most + near or (low <= most and least <= high)):
+        return "no"
+    return "yes" if value - wide <= low and high <= value + wide else "open"
+
+
+def _logarithm(value: float, unit: Unit) -> float:
+    """Of a value, or of the odds of a share."""
+    if unit == "share":
+        value = value / (1 - value) if value < 1 else math.inf
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
     values = list(claim.measure(data).values())
     interval = _interval(values, claim.unit)
-    same = "–"
+    same = sized = "–"
     if interval.value is None:
         same = "not measured"
+    elif claim.made in made:
+        same = "stand-in"
+        sized = same if claim.figure is not None else sized
     elif claim.agrees is not None:
         ends = [each for each in (interval.low, interval.high) if each is not None] or [interval.value]
         verdicts = {claim.agrees(each) for each in (*ends, interval.value)}
         same = "open" if len(verdicts) == 2 else "yes" if True in verdicts else "no"
+    if same not in ("not measured", "stand-in") and claim.figure is not None:
+        sized = magnitude(interval, claim.figure, claim.unit)
     sentences = []
+    if same == "stand-in":
+        sentences.append(
+            f"It follows from the input {claim.made}, which is ours: trials with it cannot confirm the claim."
+        )
     if same == "not measured":
         sentences += [text for labels in claim.shown if (text := _unanswered(data[claim.experiment], labels))]
     if same in ("no", "open"):
@@ -313,7 +357,7 @@ def _finding(claim: Claim, data: Data) -> Finding:
         sentences.append(claim.explain(data))
     if values and interval.low is None and interval.note:
         sentences.append(f"Interval {interval.note}.")
-    return Finding(claim, interval, same, " ".join(filter(None, sentences)))
+    return Finding(claim, interval, same, sized, " ".join(filter(None, sentences)))
 
 
 def _interval(values: Sequence[float], unit: Unit) -> Interval:
