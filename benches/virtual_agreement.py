@@ -381,7 +381,8 @@ def cellbed(*words: str) -> str:
     command = [sys.executable, "-P", "-m", "cellbed", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{done.stderr}{done.stdout}".strip().partition("error: ")[2])
+        text = f"{done.stderr}{done.stdout}".strip()
+        raise RuntimeError(text.partition("error: ")[2] or text)
     return done.stdout
 
 
