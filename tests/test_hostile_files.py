@@ -220,7 +220,7 @@ READERS = {
 }
 """Functions of libraries and of the core that open files themselves."""
 HARMLESS = (
-    "/proc/", "/sys/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
+    "/proc/", "/sys/", "'/dev/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
     "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH", "read_csv(file,",
 )  # fmt: skip
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
@@ -278,3 +278,17 @@ def test_files_of_others_are_opened_by_one_module() -> None:
     missing = [line for name, lines in found.items() if name not in OWN for line in lines]
     assert not missing, f"open these with cellbed.inputs, or state here why not: {missing}"
     assert not OWN.keys() - found.keys(), f"no longer needed: {OWN.keys() - found.keys()}"
+
+
+def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
+    package = Path(cellbed_package.__file__).parent
+    drawing = ("x1b", "rich_proxied_file", 'draw(f"', "drawn.write")
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
+    }
+    assert found == {
+        *("cli/logs.py", "cli/progress.py", "cli/traces/listing.py", "measure/meter.py", "pings/command.py"),
+        *("standard_streams.py", "status_line.py"),
+    }
