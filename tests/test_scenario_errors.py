@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from cellbed.errors import CellbedError
-from cellbed.scenario import ScenarioError, load, parse
+from cellbed.experiments.virtual import run as prediction
+from cellbed.scenario import ScenarioError, congestion, load, parse
+from cellbed.testbed import testbed
+from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD
 
 
@@ -171,13 +174,6 @@ MISTAKES = {
     ),
     "bit rate without unit": Mistake(
         '"12 Mbit/s"', '"12"', 15, "links.mobile.up", ("'12' has no unit: write '12 Mbit/s'",)
-    ),
-    "mistyped congestion control": Mistake(
-        "[links.core]",
-        '[transport]\ncongestion_control = "bbrr"\n[links.core]',
-        22,
-        "transport.congestion_control",
-        ("'bbrr' is not a congestion control", "did you mean 'bbr'?"),
     ),
     "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
     "start after the end": Mistake(
@@ -428,16 +424,22 @@ def test_pipe_with_a_scenario() -> None:
     ],
 )
 def test_congestion_control_that_the_kernel_lacks(name: str, words: str) -> None:
-    text = GOOD + f'[transport]\ncongestion_control = "{name}"\n'
-    with pytest.raises(ScenarioError) as caught:
-        parse(text, source="x.toml", folder=Path(), congestion_controls=("reno", "bbr"))
-    assert words in str(caught.value)
-    assert str(caught.value).startswith("x.toml:30: transport.congestion_control: ")
+    assert words in str(congestion.objection(name, ("reno", "bbr")))
 
 
 def test_congestion_control_of_an_unknown_kernel_is_taken_as_it_is() -> None:
-    text = GOOD + '[transport]\ncongestion_control = "mine"\n'
-    assert parse(text, source="x.toml", folder=Path()).transport.congestion_control == "mine"
+    assert congestion.objection("mine", None) is None
+
+
+def test_only_a_real_run_needs_a_congestion_control_of_the_kernel() -> None:
+    text = GOOD + '[transport]\ncongestion_control = "xyzzy"\n'
+    scenario = parse(text, source="x.toml", folder=Path())
+    with pytest.raises(ScenarioError, match=r"^x\.toml:30: transport\.congestion_control: 'xyzzy' is"):
+        testbed.check(scenario, text, "x.toml", running=False, limits=False)
+    with pytest.raises(prediction.NoModelError) as caught:
+        prediction.check(make_plan(scenario))
+    assert "no model in virtual time for\n  congestion control 'xyzzy'" in str(caught.value)
+    assert "kernel" not in str(caught.value)
 
 
 def test_unreadable_file(tmp_path: Path) -> None:

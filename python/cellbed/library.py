@@ -22,7 +22,7 @@ import tomli_w
 from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario as CheckedScenario
-from cellbed.scenario import congestion, parse, read
+from cellbed.scenario import parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
 from cellbed.testbed.cgroups import Enforcement
@@ -67,7 +67,7 @@ class Scenario:
         self._tables: dict[str, Any] = tomllib.loads(text)
 
     def _checked(self) -> CheckedScenario:
-        return parse(self._text, source=self._source, folder=self._folder, congestion_controls=congestion.available())
+        return parse(self._text, source=self._source, folder=self._folder)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

@@ -7,15 +7,14 @@ gives the same as text with units, the way a user writes it.
 from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import AnyApplication, Key
 from cellbed.scenario.cells import Cells, cell_misfits
-from cellbed.scenario.congestion import objection
 from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreFixed, CoreLink
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
-from cellbed.scenario.fields import quantity, refusal
+from cellbed.scenario.fields import quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import site_misfits, site_of
@@ -71,14 +70,6 @@ class Transport(Table):
             SLOW_START_AFTER_IDLE: None if self.slow_start_after_idle is None else str(int(self.slow_start_after_idle)),
         }
         return {key: value for key, value in asked.items() if value is not None}
-
-    @field_validator("congestion_control")
-    @classmethod
-    def _is_available(cls, name: str | None, info: ValidationInfo) -> str | None:
-        wrong = objection(name, (info.context or {}).get("congestion_controls")) if name is not None else None
-        if wrong is not None:
-            raise refusal(wrong)
-        return name
 
 
 class Scenario(Table):

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from cellbed import inputs
 from cellbed.archive import TraceError, TraceSource
-from cellbed.scenario import congestion
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.nodes import inherits
@@ -55,7 +54,7 @@ def load(path: Path | str) -> Scenario:
 
 def load_text(text: str, path: Path) -> Scenario:
     """The scenario in the text that `read` gave for ``path``. Raises ScenarioError."""
-    return parse(text, source=str(path), folder=path.parent, congestion_controls=congestion.available())
+    return parse(text, source=str(path), folder=path.parent)
 
 
 def read(path: Path | str, kind: str = "scenario") -> str:
@@ -84,14 +83,14 @@ class TablesError(Exception):
         self.problems, self.more = problems, more
 
 
-def parse(text: str, *, source: str, folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
+def parse(text: str, *, source: str, folder: Path) -> Scenario:
     """The scenario in ``text``; ``source`` names it in errors, paths in it are relative to ``folder``.
 
-    congestion_controls: those of the kernel; None to allow any. Raises ScenarioError with every problem found.
+    Raises ScenarioError with every problem found.
     """
     data = tables(text, source)
     try:
-        return checked(data, folder, congestion_controls)
+        return checked(data, folder)
     except TablesError as error:
         raise ScenarioError(report(source, text, error)) from None
 
@@ -148,16 +147,15 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return found
 
 
-def checked(data: dict[str, Any], folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
+def checked(data: dict[str, Any], folder: Path) -> Scenario:
     """The scenario of a file's tables. Raises TablesError."""
-    return as_stated(data, folder, congestion_controls).completed()
+    return as_stated(data, folder).completed()
 
 
-def as_stated(data: dict[str, Any], folder: Path, congestion_controls: Sequence[str] | None = None) -> Scenario:
+def as_stated(data: dict[str, Any], folder: Path) -> Scenario:
     """The scenario of a file's tables before it is completed: what the file states is set, everything else has its
     default. Raises TablesError."""
-    context = {"folder": folder, "congestion_controls": congestion_controls}
-    scenario = validated(Scenario, data, context, lambda place: not _is_inherited(place, data))
+    scenario = validated(Scenario, data, {"folder": folder}, lambda place: not _is_inherited(place, data))
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
         raise TablesError(found)

@@ -66,9 +66,13 @@ def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
     """What the nodes and programs of a scenario need and this machine lacks, by key. running, limits: as of `check`."""
+    from cellbed.scenario.congestion import available, objection
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
+    control = scenario.transport.congestion_control
+    if control is not None and (wrong := objection(control, available())):
+        found.append(Problem(("transport", "congestion_control"), wrong))
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])

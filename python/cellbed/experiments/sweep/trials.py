@@ -17,7 +17,7 @@ from cellbed.archive import TraceSource
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
-from cellbed.scenario import Scenario, ScenarioError, congestion, read
+from cellbed.scenario import Scenario, ScenarioError, read
 from cellbed.scenario.applications import Load
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.delays import DelaySeries
@@ -140,7 +140,6 @@ class _Checker:
     ) -> None:
         self._sweep, self._text, self._file = sweep, text, file
         self._scenario_text, self._scenario = scenario_text, scenario
-        self._controls = congestion.available()
         self._lacks = lacks
         # By nodes and programs: to look for images and machines takes time.
         self._lacking: dict[tuple[str, str], list[Problem]] = {}
@@ -154,7 +153,7 @@ class _Checker:
         if (data := self._tables(point, base)) is None:
             return None
         try:
-            stated = as_stated(data, self._scenario.parent, self._controls)
+            stated = as_stated(data, self._scenario.parent)
             scenario = stated.completed()
             if not scenario.applications:
                 raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
