@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -299,3 +301,172 @@ def test_what_a_killed_helper_leaves_is_removed_by_the_next(world: World) -> Non
     assert world.run(["nft", table]).returncode == 0
     assert world.shell("--", "true").returncode == 0
     assert world.traces() == before
+
+
+def serve_by_hand(world: World, *then: str) -> subprocess.Popen[str]:
+    """Start a caller of the helper, a user's own program: it prints the device and the helper's process, reads a line,
+    and continues with the statements `then`; `ours` is its socket, `tun` the device's descriptor, `helper` the process.
+    """
+    source = "\n".join([CALLER, *then])
+    process = world.start(python(source, str(NETWORK_HELPER)), user=GRANTED_USER)
+    return process
+
+
+def next_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    assert line or process.stderr is None, process.stderr.read()
+    return line
+
+
+CALLER = """
+import fcntl, json, os, signal, socket, subprocess, sys, time
+ours, theirs = socket.socketpair()
+helper = subprocess.Popen([sys.argv[1], "serve", "delay"], stdin=theirs)
+theirs.close()
+text, (tun, *others), _, _ = socket.recv_fds(ours, 4096, 8)
+event = json.loads(text)
+print(event["device"], helper.pid, flush=True)
+sys.stdin.readline()
+"""
+CLOSE = "ours.close()"
+WAIT = "sys.stdin.readline()"
+PERSIST = "fcntl.ioctl(tun, 0x400454CB, 1)  # TUNSETPERSIST"
+WRITE = """
+try:
+    os.write(tun, bytes(10) + b"E" + bytes(19))
+    print("written", flush=True)
+except OSError as error:
+    print(error.strerror, flush=True)
+"""
+# Attaches to an existing device.
+ATTACH = """
+import fcntl, os, struct, sys
+tun = os.open("/dev/net/tun", os.O_RDWR)
+try:
+    fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", sys.argv[1].encode(), 0x5001))
+    print("attached")
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@contextmanager
+def stopping_nft(world: World, on: str) -> Iterator[None]:
+    """Let nft stop the process that has called it, and wait, where its commands contain `on`."""
+    real = str(Path(shutil.which("nft") or "").resolve())
+    kept, wrapper = world.folder / "nft.kept", world.folder / "nft.wrapper"
+    shutil.copy(real, kept)
+    kept.chmod(0o755)
+    wrapper.write_text(
+        f"#!/bin/sh\ntext=$(cat)\ncase $text in *'{on}'*) kill -STOP $PPID; exec sleep 1000;; esac\n"
+        f'printf \'%s\\n\' "$text" | {kept} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    assert world.run(["mount", "--bind", str(wrapper), real]).returncode == 0
+    try:
+        yield
+    finally:
+        assert world.run(["umount", real]).returncode == 0
+
+
+def is_stopped(pid: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_helper_that_is_stopped_while_it_removes_its_rules_leaves_no_device(world: World) -> None:
+    before = world.traces()
+    with stopping_nft(world, "delete table"):
+        caller = serve_by_hand(world, CLOSE, WAIT, WRITE)
+        device, helper_pid = next_line(caller).split()
+        assert device in world.devices()
+        assert caller.stdin is not None
+        caller.stdin.write("\n")
+        caller.stdin.flush()
+        wait_until(lambda: is_stopped(helper_pid))
+        # Its user may keep the device's descriptor: without the rules any packet could be written to it.
+        assert device not in world.devices()
+        assert device in world.rules()
+        caller.stdin.write("\n")
+        caller.stdin.flush()
+        assert next_line(caller) == "File descriptor in bad state"
+        os.kill(int(helper_pid), signal.SIGKILL)
+        caller.communicate(timeout=60)
+    assert helper(world, "clean", user=GRANTED_USER).returncode == 0
+    assert world.traces() == before
+
+
+def test_a_device_that_its_user_made_persistent_keeps_its_rules_and_is_cleaned_up(world: World) -> None:
+    before = world.traces()
+    caller = serve_by_hand(world, PERSIST, "helper.kill()", "helper.wait()")
+    device, _ = next_line(caller).split()
+    caller.communicate("\n", timeout=60)
+    assert device in world.devices()
+    assert f"cellbed.{GRANTED_USER}.{device}" in world.rules()
+    # The grant does not spread to others who may open /dev/net/tun.
+    attached = world.run(python(ATTACH, device), user=ORDINARY_USER)
+    assert attached.stdout == "Operation not permitted\n", attached.stderr
+    done = helper(world, "clean", user=GRANTED_USER)
+    assert done.stdout == f"removed the packet filter rules of {device}, a shell that was killed\n", done.stderr
+    assert world.traces() == before
+
+
+def test_nobody_else_can_hold_up_the_helper(world: World) -> None:
+    hold = ["sh", "-c", "flock -x /proc/self/ns/net sh -c 'echo ready; exec sleep 1000' 2>&1"]
+    holder = world.start(hold, user=ORDINARY_USER)
+    assert next_line(holder) == "ready"
+    refused = world.run(["flock", "-x", LOCK, "echo", "locked"], user=ORDINARY_USER)
+    assert "Permission denied" in refused.stderr
+    for user in (0, GRANTED_USER):
+        done = world.shell("--", "echo", "inside", user=user)
+        assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
+    os.killpg(holder.pid, signal.SIGKILL)
+
+
+LOCK = "/proc/sys/net/ipv4/tcp_fastopen_key"
+
+
+@contextmanager
+def locked(world: World) -> Iterator[int]:
+    """Hold the helpers' lock, as a helper does that its user has stopped; gives the process."""
+    holder = world.start(["flock", "-x", LOCK, "sh", "-c", "echo ready; exec sleep 1000"])
+    assert next_line(holder) == "ready"
+    try:
+        yield holder.pid
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait()
+
+
+def test_a_shell_removes_its_rules_while_a_stopped_helper_has_the_lock(world: World) -> None:
+    before = world.traces()
+    caller = serve_by_hand(world, CLOSE, "helper.wait()")
+    device, _ = next_line(caller).split()
+    with locked(world):
+        assert caller.stdin is not None
+        caller.stdin.write("\n")
+        caller.stdin.flush()
+        wait_until(lambda: device not in world.devices() and device not in world.rules())
+    caller.communicate(timeout=60)
+    assert world.traces() == before
+
+
+@pytest.mark.slow
+def test_the_helper_names_the_process_that_has_the_lock(world: World) -> None:
+    with locked(world) as holder:
+        done = helper(world, "clean", user=GRANTED_USER)
+    assert done.returncode == 1
+    text = f"another network helper, process {holder}, has held the lock for 10 s; if it is stopped, an administrator"
+    assert done.stderr == f"cellbed-net: {text} ends it with `kill -9 {holder}`\n"
+
+
+def test_a_shell_takes_one_name_server(world: World) -> None:
+    before = world.traces()
+    ask = "for _ in range(2): ours.sendall(b'names 5000\\n'); print(ours.recv(4096).decode().strip(), flush=True)"
+    caller = serve_by_hand(world, ask)
+    next_line(caller)
+    output, _ = caller.communicate("\n", timeout=60)
+    events = [json.loads(line) for line in output.splitlines()]
+    assert events[0] == {"event": "done"}
+    assert events[1] == {"event": "error", "message": "names: the shell has a name server already"}
+    wait_until(lambda: world.traces() == before)

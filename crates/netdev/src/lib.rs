@@ -12,7 +12,7 @@ pub use error::{Error, Result, Trying};
 pub use namespace::{NetworkNamespace, enter_user_namespace, is_privileged, unshare_mounts};
 pub use netlink::Netlink;
 pub use prefix::Prefix;
-pub use tun::{create_tun, end_with_namespace};
+pub use tun::{create_tun, end_with_namespace, set_owner};
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    NetlinkPayload, Nla,
 };
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope, CacheInfo,
 };
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage, Stats64,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage, Stats64,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -28,6 +29,9 @@ use crate::prefix::Prefix;
 
 /// How long the kernel may take to make an address usable.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// Attribute of a TUN device (linux/if_link.h).
+const IFLA_TUN_PERSIST: u16 = 6;
 
 /// A netlink socket in the network namespace of the thread that opened it.
 pub struct Netlink {
@@ -62,6 +66,37 @@ impl Netlink {
     /// The index of the interface called `name`.
     pub fn index(&mut self, name: &str) -> Result<u32> {
         Ok(self.named(name)?.header.index)
+    }
+
+    /// As [`index`](Self::index); `None` if there is no such interface.
+    pub fn find(&mut self, name: &str) -> Result<Option<u32>> {
+        match self.index(name) {
+            Err(Error::System { source, .. }) if source.raw_os_error() == Some(libc::ENODEV) => {
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Whether the TUN device called `name` stays when its descriptor is closed (`TUNSETPERSIST`).
+    pub fn is_persistent(&mut self, name: &str) -> Result<bool> {
+        let attributes = self.named(name)?.attributes;
+        Ok(attributes.iter().any(|attribute| {
+            let LinkAttribute::LinkInfo(infos) = attribute else {
+                return false;
+            };
+            infos.iter().any(|info| match info {
+                LinkInfo::Data(InfoData::Tun(values)) => values.iter().any(|value| {
+                    let mut persistent = [0];
+                    let named = value.kind() == IFLA_TUN_PERSIST && value.value_len() == 1;
+                    if named {
+                        value.emit_value(&mut persistent);
+                    }
+                    persistent == [1]
+                }),
+                _ => false,
+            })
+        }))
     }
 
     /// The alias of the interface called `name`, which only a network administrator can set.

@@ -83,6 +83,18 @@ pub fn end_with_namespace(descriptor: &OwnedFd) -> Result<()> {
     .trying(|| "keep a network interface until its namespace ends".into())
 }
 
+/// Reserves a device for a user: without an owner every user may attach to it once its descriptor is closed.
+pub fn set_owner(descriptor: &OwnedFd, user: u32) -> Result<()> {
+    // SAFETY: TUNSETOWNER takes the user id by value, on a descriptor of the TUN driver.
+    unsafe {
+        ioctl(
+            descriptor,
+            IntegerSetter::<{ libc::TUNSETOWNER as _ }>::new_usize(user as usize),
+        )
+    }
+    .trying(|| format!("give a network interface to user {user}"))
+}
+
 /// Enables all offloads that the kernel has.
 fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     let mut answer = Ok(());

@@ -1,23 +1,30 @@
 //! State shared by the shells of one network namespace: the lock, packet forwarding, remains of killed helpers.
 //!
-//! There is no file: the lock is on the namespace itself, and the values from before the first shell are comments in a
-//! table of nft(8), which only a network administrator can write and which ends with the namespace, as the settings do.
+//! There is no file: the lock is on a setting of the namespace, and the values from before the first shell are comments
+//! in a table of nft(8), which only a network administrator can write and which ends with the namespace, as the settings do.
+//!
+//! A caller may stop or kill its helper at any moment. Therefore a device exists only while its table does: the table comes
+//! first and goes last, and only who holds the lock, which only network administrators can, removes tables of others.
 
 use std::fs::{self, File};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cellbed_netdev::Netlink;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::nft;
-use crate::rules::shell_of;
+use crate::rules::{shell_of, table_of};
+use crate::serve::user_of;
 
 const TABLE: &str = "cellbed.forwarding";
 const IPV4: &str = "ipv4/ip_forward";
 const IPV6: &str = "ipv6/conf/all/forwarding";
+/// A setting of each network namespace that only its network administrators may open, even for reading: a file on which
+/// others can take a lock would let them block all helpers.
+const LOCK: &str = "/proc/sys/net/ipv4/tcp_fastopen_key";
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The addresses of all shells' inner ends.
@@ -31,7 +38,7 @@ impl Lock {
     /// Waits until no other helper holds it.
     pub fn take() -> Result<Self> {
         let what = "lock the network namespace";
-        let file = File::open("/proc/thread-self/ns/net").map_err(Error::io(what))?;
+        let file = File::open(LOCK).map_err(Error::io(what))?;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -39,14 +46,58 @@ impl Lock {
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(5));
                 }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let holder = holder(&file).unwrap_or_else(|| "PID".into());
+                    let problem = format!(
+                        "another network helper, process {holder}, has held the lock for {} s; if it is stopped, an \
+                         administrator ends it with `kill -9 {holder}`",
+                        LOCK_PATIENCE.as_secs()
+                    );
+                    return Err(Error::Refused(problem));
+                }
                 Err(error) => return Err(Error::io(what)(error.into())),
             }
         }
     }
 }
 
-/// The tables of living shells; those of dead ones, whose device is gone, are removed first.
-pub fn living(lock: &Lock) -> Result<Vec<String>> {
+/// The process that holds the lock on a file (proc_locks(5)).
+fn holder(file: &File) -> Option<String> {
+    let stat = fstat(file).ok()?;
+    let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
+    let name = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let held = words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&name.as_str());
+        held.then(|| words[4].to_owned())
+    })
+}
+
+/// A shell's table. Its number, unlike its name, is never used again.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    handle: u64,
+}
+
+/// The tables of all shells.
+pub fn tables() -> Result<Vec<Table>> {
+    let listed = nft::list(&["list", "tables"], "table")?;
+    Ok(listed
+        .iter()
+        .filter_map(|table| {
+            let name = table["name"].as_str()?.to_owned();
+            shell_of(&name)?;
+            let handle = table["handle"].as_u64()?;
+            Some(Table { name, handle })
+        })
+        .collect())
+}
+
+/// The tables of living shells; what dead ones have left is removed first.
+pub fn living(lock: &Lock) -> Result<Vec<Table>> {
     let (living, dead) = shells(lock)?;
     for table in &dead {
         remove(table, true)?;
@@ -54,29 +105,45 @@ pub fn living(lock: &Lock) -> Result<Vec<String>> {
     Ok(living)
 }
 
-/// The tables of living and of dead shells.
-fn shells(_lock: &Lock) -> Result<(Vec<String>, Vec<String>)> {
+/// The tables of living and of dead shells, whose device is gone.
+///
+/// Removed before are devices of shells without a table, and those that their user has made persistent: no helper does.
+fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     let mut netlink = Netlink::open()?;
-    let (mut living, mut dead) = (Vec::new(), Vec::new());
-    for table in nft::list(&["list", "tables"], "table")? {
-        let Some(name) = table["name"].as_str() else {
+    let tables = tables()?;
+    let what = "list the network devices";
+    let devices = fs::read_to_string("/proc/thread-self/net/dev").map_err(Error::io(what))?;
+    for line in devices.lines() {
+        let name = line.split(':').next().unwrap_or_default().trim();
+        let Some(user) = user_of(netlink.alias(name).ok().flatten().as_deref()) else {
             continue;
         };
-        match shell_of(name) {
-            Some((_, device)) if netlink.index(device).is_ok() => living.push(name.to_owned()),
-            Some(_) => dead.push(name.to_owned()),
-            None => {}
+        let table = table_of(user, name);
+        // The inner device of a shell around this one has the alias, too, but no number in its name.
+        let is_outer = shell_of(&table).is_some();
+        let is_stray = || !tables.iter().any(|it| it.name == table);
+        if is_outer && (is_stray() || netlink.is_persistent(name)?) {
+            let index = netlink.index(name)?;
+            netlink.delete(index)?;
+        }
+    }
+    let (mut living, mut dead) = (Vec::new(), Vec::new());
+    for table in tables {
+        let device = shell_of(&table.name).map(|(_, device)| device);
+        match netlink.find(device.unwrap_or_default())? {
+            Some(_) => living.push(table),
+            None => dead.push(table),
         }
     }
     Ok((living, dead))
 }
 
 /// Removes a shell's table, and the rules that it has in chains of other programs.
-pub fn remove(table: &str, in_other_chains: bool) -> Result<()> {
-    let mut text = format!("delete table inet {table}\n");
+pub fn remove(table: &Table, in_other_chains: bool) -> Result<()> {
+    let mut text = format!("delete table inet handle {}\n", table.handle);
     if in_other_chains {
         for rule in nft::list(&["list", "ruleset"], "rule")? {
-            if rule["comment"] == table {
+            if rule["comment"] == table.name.as_str() {
                 let place =
                     ["family", "table", "chain"].map(|key| rule[key].as_str().unwrap_or("?"));
                 text += &format!(
@@ -89,7 +156,7 @@ pub fn remove(table: &str, in_other_chains: bool) -> Result<()> {
     }
     match nft::load("removes a shell's rules", &text) {
         // Another process has removed it meanwhile.
-        Err(_) if !exists(table)? => Ok(()),
+        Err(_) if !tables()?.iter().any(|it| it.handle == table.handle) => Ok(()),
         other => other,
     }
 }
@@ -156,7 +223,7 @@ pub fn clean() -> Result<()> {
     let lock = Lock::take()?;
     let (_, dead) = shells(&lock)?;
     release(&lock)?;
-    for (_, device) in dead.iter().filter_map(|table| shell_of(table)) {
+    for (_, device) in dead.iter().filter_map(|table| shell_of(&table.name)) {
         println!("removed the packet filter rules of {device}, a shell that was killed");
     }
     Ok(())

@@ -32,7 +32,7 @@ pub struct Rules {
 impl Rules {
     /// The name of the shell's table.
     pub fn table(&self) -> String {
-        format!("{TABLES}{}.{}", self.user, self.device)
+        table_of(self.user, &self.device)
     }
 
     /// The table.
@@ -121,6 +121,11 @@ impl Rules {
             self.device
         )
     }
+}
+
+/// The name of the table of a user's shell.
+pub fn table_of(user: u32, device: &str) -> String {
+    format!("{TABLES}{user}.{device}")
 }
 
 /// User id and device of the shell whose table is called `table`; `None` if it is not a shell's.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use cellbed_netdev::{
     DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, create_tun, enter_user_namespace,
-    is_privileged,
+    is_privileged, set_owner,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getppid, getuid};
@@ -18,13 +18,15 @@ use serde_json::{Value, json};
 
 use crate::addresses::{Pair, is_in_sight, networks_in_sight};
 use crate::error::{Error, Result};
-use crate::forwarding::{self, Lock};
+use crate::forwarding::{self, Lock, Table};
 use crate::nft;
 use crate::request::{Message, Serve};
 use crate::rules::{MAHIMAHI_HOSTS, Rules, shell_of};
 
 /// Shells that one user may have at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
+
+const ALIAS: &str = "cellbed shell of user ";
 
 /// An address of the Internet.
 const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
@@ -118,6 +120,8 @@ struct Network {
     ipv6: bool,
     /// Whether chains of other programs have rules for the device.
     passes: bool,
+    /// Unless offline.
+    table: Option<Table>,
     index: u32,
     /// In the order in which they go to the caller; empty afterwards.
     descriptors: Vec<OwnedFd>,
@@ -132,9 +136,15 @@ impl Network {
         };
         let mine = living
             .iter()
-            .filter(|table| shell_of(table).is_some_and(|(owner, _)| owner == user));
+            .filter(|table| shell_of(&table.name).is_some_and(|(owner, _)| owner == user));
         if mine.count() >= MOST_SHELLS {
             let problem = format!("user {user} has {MOST_SHELLS} shells already; end some of them");
+            return Err(Error::Refused(problem));
+        }
+        let mut netlink = Netlink::open()?;
+        if netlink.find(&device)?.is_some() {
+            // Opening an existing device would take it over.
+            let problem = format!("there is a network device {device} already");
             return Err(Error::Refused(problem));
         }
         let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
@@ -146,7 +156,7 @@ impl Network {
             false => Pair::choose(&used)?,
         };
         // A lookup, since the list in /proc/net/ipv6_route is not read atomically.
-        let ipv6 = Netlink::open()?.has_way_to(SOMEWHERE_IPV6)?;
+        let ipv6 = netlink.has_way_to(SOMEWHERE_IPV6)?;
         let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
             let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
             request.mahimahi && !request.nested && *host != pair.gateway && !elsewhere
@@ -163,33 +173,30 @@ impl Network {
             (pair.gateway.into(), pair.inside.into()),
             (pair.gateway_ipv6.into(), pair.inside_ipv6.into()),
         ];
-        let (outer, outer_netlink, index) = create_device(&rules.device, &ends)?;
-        let inner = NetworkNamespace::create()?;
-        let (inner_tun, inner_netlink) = inner.run(|| {
-            let far = ends.map(|(gateway, inside)| (inside, gateway));
-            furnish_inside(request.inner_device(), &far, ipv6, user)
-        })?;
         let mut network = Self {
             rules,
             inner_device: request.inner_device(),
             ipv6,
             passes: false,
-            index,
-            descriptors: vec![
-                outer,
-                inner_tun,
-                outer_netlink,
-                inner_netlink,
-                inner
-                    .as_fd()
-                    .try_clone_to_owned()
-                    .map_err(Error::io("keep a namespace"))?,
-            ],
+            table: None,
+            index: 0,
+            descriptors: Vec::new(),
         };
+        // The device comes last, and goes first: it is never without its rules.
         if !request.offline {
             network.load_rules(request.private)?;
             forwarding::hold(lock, ipv6)?;
         }
+        let (outer, outer_netlink, index) = create_device(&network.rules.device, &ends, user)?;
+        let inner = NetworkNamespace::create()?;
+        let (inner_tun, inner_netlink) = inner.run(|| {
+            let far = ends.map(|(gateway, inside)| (inside, gateway));
+            furnish_inside(request.inner_device(), &far, ipv6, user)
+        })?;
+        let namespace = inner.as_fd().try_clone_to_owned();
+        let namespace = namespace.map_err(Error::io("keep a namespace"))?;
+        network.index = index;
+        network.descriptors = vec![outer, inner_tun, outer_netlink, inner_netlink, namespace];
         Ok(network)
     }
 
@@ -200,7 +207,10 @@ impl Network {
         };
         self.passes = !passes.is_empty();
         let load = |clamp| nft::load("adds the rules", &(self.rules.text(clamp) + &passes));
-        load(true).or_else(|_| load(false))
+        load(true).or_else(|_| load(false))?;
+        let name = self.rules.table();
+        self.table = forwarding::tables()?.into_iter().find(|it| it.name == name);
+        Ok(())
     }
 
     /// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
@@ -254,9 +264,15 @@ impl Network {
 
     /// Handles the caller's requests until it closes its end.
     fn answer(&self, messages: &mut impl BufRead, socket: &UnixStream) -> Result<()> {
+        let mut named = false;
         while let Some(message) = next(messages)? {
             match message {
+                Message::Names(_) if named => {
+                    let problem = "names: the shell has a name server already";
+                    return Err(Error::Request(problem.into()));
+                }
                 Message::Names(port) => {
+                    named = true;
                     nft::load("adds the name server", &self.rules.names(port))?;
                     send(socket, &json!({"event": "done"}), &[])?;
                 }
@@ -266,34 +282,36 @@ impl Network {
         Ok(())
     }
 
+    /// Removes the device, its rules, and forwarding if this was the last shell; only the last waits for the lock.
     fn remove(self) -> Result<()> {
-        let lock = Lock::take()?;
-        forwarding::remove(&self.rules.table(), self.passes)?;
         // The caller can have made the device outlive its descriptor (TUNSETPERSIST).
         let mut netlink = Netlink::open()?;
-        if netlink.index(&self.rules.device).ok() == Some(self.index) {
-            let _ = netlink.delete(self.index);
+        if netlink.find(&self.rules.device)? == Some(self.index) {
+            netlink.delete(self.index)?;
         }
-        forwarding::release(&lock)
+        if let Some(table) = &self.table {
+            forwarding::remove(table, self.passes)?;
+        }
+        forwarding::release(&Lock::take()?)
     }
 }
 
 /// Whether an address is visible because a parallel shell of Mahimahi has it.
-fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[String]) -> bool {
+fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[Table]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }
 
 /// Creates the device `name` in the namespace of the calling thread; `ends`: its addresses and those they face.
-fn create_device(name: &str, ends: &[(IpAddr, IpAddr)]) -> Result<(OwnedFd, OwnedFd, u32)> {
+fn create_device(
+    name: &str,
+    ends: &[(IpAddr, IpAddr)],
+    user: u32,
+) -> Result<(OwnedFd, OwnedFd, u32)> {
     let mut netlink = Netlink::open()?;
-    if netlink.index(name).is_ok() {
-        // Opening an existing device would take it over.
-        return Err(Error::Refused(format!(
-            "there is a network device {name} already"
-        )));
-    }
     let (tun, name) = create_tun(name, true)?;
+    set_owner(&tun, user)?;
     let index = netlink.index(&name)?;
+    netlink.set_alias(index, &alias(user))?;
     netlink.configure(index, MTU, DEVICE_QUEUE)?;
     netlink.bring_up(index)?;
     for (address, peer) in ends {
@@ -335,8 +353,7 @@ fn furnish_inside(
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     }
     netlink.bring_up(loopback)?;
-    let (tun, asked, index) = create_device(device, ends)?;
-    netlink.set_alias(index, &alias(user))?;
+    let (tun, asked, index) = create_device(device, ends, user)?;
     for (_, gateway) in ends {
         let (everywhere, via) = match gateway {
             IpAddr::V4(_) => ("0.0.0.0/0", Some(*gateway)),
@@ -349,9 +366,15 @@ fn furnish_inside(
     Ok((tun, asked))
 }
 
-/// The alias of the inner device, which proves to `enter` whose namespace it is.
+/// The alias of both devices, which only a network administrator can set: that of the inner one proves to `enter` whose
+/// namespace it is.
 pub fn alias(user: u32) -> String {
-    format!("cellbed shell of user {user}")
+    format!("{ALIAS}{user}")
+}
+
+/// The user of the shell whose device has an alias.
+pub fn user_of(alias: Option<&str>) -> Option<u32> {
+    alias?.strip_prefix(ALIAS)?.parse().ok()
 }
 
 /// The next message; `None` when the caller has closed its end.
