@@ -6,7 +6,8 @@ Saturated: every user always has packets waiting; every second channel is twice 
 priority. Shares of the cell follow from the scheduler alone. Flows: bursts of packets come at random times. Their mean
 time under round robin is that of processor sharing, E[S] / (1 - load) (Kleinrock, 1976, Queueing Systems II, section
 4.4), under shortest-remaining that of SRPT (Schrage & Miller, 1966), in slots. Times are those of the emulator's packet
-log, so that they do not depend on how busy this machine is.
+log, so that they do not depend on how busy this machine is. A last table has flow times by size, of the same cell in
+virtual time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from emulator_nodes import bottleneck, inside, running
 from numpy.typing import NDArray
 
+from cellbed import Cell
 from cellbed.measure.packets import UDP, read_packets
 
 EDGE = "100.64.64.2"
@@ -192,6 +194,28 @@ def srpt(mean: float, load: float) -> float:
     return float(integral((waiting + residence) * density)[-1])
 
 
+def times_by_size(scheduler: str, load: float, seconds: float, seed: int = 1) -> dict[int, float]:
+    """Mean flow time by the time that a flow takes alone, both ms, in virtual time. Flows come as a Poisson process,
+    each to the user that has had none for longest; each size has a third of the load."""
+    random = np.random.default_rng(seed)
+    users, sizes = 100, np.array([2, 20, 200])
+    weights = 1 / sizes
+    weights /= weights.sum()
+    count = random.poisson(load * seconds * 1e3 / float(weights @ sizes))
+    starts = np.sort(random.integers(0, int(seconds * 1e9), count))
+    packets = random.choice(sizes, count, p=weights)
+    of_user = [np.arange(user, count, users) for user in range(users)]
+    arrivals = [np.repeat(starts[flows], packets[flows]) for flows in of_user]
+    link = {"rate": "10 Mbit/s", "queue": {"kind": "infinite"}}
+    shared = Cell([link] * users, scheduler=scheduler).run(arrivals, 1250)
+    found: dict[int, list[NDArray[Any]]] = {int(size): [] for size in sizes}
+    for flows, outcomes in zip(of_user, shared.users, strict=True):
+        took = (outcomes.departed[np.cumsum(packets[flows]) - 1] - starts[flows]) / 1e6
+        for size, all_of_size in found.items():
+            all_of_size.append(took[packets[flows] == size])
+    return {size: float(np.concatenate(each).mean()) for size, each in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=50)
@@ -215,6 +239,13 @@ def main() -> None:
         name = "SRPT" if scheduler == "shortest-remaining" else "processor sharing"
         figures = f"{times.mean() * 1e3:8.1f} ± {half * 1e3:.1f} / {closed * 1e3:.1f}"
         print(f"{scheduler:20}{figures} ({name}, {len(times)} flows, load {load:.2f})", flush=True)
+    print("\nmean flow time by the time that a flow takes alone, ms (virtual time)")
+    for load in (0.5, 0.8):
+        closed_forms = {size: size / (1 - load) for size in (2, 20, 200)}
+        print(f"load {load}: {'processor sharing':20}{closed_forms}")
+        for scheduler in ("round-robin", "proportional-fair"):
+            means = {size: round(mean, 1) for size, mean in times_by_size(scheduler, load, 2_000).items()}
+            print(f"load {load}: {scheduler:20}{means}", flush=True)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,20 @@ def test_users_enter_leave_and_change() -> None:
     assert twice.served.tolist() == [4_000_000]
 
 
+@pytest.mark.parametrize(("begin", "least", "most"), [("zero", 0.9, 1.0), ("fair-share", 0.3, 0.4)])
+def test_an_entering_user_takes_the_cell_or_its_fair_share(begin: str, least: float, most: float) -> None:
+    # Three saturated users of 12 Mbit/s, of which the last enters at 5 s: its share of the next 100 ms.
+    cell = Cell(
+        [{"rate": "12 Mbit/s", "queue": {"kind": "infinite"}}] * 3,
+        scheduler={"kind": "proportional-fair", "window": "1 s", "begin": begin},
+        visits=[[(None, None)], [(None, None)], [("5 s", None)]],
+    )
+    waiting = np.zeros(6_000, np.int64)
+    users = cell.run([waiting, waiting, waiting[:200] + 5 * 10**9], 1500).users
+    sent = [np.count_nonzero((each.departed > 5 * 10**9) & (each.departed <= 5.1 * 10**9)) for each in users]
+    assert least <= sent[2] / sum(sent) <= most
+
+
 def test_packets_are_numbered_and_sized_by_user() -> None:
     shared = Cell([LINK, {"rate": "6 Mbit/s"}], slot="500 us").run([[0, 5_000_000], [1_000_000]], [[1500, 300], [750]])
     assert [each.packet.tolist() for each in shared.users] == [[0, 1], [0]]

@@ -51,7 +51,7 @@ pub mod trace;
 pub mod units;
 
 pub use bottleneck::{BottleneckConfig, Clock};
-pub use cell::{Cell, CellConfig, CellError, CellUser, Links, Members, Scheduler, Visit};
+pub use cell::{Begin, Cell, CellConfig, CellError, CellUser, Links, Members, Scheduler, Visit};
 pub use damage::{CorruptionConfig, DuplicationConfig};
 pub use delay::{DelayConfig, DelaySeries, Distribution, Observed, RandomDelay};
 pub use direction::{Change, ChangeError, Direction, InForce};

@@ -29,6 +29,9 @@ class ProportionalFair(Table):
     window: Annotated[int, quantity(DURATION, "1 ms", "1000 s")] = Field(
         written("1 s"), description="Time constant of the average throughput."
     )
+    begin: Literal["zero", "fair-share"] = Field(
+        "zero", description="Average of a user that enters: none, or the mean of those in the cell."
+    )
 
 
 def _as_table(value: object) -> object:
@@ -78,6 +81,7 @@ class Cell(Table):
         """The cell in a few words."""
         window = getattr(self.scheduler, "window", None)
         words = self.IN_WORDS[self.scheduler.kind] + (f" over {DURATION.format(window)}" if window else "")
+        words += " from the fair share on" if getattr(self.scheduler, "begin", "zero") == "fair-share" else ""
         return f"{words}, slots of {DURATION.format(self.slot)}"
 
 

@@ -35,7 +35,7 @@ use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets, saturate};
 pub use links::{CellUser, Links};
-pub use scheduler::{Average, Candidate, Scheduler};
+pub use scheduler::{Average, Begin, Candidate, Scheduler};
 
 /// A cell and its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -433,9 +433,13 @@ impl Cell {
 
     /// A user is in the cell from `now` on, with what is in its queue.
     fn enter(&mut self, user: usize, now: Time, members: &mut impl Members) {
+        let present = self.users.iter().filter(|each| each.present);
+        let throughput = self
+            .scheduler
+            .entering(present.map(|each| each.throughput), now);
         let entering = &mut self.users[user];
         entering.present = true;
-        entering.throughput = Average::default();
+        entering.throughput = throughput;
         // Before an outage that ends at this instant does, so that it waits for its turn.
         members.direction(user).bar(now);
         members.direction(user).emptied(now);

@@ -25,6 +25,9 @@ pub enum Scheduler {
             serde(rename = "window_ns", default = "default_window")
         )]
         window: Duration,
+        /// The average of a user that enters the cell.
+        #[cfg_attr(feature = "serde", serde(default))]
+        begin: Begin,
     },
     /// The user with the highest rate in the slot (max-CQI).
     MaxRate {},
@@ -34,6 +37,21 @@ pub enum Scheduler {
     ShortestRemaining {},
     /// The users of the lowest number of priority, in turn.
     Priority {},
+}
+
+/// The average throughput with which a user enters a cell under [`Scheduler::ProportionalFair`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
+pub enum Begin {
+    /// Nothing: the user gets nearly all slots until its average has grown.
+    #[default]
+    Zero,
+    /// The mean of the users that are in the cell.
+    FairShare,
 }
 
 #[cfg(feature = "serde")]
@@ -59,17 +77,37 @@ impl Scheduler {
     pub fn rank(self, user: Candidate, now: Time) -> f64 {
         match self {
             Self::RoundRobin {} => 0.0,
-            Self::ProportionalFair { window } => user.potential / user.throughput.at(now, window),
+            Self::ProportionalFair { window, .. } => {
+                user.potential / user.throughput.at(now, window)
+            }
             Self::MaxRate {} => user.potential,
             Self::ShortestRemaining {} => user.potential / user.remaining.max(1.0),
             Self::Priority {} => -f64::from(user.priority),
         }
     }
 
+    /// The average of a user that enters at `now` a cell whose users have averages `present`.
+    pub fn entering(self, present: impl Iterator<Item = Average>, now: Time) -> Average {
+        let Self::ProportionalFair {
+            window,
+            begin: Begin::FairShare,
+        } = self
+        else {
+            return Average::default();
+        };
+        let (sum, count) = present.fold((0.0, 0), |(sum, count), each| {
+            (sum + each.at(now, window), count + 1)
+        });
+        Average {
+            bytes: sum / f64::from(count.max(1)),
+            since: now,
+        }
+    }
+
     /// The window over which it averages, if it does.
     pub fn window(self) -> Option<Duration> {
         match self {
-            Self::ProportionalFair { window } => Some(window),
+            Self::ProportionalFair { window, .. } => Some(window),
             _ => None,
         }
     }

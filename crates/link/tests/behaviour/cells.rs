@@ -20,7 +20,7 @@ fn all_schedulers() -> [Scheduler; 5] {
     let window = Duration::from_millis(200);
     [
         Scheduler::RoundRobin {},
-        Scheduler::ProportionalFair { window },
+        fair(window),
         Scheduler::MaxRate {},
         Scheduler::ShortestRemaining {},
         Scheduler::Priority {},
@@ -417,14 +417,16 @@ fn carried(ends: &Ends, packets: &[Packet], users: usize, until: Time) -> Vec<u6
     bytes
 }
 
+fn fair(window: Duration) -> Scheduler {
+    let begin = Begin::Zero;
+    Scheduler::ProportionalFair { window, begin }
+}
+
 #[test]
 fn saturated_users_with_equal_channels_get_equal_shares() {
     let packets = saturated(7, 300);
     let window = Duration::from_millis(100);
-    for scheduler in [
-        Scheduler::RoundRobin {},
-        Scheduler::ProportionalFair { window },
-    ] {
+    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
         for stages in [constant(12_000_000), trace(&[1, 2, 3, 4])] {
             // 1500 bytes a slot.
             let ends = through(links(scheduler, SLOT, &vec![stages; 7]), &packets);
@@ -503,7 +505,7 @@ fn more_opportunism_carries_more() {
     let window = Duration::from_millis(200);
     let [fair, proportional, greedy] = [
         Scheduler::RoundRobin {},
-        Scheduler::ProportionalFair { window },
+        fair(window),
         Scheduler::MaxRate {},
     ]
     .map(total);
@@ -576,10 +578,7 @@ fn fair_schedulers_share_the_processor() {
     let rate = 24_000_000; // a packet takes 0.5 ms
     let load = 0.6;
     let window = Duration::from_millis(100);
-    for scheduler in [
-        Scheduler::RoundRobin {},
-        Scheduler::ProportionalFair { window },
-    ] {
+    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
         let mut cell = links(
             scheduler,
             Duration::from_micros(500),
@@ -687,7 +686,7 @@ fn what_cannot_share_a_cell_is_refused() {
     };
     assert!(matches!(backwards.check(), Err(CellError::Visit { .. })));
     let window = Duration::ZERO;
-    let scheduler = Scheduler::ProportionalFair { window };
+    let scheduler = self::fair(window);
     assert_eq!(
         refused(scheduler, SLOT, vec![constant(1)]),
         CellError::Window

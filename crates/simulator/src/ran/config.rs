@@ -1,6 +1,6 @@
 //! The configuration of a radio access network, with the readings of the paper on pDCell where it is open.
 
-use cellbed_link::cell::Scheduler;
+use cellbed_link::cell::{Begin, Scheduler};
 use cellbed_link::{Duration, Probability};
 use serde::Deserialize;
 use thiserror::Error;
@@ -67,6 +67,7 @@ pub enum LoadOf {
 
 pub(super) const PFS: Scheduler = Scheduler::ProportionalFair {
     window: Duration::from_millis(100),
+    begin: Begin::Zero,
 };
 
 fn scheduler<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Scheduler, D::Error> {
