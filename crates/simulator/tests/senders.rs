@@ -21,7 +21,7 @@ fn network(changes: &[(u64, u64)]) -> Network {
     let changes = changes.iter().map(|&(at, rate)| Change {
         at: ms(at),
         stage: 0,
-        config: bottleneck(rate).into(),
+        config: bottleneck(rate),
     });
     let network = Network::new(stages(), stages());
     let network = network.with_changes(Vec::new(), changes.collect());
