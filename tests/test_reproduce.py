@@ -124,6 +124,8 @@ def test_the_experiments_are_sweeps_of_valid_scenarios(
     assert all(each.stand_in for each in played)
     keys = [set(prepared[name].plan.distinct) for name in ("E1", "E2", "E3", "6G")]
     assert len(set.intersection(*keys)) == 5, "the same base is run once in each repetition"
+    tables = prepared["E1"].plan.trials[0].tables
+    assert tables["links"]["core"] == {"edge": "0 ms"}, "section 6.2: no core network latency simulated"
     short = prepared_in(tmp_path, short=True)[1]
     assert reproduction.seconds(list(short.values()), 0) <= 600
     assert short["E4"].plan.trials[0].offset_ns is None, "it lies in the trace's poorest time"
@@ -132,6 +134,22 @@ def test_the_experiments_are_sweeps_of_valid_scenarios(
     stamps = [int(line) for line in (tmp_path / "traces" / "lte-2016.up").read_text().split()]
     rate = sum(40_000 <= at < 70_000 for at in stamps) * 12_000 / 30
     assert rate < 5e6 < (len(stamps) - sum(40_000 <= at < 70_000 for at in stamps)) * 12_000 / 110
+
+
+def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machine_lacks() -> None:
+    nodes = THESIS.scenario["nodes"]
+    assert [(nodes[name]["cpus"], nodes[name]["memory"]) for name in ("endpoint", "edge")] == [
+        (2, "4 GB"), (4, "16 GB"),  # table 6.2
+    ]  # fmt: skip
+    assert reproduction.fitting(nodes, processors=4, memory=16_000) == {}
+    small = reproduction.fitting(nodes, processors=2, memory=8_000)
+    assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
+    scenario = with_values(dict(THESIS.scenario), small)
+    assert reproduction.deviations(THESIS, dict(THESIS.scenario)) == []
+    assert reproduction.deviations(THESIS, scenario) == [
+        "edge: 2 processors, all of this machine's, in place of 4.",
+        "edge: 8000 MiB, all of this machine's, in place of 16 GB.",
+    ]
 
 
 def test_measures_of_claims() -> None:
@@ -222,6 +240,19 @@ def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(
     assert "It follows from the input images, which is ours" in text
 
 
+def test_the_page_has_predicted_and_real_values_side_by_side(tmp_path: Path, data: Data) -> None:
+    real = Result(THESIS, {"E4": data["E4"]}, [], False, "", "")
+    (tmp_path / "findings.json").write_text(json.dumps(real.json()))
+    found = page.values_in(tmp_path)
+    assert found["collapse"] == real.findings["collapse"].ours == "200 times (200 times to 200 times)"
+    assert page.values_in(tmp_path / "none") == {}
+    predicted = replace(real, clock="virtual", other=found)
+    assert "Predicted: all trials are in virtual time" in predicted.cautions()[0]
+    assert "<th>Predicted (95 % interval)</th><th>In real time</th>" in page.page(predicted)
+    assert predicted.json()["clock"] == "virtual"
+    assert "<th>Ours (95 % interval)</th><th>Direction</th>" in page.page(real)
+
+
 def test_reproduced_needs_the_magnitude(full: tuple[list[Played], dict[str, Prepared]], data: Data) -> None:
     def smaller(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         return load(labels, repetition) | ({"uplink_p50_s": 0.5} if labels["rate"] == "2 /s" else {})
@@ -235,8 +266,8 @@ def test_reproduced_needs_the_magnitude(full: tuple[list[Played], dict[str, Prep
 
 
 def test_the_places_have_the_delays_of_the_thesis() -> None:
-    """Half of ~1, ~10, ~20 and ~80 ms, table 5.2."""
-    assert ONE_WAY_MS == {"edge": 0.5, "local": 5, "regional": 10, "transcontinental": 40}
+    """None at the edge (section 6.2), else half of ~10, ~20 and ~80 ms (table 5.2)."""
+    assert ONE_WAY_MS == {"edge": 0, "local": 5, "regional": 10, "transcontinental": 40}
 
 
 def test_an_interval_with_both_directions_is_undecided(full: tuple[list[Played], dict[str, Prepared]]) -> None:

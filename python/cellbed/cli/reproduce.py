@@ -7,7 +7,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -47,6 +47,9 @@ def thesis(
     ] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")] = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Predict the trials in virtual time, into the folder thesis-virtual.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """The experiments of chapter 6 of the thesis that cellbed began with, and its findings beside ours.
@@ -58,11 +61,12 @@ def thesis(
     \b
     Examples:
       cellbed reproduce thesis --short
+      cellbed reproduce thesis --virtual
       cellbed reproduce thesis --experiment E3 --experiment E4 --traces recordings
     """
     from cellbed.experiments.reproduce.thesis import THESIS
 
-    _reproduce(THESIS, experiment or [], short, traces, out, repeats, dry_run, not no_limits, as_json)
+    _reproduce(THESIS, experiment or [], short, traces, out, repeats, dry_run, not no_limits, virtual, as_json)
 
 
 @app.command()
@@ -148,6 +152,7 @@ def _reproduce(
     repeats: int,
     dry_run: bool,
     limits: bool,
+    virtual: bool,
     as_json: bool,
 ) -> None:
     from cellbed.cli.sweep import Terminal
@@ -156,11 +161,14 @@ def _reproduce(
     from cellbed.experiments.sweep.store import results_in
 
     chosen = reproduction.check_names(publication, experiments)
-    folder = out / (publication.name + "-short" * short)
+    name = publication.name + "-short" * short
+    folder, other = (out / (name + "-virtual" * clock) for clock in (virtual, not virtual))
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) if dry_run else folder
         played = reproduction.traces(publication, chosen, place / "traces", given)
-        prepared = reproduction.prepare(publication, chosen, place, folder, played, short=short, running=not dry_run)
+        prepared = reproduction.prepare(
+            publication, chosen, place, folder, played, short=short, running=not dry_run, virtual=virtual
+        )
     if dry_run:
         for each in prepared:
             missing = runner.missing(each.plan, results_in(each.folder), repeats)
@@ -175,16 +183,20 @@ def _reproduce(
             left = reproduction.seconds(prepared, repeats)
             terminal.note(f"{each.experiment.name}: {each.experiment.title}; in all {runner.words(left)} left")
             try:
-                account = reproduction.run(each, prepared, terminal, repeats=repeats, limits=limits)
+                account = reproduction.run(each, prepared, terminal, repeats=repeats, limits=limits, virtual=virtual)
             except KeyboardInterrupt:
                 print("interrupted: run the same command to continue", file=sys.stderr)
                 raise typer.Exit(130) from None
             failed += account.failed
     data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
-    control = prepared[0].plan.trials[0].tables["transport"]["congestion_control"]
-    notes = reproduction.control_note(publication, control)
+    notes = reproduction.deviations(publication, prepared[0].plan.trials[0].tables)
+    if not limits:
+        notes.append("CPU and memory of the nodes were not limited (--no-limits).")
     inputs = [*(each.input for each in played), *publication.inputs]
-    result = page.Result(publication, data, inputs, short, _command(), page.machine(), notes)
+    clock: Literal["real", "virtual"] = "virtual" if virtual else "real"
+    result = page.Result(
+        publication, data, inputs, short, _command(), page.machine(), notes, clock, page.values_in(other)
+    )
     _finish(result, folder, failed, "trials", as_json)
 
 
@@ -210,7 +222,7 @@ def _show(result: Result) -> None:
     from cellbed.experiments.reproduce.page import rows
 
     table = Table(title=result.publication.title)
-    for heading in ("", "where", "claim", "published", "ours (95 % interval)", "direction", "magnitude"):
+    for heading in ("", "where", "claim", "published", f"{result.ours} (95 % interval)", "direction", "magnitude"):
         table.add_column(heading)
     for row in rows(result):
         table.add_row(*row)

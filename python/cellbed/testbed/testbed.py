@@ -88,10 +88,15 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     return found
 
 
+def machine() -> tuple[int, int]:
+    """Return the processors that this process may use, and this machine's memory, MiB."""
+    return len(os.sched_getaffinity(0)), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
     """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
     at the same time, and a run in which they do is disturbed."""
-    cpus, memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    cpus, memory = machine()
     for name, group in scenario.nodes.items():
         if group.backend.kind == "host":
             continue

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from cellbed.experiments.reproduce.publication import (
     Swept,
     Trials,
     evaluate,
+    shown,
 )
+from cellbed.measure.repetitions import Interval
 from cellbed.report import html, plot
 from cellbed.workloads.kind import PLACES
 
@@ -40,7 +43,7 @@ _NOTABLE = 0.01
 @dataclass(frozen=True)
 class Result:
     """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: what else a reader
-    must know of the values."""
+    must know of the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
 
     publication: Publication
     data: Data
@@ -49,6 +52,13 @@ class Result:
     command: str
     machine: str
     notes: Sequence[str] = ()
+    clock: Literal["real", "virtual"] = "real"
+    other: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> str:
+        """The heading of the values."""
+        return "predicted" if self.clock == "virtual" else "ours"
 
     @property
     def findings(self) -> dict[str, Finding]:
@@ -89,6 +99,8 @@ class Result:
         stand_ins = [f"{each.name} ({each.note})" for each in self.inputs if each.stand_in]
         if stand_ins:
             found.append(f"Not the publication's inputs: {'; '.join(stand_ins)}.")
+        if self.clock == "virtual":
+            found.append("Predicted: all trials are in virtual time, with the times that programs take measured here.")
         found += self.notes
         if self.short:
             found.append(self.publication.short_note)
@@ -101,6 +113,7 @@ class Result:
             "command": self.command,
             "machine": self.machine,
             "short": self.short,
+            "clock": self.clock,
             "inputs": [asdict(each) for each in self.inputs],
             "trials": self.states(),
             "cautions": self.cautions(),
@@ -125,6 +138,16 @@ class Result:
             ],
             "answers": {key: text for key, (_, text) in self.answers().items()},
         }
+
+
+def values_in(folder: Path) -> dict[str, str]:
+    """The values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
+    try:
+        claims = json.loads((folder / "findings.json").read_bytes())["claims"]
+    except OSError:
+        return {}
+    ends = ("value", "low", "high", "repetitions")
+    return {each["key"]: shown(Interval(*(each[end] for end in ends)), each["unit"]) for each in claims}
 
 
 def trials_lost(trials: Trials) -> list[float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,12 @@ from cellbed.experiments.reproduce.publication import (
 )
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.store import DATASET, Store, results_in
+from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
 from cellbed.scenario.reader import with_values
-from cellbed.testbed.testbed import obstacles
-from cellbed.units import DURATION
+from cellbed.testbed.testbed import machine, obstacles
+from cellbed.units import DURATION, SIZE
 from cellbed.whole_files import write_whole
+from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Listener
@@ -82,12 +85,29 @@ def congestion_control(wanted: str) -> str:
     return wanted if wanted in allowed else "reno"
 
 
-def control_note(publication: SweptPublication, control: str) -> list[str]:
-    """What a reader must know of the congestion control that nodes have."""
-    wanted = publication.scenario["transport"]["congestion_control"]
-    if control == wanted:
-        return []
-    return [f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`."]
+def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
+    """Return what nodes that are larger than a machine get, by dotted key. memory: of the machine, MiB."""
+    found: dict[str, Any] = {}
+    for name, node in nodes.items():
+        if node["cpus"] > processors:
+            found[f"nodes.{name}.cpus"] = float(processors)
+        if SIZE.parse(node["memory"]) > memory << 20:
+            found[f"nodes.{name}.memory"] = f"{memory} MiB"
+    return found
+
+
+def deviations(publication: SweptPublication, scenario: Mapping[str, Any]) -> list[str]:
+    """Return what this machine lacks: TCP and nodes of a scenario that differ from the publication's."""
+    wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
+    found = []
+    if control != wanted:
+        found.append(f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`.")
+    for name, node in publication.scenario["nodes"].items():
+        for key, unit in (("cpus", " processors"), ("memory", "")):
+            if (given := scenario["nodes"][name][key]) != node[key]:
+                values = [f"{each:g}" if isinstance(each, float) else each for each in (given, node[key])]
+                found.append(f"{name}: {values[0]}{unit}, all of this machine's, in place of {values[1]}.")
+    return found
 
 
 def traces(publication: SweptPublication, chosen: Sequence[str], folder: Path, given: Path | None) -> list[Played]:
@@ -145,9 +165,10 @@ def prepare(
     *,
     short: bool,
     running: bool = True,
+    virtual: bool = False,
 ) -> list[Prepared]:
     """Write the scenario and sweep file of each chosen experiment into `place`, and plan its sweep, whose folder is in
-    `folder`. Errors: :class:`CellbedError` with every problem."""
+    `folder`. virtual: to predict them. Errors: :class:`CellbedError` with every problem."""
     places = {f"{_TRACE}{each.role}.{each.way}}}": each.text for each in played}
     found = []
     for experiment in publication.experiments:
@@ -156,8 +177,10 @@ def prepare(
         if short:
             experiment = experiment.shortened()
         values = {**(publication.short if short else {}), **experiment.changes}
-        control = congestion_control(publication.scenario["transport"]["congestion_control"])
-        values["transport.congestion_control"] = control
+        values |= fitting(publication.scenario["nodes"], *machine())
+        if not virtual:
+            control = congestion_control(publication.scenario["transport"]["congestion_control"])
+            values["transport.congestion_control"] = control
         scenario = with_values(dict(publication.scenario), values)
         sweep: dict[str, Any] = {
             "name": experiment.name,
@@ -176,7 +199,9 @@ def prepare(
         for path, content in ((place / sweep["scenario"], scenario), (file, sweep)):
             text = tomli_w.dumps(content)
             write_whole(path, partial(_write, text=text))
-        plan = trials.plan(file, partial(obstacles, running=running))
+        plan = trials.plan(file, (lambda _: []) if virtual else partial(obstacles, running=running))
+        if virtual:
+            plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
         found.append(Prepared(experiment, plan, folder / experiment.name))
     return found
 
@@ -230,14 +255,22 @@ def run(
     jobs: int | None = None,
     repeats: int = runner.REPEATS,
     limits: bool = True,
+    virtual: bool = False,
 ) -> runner.Account:
-    """Run what is missing of an experiment. Trials that are the same in another one are taken from there."""
+    """Run what is missing of an experiment, or predict it. Trials that are the same in another one are taken from
+    there."""
     plan = prepared.plan
-    with Store(prepared.folder, listener.note) as store:
+    if virtual:
+        measure_profiles(plan, listener.note, limits=limits)
+    with Store(prepared.folder, listener.note) as store, contextlib.ExitStack() as stack:
         store.begin(plan)
         _adopt(plan, store, [each.folder for each in others])
         store.write_dataset(plan)
-        pool = runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=store.lock)
+        pool: runner.Executor
+        if virtual:
+            pool = stack.enter_context(VirtualPool.of_runs(jobs or processors(), limits=limits, profile=None))
+        else:
+            pool = runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=store.lock)
         running = runner.Runner(plan, store, pool, listener, repeats)
         running.run()
     return running.account()
