@@ -359,7 +359,7 @@ def stopping_nft(world: World, on: str) -> Iterator[None]:
     shutil.copy(real, kept)
     kept.chmod(0o755)
     wrapper.write_text(
-        f"#!/bin/sh\ntext=$(cat)\ncase $text in *'{on}'*) kill -STOP $PPID; exec sleep 1000;; esac\n"
+        f"#!/bin/sh\ntext=$(cat)\ncase $text in *'{on}'*) kill -STOP $PPID; exit 1;; esac\n"
         f'printf \'%s\\n\' "$text" | {kept} "$@"\n'
     )
     wrapper.chmod(0o755)
