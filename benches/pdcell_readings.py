@@ -11,6 +11,8 @@ percentiles of the flow completion time (FCT), in ms. In both loads, with the se
 * buffers: mean FCT with a buffer of 30 MB over that with 3 MB, for both (Fig. 11c);
 * refused: the share of packets that the central unit refuses, pHost+PFS minus pDCell-PFS, with a buffer of 3 MB
   (Fig. 11a);
+* batches: the assertions of `cellbed reproduce pdcell` on the paper-like load, a batch, by its number of flows: 200,
+  500 and 1000 with the default --flows; only where it is asked for;
 * channels: mean FCT with fixed CQIs over that with varying ones, with MRFS, PFS, and round robin, which does not see
   the channel: its ratio is the effect of the cell's capacity alone (Fig. 10a).
 
@@ -23,21 +25,25 @@ import argparse
 import itertools
 import json
 import math
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cellbed import _core
-from cellbed.experiments.reproduce import pdcell
+from cellbed.experiments.reproduce import pdcell, simulated
+from cellbed.experiments.reproduce.publication import Finding, evaluate, statements
+from cellbed.experiments.reproduce.reproduction import check_names
 from cellbed.measure.repetitions import paired_difference
 
 PERCENTILES = (10, 25, 50, 90, 99)
 ALONE = {"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_from": "credit"}
 READINGS: dict[str, dict[str, str]] = {"present": {}}
 READINGS |= {f"{key} = {value}": {key: value} for key, value in ALONE.items()} | {"all four": ALONE}
-ROUND_ROBIN = "round robin"
+ROUND_ROBIN = pdcell.ROUND_ROBIN
 ALL, SHORT, APART = "all", "only short", "one at a time"
 APART_PS = 500_000_000_000
 
@@ -61,10 +67,8 @@ Measures = Mapping[Run, Mapping[str, Any]]
 def simulate(run: Run, flows: int) -> dict[str, float]:
     """Percentiles, means, and the share of refused packets."""
     labels = pdcell.USUAL | {"load": run.load, "transport": run.transport, "cqi": run.cqi, "buffer": run.buffer}
-    labels["scheduler"] = pdcell.PFS if run.scheduler == ROUND_ROBIN else run.scheduler
+    labels["scheduler"] = run.scheduler
     description = pdcell.describe(labels, {"flows": flows}, pdcell.sizes())
-    if run.scheduler == ROUND_ROBIN:
-        description["radio"]["scheduler"] = {"kind": "round-robin"}
     description["radio"]["readings"] = READINGS[run.readings]
     if run.flows != ALL:
         description["traffic"] = {"trace": short_flows(description, run)}
@@ -249,13 +253,61 @@ PARTS: dict[str, tuple[Callable[[Sequence[int]], list[Run]], Callable[[Measures]
 }
 
 
+BATCHES = (0.2, 0.5, 1.0)
+"""Sizes of batches, in --flows."""
+
+
+def show_batches(flows: int, seeds: int, jobs: int, figures: Sequence[str]) -> None:
+    """Print the assertions on the paper-like load side by side, by the number of flows."""
+    columns = {}
+    for size in (round(share * flows) for share in BATCHES):
+        scaled = simulated.scaled(pdcell.PDCELL_PAPER, short=False, seeds=seeds, flows=size)
+        chosen = check_names(scaled, figures, "--figure")
+        found = simulated.runs(scaled, chosen, short=False, inputs=pdcell.sizes())
+        runs = {name: [run for run in group if run.labels["load"] == pdcell.PAPER] for name, group in found.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            simulated.perform(scaled, simulated.missing(runs, Path(folder)), Path(folder), Quiet(), jobs)
+            data = {name: simulated.collect(group, Path(folder)) for name, group in runs.items()}
+        findings = {key: each for key, each in evaluate(scaled, data).items() if key.endswith("-paper")}
+        columns[size] = findings
+        print(f"{size} flows: {statements(findings.values())}", flush=True)
+    print(f"\n| Fig. | assertion | {' | '.join(f'{size} flows | ' for size in columns)} |")
+    print("|---|---|" + "---|---|" * len(columns))
+    for key, first in next(iter(columns.values())).items():
+        cells = " | ".join(f"{each[key].ours} | {verdict_of(each[key])}" for each in columns.values())
+        print(f"| {first.claim.experiment} | {first.claim.statement.removesuffix(' (paper-like)')} | {cells} |")
+
+
+def verdict_of(finding: Finding) -> str:
+    """Of the direction, and of the magnitude where a figure is published."""
+    words = pdcell.PDCELL_PAPER.verdicts
+    text = words[finding.same]
+    return text + (f"; magnitude: {words[finding.magnitude]}" if finding.magnitude != "–" else "")
+
+
+class Quiet:
+    """A listener of simulations that prints nothing."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def state(self, text: str) -> None:
+        pass
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flows", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--part", choices=[*PARTS, "batches"], action="append")
+    parser.add_argument("--figure", action="append", default=[], help="of batches; default: all")
     options = parser.parse_args()
+    if options.part and "batches" in options.part:
+        show_batches(options.flows, options.seeds, options.jobs, options.figure)
+        options.part.remove("batches")
+        if not options.part:
+            return
     parts = [PARTS[part] for part in dict.fromkeys(options.part or PARTS)]
     seeds = range(1, options.seeds + 1)
     listed = list(dict.fromkeys(itertools.chain(*(runs(seeds) for runs, _ in parts))))

@@ -74,7 +74,7 @@ def pdcell(
     figure: Annotated[
         list[str] | None,
         typer.Option(
-            "--figure", "-f", help="3, 8, 9, 10a, 10b, 11a, 11b or 11c; repeatable. Default: all.", metavar="NAME"
+            "--figure", "-f", help="3, 8, 9, 10a, 10b, 11a, 11b, 11c or load; repeatable. Default: all.", metavar="NAME"
         ),
     ] = None,
     short: Annotated[bool, typer.Option("--short", help="At most five minutes on two idle processors.")] = False,

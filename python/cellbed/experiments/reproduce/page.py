@@ -26,6 +26,7 @@ from cellbed.experiments.reproduce.publication import (
     Trials,
     evaluate,
     shown,
+    statements,
 )
 from cellbed.measure.repetitions import Interval
 from cellbed.report import html, plot
@@ -179,8 +180,15 @@ def page(result: Result) -> str:
             drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
+    verdicts = {**result.publication.verdicts, "part": "in part"}
+    grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
     return html.rendered(
-        "reproduction.html", result=result, answers=result.answers(), sections=sections, swept=_is_swept
+        "reproduction.html",
+        result=result,
+        answers=result.answers(),
+        sections=sections,
+        swept=_is_swept,
+        statements=grouped,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -149,7 +149,8 @@ class Claim:
     published: as printed, "–" where it gives none. measure: one value per repetition. agrees: whether a value points
     into the published direction, which `direction` names; None for a figure of ours. figure: the published value as a
     range, or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the
-    data. made: the input from whose stand-in the claim follows, such as one that was made after it.
+    data. made: the input from whose stand-in the claim follows, such as one that was made after it. group: the
+    statement of the publication of which this is one of several assertions.
     """
 
     key: str
@@ -165,6 +166,7 @@ class Claim:
     explain: Callable[[Data], str] | None = None
     figure: tuple[float, float] | None = None
     made: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,16 @@ def magnitude(interval: Interval, figure: tuple[float, float], unit: Unit) -> st
     return "yes" if value - wide <= low and high <= value + wide else "open"
 
 
+def statements(findings: Iterable[Finding]) -> dict[str, str]:
+    """Verdicts on the publication's statements: the one that all assertions of a statement have, else "part"."""
+    verdicts: dict[str, set[str]] = {}
+    for each in findings:
+        if each.same != "–":
+            found = each.same if each.magnitude in ("–", "yes") or each.same != "yes" else each.magnitude
+            verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(found)
+    return {name: found.pop() if len(found) == 1 else "part" for name, found in verdicts.items()}
+
+
 def _logarithm(value: float, unit: Unit) -> float:
     """Of a value, or of the odds of a share."""
     if unit == "share":
@@ -333,8 +345,9 @@ def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
         same = "stand-in"
         sized = same if claim.figure is not None else sized
     elif claim.agrees is not None:
-        ends = [each for each in (interval.low, interval.high) if each is not None] or [interval.value]
-        verdicts = {claim.agrees(each) for each in (*ends, interval.value)}
+        low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
+        scale = np.geomspace if low > 0 else np.linspace  # limits can be on two sides, inside of the interval
+        verdicts = {bool(claim.agrees(each)) for each in (*scale(low, high, 1001), low, interval.value, high)}
         same = "open" if len(verdicts) == 2 else "yes" if True in verdicts else "no"
     if same not in ("not measured", "stand-in") and claim.figure is not None:
         sized = magnitude(interval, claim.figure, claim.unit)
