@@ -23,9 +23,9 @@ The exit status is 1 unless all classes pass; "phost-defaults" does not count. W
 each distribution for TCP, whose differences vary most, and 4 for the others.
 
 "phost-defaults" has our default settings. In the other rows the comparison takes over deviations of the reference by
-options: pHost's repeated packets have headers alone (repeats_carry_data), and its TCP is slow start alone ("slow-
-start"), of which a flow that loses the handshake or its last acknowledgement never ends. Flows that the reference does
-not end are left out.
+options: pHost's repeated packets have headers alone (repeats_carry_data), and its TCP is slow start alone
+("slow-start"), of which a flow that loses the handshake or its last acknowledgement never ends. Flows that the
+reference does not end are left out.
 """
 
 from __future__ import annotations
