@@ -99,3 +99,44 @@ fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
         assert!((ms(240)..ms(245)).contains(&probe), "{control:?}: {probe}");
     }
 }
+
+/// When packets entered a direction, with and without data.
+fn entered(network: &mut Network, direction: u8, with_data: bool) -> Vec<Time> {
+    let mut times = Vec::new();
+    network.drain_packets(|record: [u8; RECORD_BYTES]| {
+        if record[40] == direction && (record[56..60] != [0; 4]) == with_data {
+            let arrived = record[8..16].try_into().unwrap();
+            times.push(Time::from_nanos(u64::from_le_bytes(arrived)));
+        }
+    });
+    times
+}
+
+#[test]
+fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
+    for segments in [62, 63] {
+        let mut network = network(&[]);
+        let connection = network.connect(Tcp::default());
+        let mut ends = Vec::new();
+        network.wake(Time::from_millis(100), segments * SEGMENT + 500);
+        network.wake(Time::from_millis(700), 500);
+        while let Some(event) = network.next_event(Time::from_millis(2000)) {
+            match event {
+                Event::Due { label: 0 } => {}
+                Event::Due { label } => network.write(connection, End::Client, label, 1),
+                Event::Message { at, .. } if at == End::Server => {
+                    ends.push(network.now());
+                    network.write(connection, End::Server, 100, 2);
+                }
+                _ => {}
+            }
+        }
+        let acknowledgements = entered(&mut network, 1, false);
+        let waits = ends.iter().map(|end| {
+            let next = acknowledgements.iter().find(|at| *at >= end);
+            next.map(|at| at.since(*end))
+        });
+        // The second travels with the answer.
+        assert_eq!(waits.collect::<Vec<_>>(), [Some(Duration::ZERO), None]);
+    }
+}

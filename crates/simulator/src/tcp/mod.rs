@@ -199,7 +199,8 @@ impl Socket {
     fn established(&mut self, now: Time, segment: &Segment) {
         match segment.kind {
             SegmentKind::Data if segment.length > 0 => {
-                self.receiver.receive(now, segment, self.sender.timeout());
+                self.receiver
+                    .receive(now, segment, self.sender.round_trip());
             }
             SegmentKind::Data => self.receiver.stamped(segment.start, segment.stamp),
             SegmentKind::Syn | SegmentKind::SynAck => {

@@ -3,17 +3,16 @@
 use cellbed_link::{Duration, Time};
 
 use super::ranges::Ranges;
+use super::round_trip::RoundTrip;
 use super::segment::{Acknowledgement, BLOCKS, Segment};
 
-/// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`).
+/// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`), half of it, and the longest.
 const DELAY: Duration = Duration::from_millis(40);
+const HALF_DELAY: Duration = Duration::from_millis(20);
+const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's window
 /// opens sooner.
 const QUICK: u32 = 16;
-/// Answers sent soon after data that make a connection an interactive one, whose acknowledgements travel with its
-/// answers (`TCP_PINGPONG_THRESH`).
-const INTERACTIVE: u32 = 3;
-
 /// What Linux offers with its usual first buffer of 128 KiB, while it expects that half of that will be overhead.
 const FIRST: u64 = 64 << 10;
 /// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
@@ -22,8 +21,9 @@ const FIRST_BOUND: u64 = 112 << 10;
 /// Its assumption of the segments read in the first round trip.
 const FIRST_ROUND: u64 = 10;
 
-/// Acknowledges as Linux does: the first segments and those that open the window further at once, else every second
-/// full segment, a single one after 40 ms; out-of-order segments at once (RFC 5681 §4.2).
+/// Acknowledges as Linux does: the first segments, those that open the window further and a short one at once, else
+/// every second full segment; a single one after 40 ms or the usual gap between segments. On an interactive connection,
+/// only every second full segment is acknowledged at once. Out-of-order segments are (RFC 5681 §4.2).
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     /// Bytes of a full segment.
@@ -38,8 +38,13 @@ pub(super) struct Receiver {
     acknowledged: u64,
     at_once: bool,
     delayed: Option<Time>,
+    /// The delay of an acknowledgement (Linux's `ato`), and its bound: the timeout of this end's sender.
+    delay: Duration,
+    timeout: Duration,
     quick: u32,
-    answers: u32,
+    /// Whether an answer has left soon after data, so that acknowledgements travel with answers (Linux:
+    /// `tcp_pingpong_thresh` of 1).
+    interactive: bool,
     last: Option<Time>,
     duplicate: bool,
     echo: Time,
@@ -60,8 +65,10 @@ impl Receiver {
             acknowledged: 0,
             at_once: false,
             delayed: None,
+            delay: DELAY,
+            timeout: Duration::MAX,
             quick: 0,
-            answers: 0,
+            interactive: false,
             last: None,
             duplicate: false,
             echo: Time::ZERO,
@@ -94,11 +101,16 @@ impl Receiver {
         }
     }
 
-    /// Processes a segment with data. timeout: that of this end's sender.
-    pub fn receive(&mut self, now: Time, segment: &Segment, timeout: Duration) {
+    /// Processes a segment with data. round_trip: that of this end's sender.
+    pub fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
-        if self.last.is_none_or(|last| now - last > timeout) {
-            self.quick = QUICK;
+        self.timeout = round_trip.timeout(0);
+        let half = Duration::from_nanos(self.delay.as_nanos() / 2);
+        match self.last.map(|last| now - last) {
+            Some(gap) if gap <= HALF_DELAY => self.delay = half + HALF_DELAY,
+            Some(gap) if gap < self.delay => self.delay = (half + gap).min(self.timeout),
+            Some(gap) if gap <= self.timeout => {}
+            _ => self.quick = QUICK,
         }
         self.last = Some(now);
         if segment.end() <= self.next {
@@ -127,12 +139,12 @@ impl Receiver {
         self.early.forget_before(self.next);
         self.window
             .read(now, self.next, segment.acknowledgement.echo);
-        if (self.quick > 0 && self.answers < INTERACTIVE)
-            || self.next - self.acknowledged > self.segment
-        {
+        let quick = self.quick > 0 || segment.length < self.segment;
+        if (quick && !self.interactive) || self.next - self.acknowledged > self.segment {
             self.at_once = true;
         } else if self.delayed.is_none() {
-            self.delayed = Some(now + DELAY);
+            let most = round_trip.smoothed().unwrap_or(LONGEST_DELAY).max(DELAY);
+            self.delayed = Some(now + self.delay.min(most).min(LONGEST_DELAY));
         }
     }
 
@@ -145,7 +157,11 @@ impl Receiver {
         if self.delayed.is_some_and(|due| due <= now) {
             self.delayed = None;
             self.at_once = true;
-            self.answers = 0;
+            self.delay = if std::mem::take(&mut self.interactive) {
+                DELAY
+            } else {
+                (self.delay + self.delay).min(self.timeout)
+            };
         }
     }
 
@@ -156,9 +172,7 @@ impl Receiver {
 
     /// Data leaves in the other direction.
     pub fn answered(&mut self, now: Time) {
-        if self.last.is_some_and(|last| now - last < DELAY) {
-            self.answers += 1;
-        }
+        self.interactive |= self.last.is_some_and(|last| now - last < self.delay);
     }
 
     /// The acknowledgement for a segment that leaves now.
@@ -286,8 +300,8 @@ mod tests {
     }
 
     fn receive(receiver: &mut Receiver, at_ms: u64, start: u64) -> Option<Acknowledgement> {
-        let timeout = Duration::from_secs(1);
-        receiver.receive(Time::from_millis(at_ms), &data(start, 1000), timeout);
+        let round_trip = RoundTrip::new(Duration::from_millis(200));
+        receiver.receive(Time::from_millis(at_ms), &data(start, 1000), &round_trip);
         receiver.is_due().then(|| receiver.acknowledgement())
     }
 

@@ -178,8 +178,8 @@ impl Sender {
         self.window.opened(now, span);
     }
 
-    pub fn timeout(&self) -> Duration {
-        self.round_trip.timeout(0)
+    pub fn round_trip(&self) -> &RoundTrip {
+        &self.round_trip
     }
 
     /// Reduces the window after an idle time.
@@ -190,7 +190,7 @@ impl Sender {
         else {
             return;
         };
-        let (idle, timeout) = (now - last, self.timeout());
+        let (idle, timeout) = (now - last, self.round_trip.timeout(0));
         if self.tcp.idle_restart && idle > timeout {
             self.window.rested(idle, timeout);
         }

@@ -101,6 +101,7 @@ pub(in crate::tcp) struct Bbr {
     has_round_trip: bool,
     full_rate: f64,
     full_rounds: u32,
+    is_full: bool,
     phase: usize,
     phase_began: Time,
     /// When the probe for the round trip may end, and whether a round has ended in it.
@@ -132,6 +133,7 @@ impl Bbr {
             has_round_trip: false,
             full_rate: 0.0,
             full_rounds: 0,
+            is_full: false,
             phase: 0,
             phase_began: Time::ZERO,
             probe_ends: None,
@@ -179,7 +181,7 @@ impl Bbr {
             self.next_phase(news.delivered_at);
         }
         self.note_full_pipe(news);
-        if self.mode == Mode::Startup && self.is_full() {
+        if self.mode == Mode::Startup && self.is_full {
             self.mode = Mode::Drain;
         }
         if self.mode == Mode::Drain
@@ -218,7 +220,7 @@ impl Bbr {
         self.policer.note(true, true, delivered, at, all_lost);
     }
 
-    /// Losses were none.
+    /// Losses were none. A pipe that was full stays so.
     pub fn undo(&mut self) {
         (self.full_rate, self.full_rounds) = (0.0, 0);
         self.policer = Policer::default();
@@ -312,14 +314,10 @@ impl Bbr {
         self.next_phase(at);
     }
 
-    fn is_full(&self) -> bool {
-        self.full_rounds >= FULL_ROUNDS
-    }
-
     /// §4.3.2.2.
     fn note_full_pipe(&mut self, news: &Delivery) {
         let idle = news.sample.is_some_and(|sample| sample.idle);
-        if self.is_full() || !self.is_round_start || idle {
+        if self.is_full || !self.is_round_start || idle {
             return;
         }
         let rate = self.largest.value();
@@ -327,6 +325,7 @@ impl Bbr {
             (self.full_rate, self.full_rounds) = (rate, 0);
         } else {
             self.full_rounds += 1;
+            self.is_full = self.full_rounds >= FULL_ROUNDS;
         }
     }
 
@@ -367,7 +366,7 @@ impl Bbr {
         }
         self.least_at = now;
         *window = self.saved.max(*window);
-        if self.is_full() {
+        if self.is_full {
             self.probe_bandwidth(now, at);
         } else {
             self.mode = Mode::Startup;
@@ -382,7 +381,7 @@ impl Bbr {
     fn set_pacing_rate(&mut self, gain: f64) {
         let rate = self.rate_of(self.bandwidth(), gain);
         // Before the pipe is full, a rate that was too low would keep it from becoming so (§4.2.1).
-        if rate > self.pacing_rate || (self.is_full() && rate > 0.0) {
+        if rate > self.pacing_rate || (self.is_full && rate > 0.0) {
             self.pacing_rate = rate;
         }
     }
@@ -458,7 +457,7 @@ impl Bbr {
             if self.conserves {
                 size = size.max(news.flying + news.segments);
             } else {
-                let aggregated = if self.is_full() {
+                let aggregated = if self.is_full {
                     self.aggregation.most().min(self.bandwidth() * AGGREGATION)
                 } else {
                     0.0
@@ -466,7 +465,7 @@ impl Bbr {
                 let target = self.with_bursts(
                     self.product(self.bandwidth(), self.window_gain) + aggregated.floor(),
                 );
-                if self.is_full() {
+                if self.is_full {
                     size = (size + news.segments).min(target);
                 } else if size < target || news.delivered < INITIAL {
                     size += news.segments;
@@ -760,6 +759,15 @@ mod tests {
         (pipe.news.lost, pipe.news.repair) = (0, Repair::None);
         pipe.window = pipe.bbr.acknowledged(pipe.window, &pipe.news);
         assert!(pipe.window >= before, "{} < {before}", pipe.window);
+    }
+
+    #[test]
+    fn a_pipe_that_was_full_stays_so_after_a_wrong_timeout() {
+        let mut pipe = Pipe::steady();
+        pipe.bbr.undo();
+        pipe.window = 200;
+        pipe.round(1000.0, 40);
+        assert!(pipe.window < 200); // that of the bandwidth and the round trip
     }
 
     #[test]
