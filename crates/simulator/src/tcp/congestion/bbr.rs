@@ -31,9 +31,8 @@ const LEAST: u64 = 4;
 const INITIAL: u64 = 10;
 /// The round trip assumed before there is one (§4.2.1).
 const ASSUMED: Duration = Duration::from_millis(1);
-/// Linux paces one per cent below the bandwidth, counted in packets with their headers.
+/// Linux paces one per cent below the bandwidth, both in bytes of data.
 const MARGIN: f64 = 0.99;
-const HEADERS: u64 = 52;
 /// Below this rate a burst is one segment, else two at least (§4.2.2), bytes per second.
 const SINGLE: f64 = 150_000.0;
 /// Linux adds what came at once beyond the bandwidth, of the last five to ten rounds, at most for 100 ms.
@@ -375,7 +374,7 @@ impl Bbr {
 
     /// Bytes per second at which so many segments per second are paced.
     fn rate_of(&self, rate: f64, gain: f64) -> f64 {
-        rate * (self.segment + HEADERS) as f64 * gain * MARGIN
+        rate * self.segment as f64 * gain * MARGIN
     }
 
     fn set_pacing_rate(&mut self, gain: f64) {
@@ -662,7 +661,7 @@ mod tests {
     #[test]
     fn the_first_pacing_rate_is_that_of_the_initial_window_times_the_high_gain() {
         let pipe = Pipe::new();
-        let expected = 10.0 * 1500.0 / 0.04 * HIGH * 0.99;
+        let expected = 10.0 * 1448.0 / 0.04 * HIGH * 0.99;
         assert!((pipe.bbr.pacing_rate() - expected).abs() < 1e-6);
         assert_eq!(pipe.bbr.quantum(), 2 * 1448);
     }
@@ -679,7 +678,7 @@ mod tests {
         assert_eq!(pipe.bbr.mode, Mode::Startup);
         pipe.round(1000.0, 100);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
-        assert!((pipe.bbr.pacing_rate() - 1000.0 * 1500.0 * DRAIN * 0.99).abs() < 1e-6);
+        assert!((pipe.bbr.pacing_rate() - 1000.0 * 1448.0 * DRAIN * 0.99).abs() < 1e-6);
         // 40 segments and three bursts of two: what is in flight when the queue is empty.
         pipe.round(1000.0, 47);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
