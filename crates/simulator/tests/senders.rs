@@ -124,7 +124,9 @@ fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
             match event {
                 Event::Due { label: 0 } => {}
                 Event::Due { label } => network.write(connection, End::Client, label, 1),
-                Event::Message { at, .. } if at == End::Server => {
+                Event::Message {
+                    at: End::Server, ..
+                } => {
                     ends.push(network.now());
                     network.write(connection, End::Server, 100, 2);
                 }
