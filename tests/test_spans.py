@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,23 @@ def test_spans_of_a_python_service_are_recorded_by_request(bed: Bed) -> None:
         for order in (3, 4)
     ]
     assert bed.sockets.names == {"web": ("cache.look-up", "database", "render")}
+    assert bed.sockets.warnings() == []
+
+
+def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, connect = threading.Barrier(8), socket.socket.connect
+
+    def connect_together(self: socket.socket, address: str) -> None:
+        ready.wait(20)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_together)
+    threads = [threading.Thread(target=spans.report, args=(f"phone-0/{it}", "a", 1, 2)) for it in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(line["request"] for line in bed.lines()) == list(range(8))
     assert bed.sockets.warnings() == []
 
 

@@ -362,9 +362,9 @@ def test_statuses_from_400_on_are_errors_and_redirects_are_replies(load: Load) -
         requests = load(f"http://127.0.0.1:{port}/", connections=1, rate="8 /s")
     assert [(request["status"], request["code"], request["error"]) for request in requests] == 2 * [
         ("ok", 301, None),
-        ("ok", 503, "HTTP status 503 Service Unavailable"),
+        ("failed", 503, "HTTP status 503 Service Unavailable"),
         ("ok", 299, None),
-        ("ok", 799, "HTTP status 799"),
+        ("failed", 799, "HTTP status 799"),
     ]
     for request in requests:
         assert request["bytes_down"] == 4
@@ -375,7 +375,7 @@ def test_statuses_from_400_on_are_errors_and_redirects_are_replies(load: Load) -
 def test_a_reply_before_the_whole_request_is_one(load: Load, servers: Servers, version: str) -> None:
     url = f"http://127.0.0.1:{servers.ports[version]}/echo"
     requests = load(url, version=version, method="POST", body_size="20 MB", rate="3 /s", connections=1)
-    assert {(request["status"], request["code"]) for request in requests} == {("ok", 413)}
+    assert {(request["status"], request["code"]) for request in requests} == {("failed", 413)}
 
 
 def test_a_server_that_is_not_there_is_a_reason_and_the_schedule_goes_on(load: Load) -> None:

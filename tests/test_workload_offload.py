@@ -300,7 +300,7 @@ def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None
     bed.start(0, 1)
     done = bed.send(duration_ns=SECOND)
     requests = bed.requests()
-    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": 10}
+    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"failed": 10}
     assert {(request["error"], request["output"]) for request in requests} == {("the service's queue is full", None)}
 
 

@@ -36,15 +36,16 @@ static inline int cellbed_spans_connect(const char *path) {
     struct sockaddr_un address;
     int size = 1 << 20, none = -1, fresh;
     if (strlen(path) >= sizeof address.sun_path || cellbed_now() < cellbed_spans_next_try) return -1;
-    cellbed_spans_next_try = cellbed_now() + 1000000000;
     memset(&address, 0, sizeof address);
     address.sun_family = AF_UNIX;
     strcpy(address.sun_path, path);
     fresh = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fresh < 0) return -1;
     setsockopt(fresh, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    if (connect(fresh, (struct sockaddr *)&address, sizeof address) != 0 ||
-        !__atomic_compare_exchange_n(&cellbed_spans_socket, &none, fresh, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    if (connect(fresh, (struct sockaddr *)&address, sizeof address) != 0) {
+        cellbed_spans_next_try = cellbed_now() + 1000000000;
+        close(fresh);
+    } else if (!__atomic_compare_exchange_n(&cellbed_spans_socket, &none, fresh, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
         close(fresh);
     }
     return __atomic_load_n(&cellbed_spans_socket, __ATOMIC_SEQ_CST);

@@ -26,23 +26,23 @@ def report(request: str | None, name: str, begin_ns: int, end_ns: int) -> None:
     if not path or not request:
         return
     try:
-        if _socket is None:
+        to = _socket
+        if to is None:
             if time.monotonic_ns() < _next_try_ns:
-                _dropped += 1
-                return
-            _next_try_ns = time.monotonic_ns() + 1_000_000_000
-            fresh = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            fresh.setblocking(False)
-            fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-            fresh.connect(path)
-            _socket = fresh
+                raise BlockingIOError
+            # Threads may connect at the same time, and each sends to its own socket: none drops what it has.
+            to = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            to.setblocking(False)
+            to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            to.connect(path)
+            _socket = to
         lost = f"!dropped {_dropped}\n" if _dropped else ""
-        _socket.send(f"{lost}{request} {name} {begin_ns} {end_ns}\n".encode(), socket.MSG_NOSIGNAL)
+        to.send(f"{lost}{request} {name} {begin_ns} {end_ns}\n".encode(), socket.MSG_NOSIGNAL)
         _dropped = 0
-    except BlockingIOError:  # cellbed does not keep up
+    except BlockingIOError:  # cellbed does not keep up, or was not there a moment ago
         _dropped += 1
     except (OSError, ValueError):  # it is not there, or has gone
-        _dropped, _socket = _dropped + 1, None
+        _dropped, _socket, _next_try_ns = _dropped + 1, None, time.monotonic_ns() + 1_000_000_000
 
 
 @contextmanager
