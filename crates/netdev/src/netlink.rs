@@ -78,7 +78,7 @@ impl Netlink {
         }
     }
 
-    /// Whether the TUN device called `name` stays when its descriptor is closed (`TUNSETPERSIST`).
+    /// Return whether the TUN device called `name` stays when its descriptor is closed (`TUNSETPERSIST`).
     pub fn is_persistent(&mut self, name: &str) -> Result<bool> {
         let attributes = self.named(name)?.attributes;
         Ok(attributes.iter().any(|attribute| {

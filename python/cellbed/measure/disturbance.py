@@ -259,7 +259,7 @@ def shifts(latencies: Samples, lengthened: Samples, percentiles: Sequence[Percen
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What `judge` needs of an application with requests. shifts: of `shifts`; unanswered_s: intended times of the
+    """An application with requests, for `judge`. shifts: of `shifts`; unanswered_s: intended times of the
     requests without a reply."""
 
     name: str

@@ -45,12 +45,12 @@ class Percentile:
 
     @property
     def supported(self) -> bool:
-        """Whether the sample is large enough for the value."""
+        """Return whether the sample is large enough for the value."""
         return self.requests >= needed(self.quantile)
 
     @property
     def has_interval(self) -> bool:
-        """Whether its requests are independent enough for an interval, which may be open where some got no reply."""
+        """Return whether its requests are independent enough for an interval, which may be open where some got no reply."""
         return self.low_rank is not None
 
 

@@ -93,7 +93,7 @@ _ANSWERS: dict[str, Callable[[Any], Any]] = {
     "limit": _limits,
     "sample": _sample,
 }
-"""What the agent can be asked, with the check of its answer. All raise ``ValueError``, ``TypeError`` or ``KeyError``"""
+"""Requests to the agent, each with the check of its answer. All raise ``ValueError``, ``TypeError`` or ``KeyError``"""
 
 
 class Hub:

@@ -35,7 +35,7 @@ ASIDE = "supervisor"
 
 
 Enforcement = bool | Literal["overcommit"]
-"""Whether CPU and memory limits are enforced; ``"overcommit"``: also those of nodes that exceed the machine."""
+"""Enforcement of CPU and memory limits; ``"overcommit"``: also those of nodes that exceed the machine."""
 
 
 class LimitsError(CellbedError):

@@ -27,7 +27,7 @@ OUTER_BYTES = {4: 1550, 6: 1570}
 IP_MTU, IPV6_MTU = 14, 24
 """Socket options of Linux (ip(7), ipv6(7))."""
 CLOSING_S = 5.0
-"""How long the machine may take to remove what the agent made there; one that was not ready is not waited for."""
+"""Time that the machine may take to remove what the agent made there; one that was not ready is not waited for."""
 
 
 class HostNode(RemoteNode):

@@ -127,7 +127,7 @@ class RemoteNode:
         raise NodeError(f"{self.name} cannot be reached: {self._hub_end() or self.why()}")
 
     def _hub_end(self) -> str:
-        """How the hub has ended, in words; empty while it runs."""
+        """Return how the hub has ended, in words; empty while it runs."""
         assert self._hub is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self._hub.wait(1.0)

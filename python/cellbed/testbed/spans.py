@@ -27,7 +27,7 @@ MOST_MALFORMED = 100
 LARGEST_RECORD = 64 << 20
 """Bytes of the spans of a service, after which its socket is closed."""
 QUIET_S, CLOSING_S = 1.0, 5.0
-"""How long to wait at the end for spans that another machine still forwards: without any, and altogether."""
+"""Seconds of waiting at the end for spans that another machine still forwards: without any, and altogether."""
 MOST_NAMES = 16
 """Names of spans that reports show, of each application."""
 _LINE = re.compile(

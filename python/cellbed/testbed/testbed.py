@@ -53,7 +53,7 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: 
 
 
 def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
-    """What this user may not do and a run needs, all of it at once."""
+    """Return all that a run needs and this user may not do."""
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except OSError as error:
@@ -65,7 +65,7 @@ def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
 
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
-    """What the nodes and programs of a scenario need and this machine lacks, by key. running, limits: as of `check`."""
+    """Return what nodes and programs of a scenario need and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.congestion import available, objection
     from cellbed.scenario.problems import Problem
 

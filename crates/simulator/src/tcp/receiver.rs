@@ -42,7 +42,7 @@ pub(super) struct Receiver {
     delay: Duration,
     timeout: Duration,
     quick: u32,
-    /// Whether an answer has left soon after data, so that acknowledgements travel with answers (Linux:
+    /// Set once an answer has left soon after data, so that acknowledgements travel with answers (Linux:
     /// `tcp_pingpong_thresh` of 1).
     interactive: bool,
     last: Option<Time>,

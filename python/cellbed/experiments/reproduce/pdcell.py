@@ -481,7 +481,7 @@ def _claims() -> Iterator[Claim]:
 
 
 def _gain(load: str, scheduler: str) -> Callable[[Data], Values]:
-    """What varying channels save, as a factor of the mean completion time."""
+    """Return the saving by varying channels, a factor of the mean completion time."""
     fixed, varying = ({"scheduler": scheduler, "cqi": cqi} for cqi in (FIXED, TRACE))
     return _over("10a", "fct_mean_s", load, fixed, varying)
 
