@@ -50,7 +50,7 @@ class Percentile:
 
     @property
     def has_interval(self) -> bool:
-        """Return whether its requests are independent enough for an interval, which may be open where some got no reply."""
+        """Return whether its requests are independent enough for an interval, perhaps an open one."""
         return self.low_rank is not None
 
 

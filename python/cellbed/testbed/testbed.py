@@ -65,7 +65,7 @@ def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
 
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
-    """Return what nodes and programs of a scenario need and this machine lacks, by key. running, limits: as of `check`."""
+    """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.congestion import available, objection
     from cellbed.scenario.problems import Problem
 
