@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cellbed import inputs
 from cellbed.experiments.reproduce.publication import (
     Data,
     Experiment,
@@ -144,7 +144,7 @@ class Result:
 def values_in(folder: Path) -> dict[str, str]:
     """The values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
     try:
-        claims = json.loads((folder / "findings.json").read_bytes())["claims"]
+        claims = inputs.json_value(folder / "findings.json")["claims"]
     except OSError:
         return {}
     ends = ("value", "low", "high", "repetitions")
