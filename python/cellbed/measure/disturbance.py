@@ -218,9 +218,7 @@ def added(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl.DataFrame) 
         if not parts or column not in requests.columns:
             continue
         spent = requests.select(pl.sum_horizontal(parts).clip(lower_bound=0)).to_series().to_numpy()
-        nodes = requests[column].fill_null("").to_numpy()
-        for node in nodes_of(seconds):
-            found += np.where(nodes == node, _lengthened(spent, begin, end, node, seconds), 0.0)
+        found += _waiting_on(requests[column], spent, begin, end, seconds)
     return np.where(latency > 0, np.minimum(found, latency), 0.0)
 
 
@@ -228,6 +226,16 @@ def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
     """Begin and end of each standstill of the emulator, seconds."""
     found = seconds.filter(pl.col("standstill_s") >= STANDSTILL_S)
     return [(until - length, until) for length, until in found.select("standstill_s", "stood_until_s").iter_rows()]
+
+
+def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
+    """Return `_lengthened` of each row on its node; 0 on a node of which nothing is recorded."""
+    names, found = nodes.fill_null("").to_numpy(), np.zeros(len(spent))
+    for node in nodes_of(seconds):
+        rows = np.flatnonzero(names == node)
+        if len(rows):
+            found[rows] = _lengthened(spent[rows], begin[rows], end[rows], node, seconds)
+    return found
 
 
 def _lengthened(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
@@ -369,11 +377,8 @@ def _waited(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[str]:
     client = connections["part_client"].fill_null(0.0).to_numpy()
     service = [name for name in names if name.startswith("part_server") or name.startswith("part_service")]
     server = connections.select(pl.sum_horizontal(service)).to_series().fill_null(0.0).to_numpy()
-    lost = np.zeros(len(connections))
-    for node in nodes_of(during):
-        for column, part in (("client", client), ("server", server)):
-            of_node = (connections[column].fill_null("") == node).to_numpy()
-            lost += np.where(of_node, _lengthened(part, begin, begin + spent, node, during), 0.0)
+    lost = _waiting_on(connections["client"], client, begin, begin + spent, during)
+    lost += _waiting_on(connections["server"], server, begin, begin + spent, during)
     total = float((spent - client).sum())
     if total > 0 and lost.sum() > LENGTHENED * total:
         yield (
