@@ -273,9 +273,10 @@ def test_links_of_every_kind_are_proved_or_said_not_to_be(tmp_path: Path, link: 
 )
 def test_what_can_be_proved_of_other_kinds_is(tmp_path: Path, asked: str, real: str, wrong: str) -> None:
     emulator = Emulator.start(plan_of(tmp_path, real).emulator_config())
-    proofs = list(prove_links(plan_of(tmp_path, asked), emulator))
+    proofs = {proof.what: proof for proof in prove_links(plan_of(tmp_path, asked), emulator)}
     emulator.stop()
-    assert wrong in {proof.what for proof in proofs if not proof.ok}
+    # "not reached" on a machine that is too busy to send enough, never "holds".
+    assert proofs[wrong].state != "holds"
 
 
 def recording(folder: Path, heavy_ms: int) -> str:

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from cellbed.archive import TraceSource
@@ -51,6 +51,8 @@ OVERLOAD = 1.4
 """How much more than a link carries is sent to see what it carries."""
 ENOUGH = 1.15
 """How much more than a link carries must reach it."""
+STALL_NS = 5 * MILLISECOND
+"""A pause of the sender in which even a queue that CoDel keeps short (RFC 8289, 4.2: 5 ms) runs empty."""
 FEW = 4
 """Paths that are each measured in the best window."""
 PERIOD_NS = 60_000 * MILLISECOND
@@ -94,11 +96,12 @@ def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
     for attempt in range(ATTEMPTS):
         # Many flows at the same time can be too much for a busy machine.
         most = HIGHEST_PROBE_RATE >> attempt
-        accepted = {what for what, proof in proofs.items() if proof.ok}
-        for proof in _prove_pairs(emulator, pairs, accepted, most, cells, quick=attempt == 0):
-            if proof.what not in accepted and (proof.what not in proofs or not proofs[proof.what].ok):
+        settled = {what for what, proof in proofs.items() if proof.ok and proof.reached}
+        for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
+            before = proofs.get(proof.what)
+            if proof.what not in settled and (before is None or before.ok or (proof.ok and proof.reached)):
                 proofs[proof.what] = proof
-        if all(proof.ok for proof in proofs.values()):
+        if all(proof.ok and proof.reached for proof in proofs.values()):
             break
     order = [f"{direction.name} {what}" for direction in plan.directions for what in ("delay", "rate")]
     return [proofs[what] for what in order if what in proofs]
@@ -426,15 +429,26 @@ def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any
     note = f"{len(arrivals)} datagrams in {span_s * 1e3:.0f} ms"
     highest = min(1.0, HIGHEST_PROBE_RATE * span_s / 8 / max(offered, 1))
     idle = prediction.idles(direction, first - most_ns, last) or _not_filled(path[: place + 1])
+    reached = True
     if idle is not None:
         note += f"; only the upper bound is proved: {idle}"
+        if ok and _stalled_ns(flow["sent_ns"]) > RATE_TOLERANCE * span_s * 1e9:
+            reached = False
+            note += "; this machine was too busy to send as much"
     elif highest < 1.0:
         note = f"probed up to {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s"
         ok = ok and delivered >= highest * least * (1 - 3 * RATE_TOLERANCE)
     else:
         missing = sum(_missing(step) for step in path[place:])
         ok = ok and delivered >= least - slack - missing * offered
-    return Proof(what, 8e-6 * offered / span_s, 8e-6 * delivered / span_s, "Mbit/s", ok, note)
+    return Proof(what, 8e-6 * offered / span_s, 8e-6 * delivered / span_s, "Mbit/s", ok, note, reached)
+
+
+def _stalled_ns(sent_ns: Sequence[int]) -> float:
+    """The time in which a sender stood still for longer than its spacing and `STALL_NS`."""
+    gaps = [after - before for before, after in pairwise(sent_ns)]
+    usual = statistics.median(gaps) if gaps else 0
+    return sum(gap - usual for gap in gaps if gap - usual > STALL_NS)
 
 
 def _not_filled(path: list[Direction]) -> str | None:
