@@ -175,6 +175,8 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
         finish(start(server, secret, folder, *heavy, "--packet-bytes", "1500", "--duration", "4 s", preexec_fn=inside))
         light = tmp_path / "light"
         finish(start(server, secret, light, *LIGHT, "--light-train", "1:1", "--duration", "1 s", preexec_fn=inside))
+        # A millisecond, and what a busy machine added as the emulator states it.
+        tolerance_ns = 1e6 + emulator.stop()["lateness_ns"]["p99"]
     # Both ends have the clock of this machine: the server's offset is where the recording's time zero lies on it.
     clock = description(folder)["clock"]["heavy"]
     assert abs(clock["drift_ppm"]) < 20
@@ -186,12 +188,12 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
     expected = loops[(loops >= first * 1_000_000) & (loops < last * 1_000_000)]
     assert len(steady) == pytest.approx(len(expected), rel=0.01)
     nearest = expected[np.clip(np.searchsorted(expected, steady - 500_000), 0, len(expected) - 1)]
-    assert np.median(np.abs(steady - nearest)) < 1_000_000
+    assert np.median(np.abs(steady - nearest)) < tolerance_ns
     up, down = table(light, "light-uplink"), table(light, "light-downlink")
     trips = down.join(up, on=["train", "index"]).select(pl.col("arrived_ns") - pl.col("sent_ns_right")).to_series()
     # Most packets wait for an opportunity of the trace; the luckiest do not.
     base_delay = float(trips.min()) / 2  # type: ignore[arg-type]
-    assert base_delay == pytest.approx(20e6, abs=1e6)
+    assert base_delay == pytest.approx(20e6, abs=tolerance_ns)
 
 
 def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Program:
         self.name = process.name
         self.log = log
         own = isinstance(process, Process)
+        self._connects = isinstance(process, Process) and process.load
         self._port = None if isinstance(process, Process) else process.ready.port
         with log.open("wb") as errors:
             self.popen = subprocess.Popen(
@@ -60,6 +61,9 @@ class Program:
                 continue
             event = json.loads(line)
             line = b""
+            if event["event"] == name == "ready" and self._connects:
+                self.say(connect_ns=time.monotonic_ns())
+                return self.await_event("connected")
             if event["event"] == name:
                 return event
         raise AssertionError(f"{self.name}: no {name}: {self.log.read_text()}")

@@ -32,7 +32,14 @@ from cellbed.testbed.reach import LIVE, announce_nodes
 from cellbed.testbed.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.spans import SpanSockets
 from cellbed.testbed.state import Record, process_start
-from cellbed.testbed.supervise import HOST_INTERVAL_NS, SAMPLE_INTERVAL_NS, AnyProgram, Supervisor
+from cellbed.testbed.supervise import (
+    HOST_INTERVAL_NS,
+    SAMPLE_INTERVAL_NS,
+    AnyProgram,
+    Program,
+    Supervisor,
+    start_after,
+)
 from cellbed.testbed.testbed import Testbed
 from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
@@ -48,6 +55,8 @@ STAGES = 8
 """More than the stages of the programs of an application."""
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
+RESTART_NS = 20_000_000
+"""How long before their schedules begin links are told so."""
 EARLY_NS = 100_000_000
 """How much before the end of the schedule a run has ended early."""
 FULL_BYTES = 1 << 16
@@ -230,7 +239,14 @@ def _drive(
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         loads = supervisor.start_all(processes, bed.nodes)
 
-        t0_ns = time.monotonic_ns() + 20_000_000
+        t0_ns = time.monotonic_ns() + RESTART_NS
+        if any(isinstance(load, Program) for load in loads):
+            # What handshakes measure must depend on the links only, not on how fast the programs start.
+            connect_ns = t0_ns
+            emulator.restart_links(connect_ns)
+            supervisor.connect(loads, connect_ns)
+            t0_ns = connect_ns + start_after(time.monotonic_ns() + RESTART_NS - connect_ns)
+            supervisor.wait(lambda: False, t0_ns - RESTART_NS)
         emulator.restart_links(t0_ns)
         state.counted_before = emulator.counters()
         end_ns = t0_ns + scenario.duration

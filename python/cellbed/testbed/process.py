@@ -94,8 +94,9 @@ class Process:
     """A program to run on a node under a supervisor.
 
     It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends.
-    stage: it starts when all programs of lower stages are ready. load: it then waits for the line ``{"t0_ns": …,
-    "end_ns": …, "drain_ns": …}`` and then ends, with ``{"event": "done", …}`` as its last line.
+    stage: it starts when all programs of lower stages are ready. load: it then waits for ``{"connect_ns": …}``,
+    connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
+    ends, with ``{"event": "done", …}`` as its last line.
     program: its command up to the arguments of this process. env: variables on top of the environment.
     forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.fork_server`).
     """

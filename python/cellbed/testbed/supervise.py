@@ -31,7 +31,17 @@ SAMPLED_AT_ONCE = 100
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
 READY_PER_PROGRAM_S = 1.0
+CONNECT_EVERY_NS = 1_000_000
+"""Between the connections of two loads."""
+START_STEP_NS = 250_000_000
+"""A schedule starts a multiple of this after its first connection, so that runs which take a few milliseconds more or
+less to connect have connections of the same age."""
 """Added to the limit for each program, since all of them load their libraries at the same time."""
+
+
+def start_after(connected_ns: int) -> int:
+    """Return when a schedule starts whose loads have connected, both in ns since the first began to."""
+    return (connected_ns // START_STEP_NS + 1) * START_STEP_NS
 
 
 class Program(EventProcess):
@@ -117,6 +127,17 @@ class Supervisor:
                         loads.append(started[-1])
             self.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
         return loads
+
+    def connect(self, loads: Sequence[AnyProgram], at_ns: int) -> None:
+        """Let loads of cellbed's own connect from a monotonic time on, and wait until they have.
+
+        Errors: :class:`ProgramError`.
+        """
+        own = [load for load in loads if isinstance(load, Program)]
+        for number, load in enumerate(own):
+            load.is_ready = False
+            load.say({"connect_ns": at_ns + number * CONNECT_EVERY_NS})
+        self.wait_ready(own, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(own))
 
     def start(self, process: Process | Command, node: Backend) -> AnyProgram:
         """Start a program. Errors: :class:`ProgramError`."""
@@ -271,7 +292,7 @@ class Supervisor:
                 known = len(program.events)
                 program.read()
                 for event in program.events[known:]:
-                    if event.get("event") in ("ready", "done"):
+                    if event.get("event") in ("ready", "connected", "done"):
                         program.is_ready = True
                         self._note(f"program {event['event']}", program)
                 if program.ended:

@@ -7,6 +7,7 @@ with select(2), whose time-outs are in microseconds; those of epoll are whole mi
 import bisect
 import gc
 import select
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,11 +70,19 @@ class Generator:
         self._t0_ns = self._end_ns = self._drain_ns = 0
 
     def run(self) -> None:
-        """Get ready, announce it, wait for the start, send until the end, drain, report. Raises WorkloadError."""
+        """Connect when told to, wait for the start, send until the end, drain, report. Raises WorkloadError."""
         commands = lifecycle.Commands()
         begun = next_progress = 0
+        announce("ready")
+        for command in commands.wait():
+            try:
+                pause_ns = int(command["connect_ns"]) - machine.now_ns()
+            except (KeyError, TypeError, ValueError):
+                raise WorkloadError(f"standard input: not the time to connect: {command}") from None
+            time.sleep(max(0, pause_ns) / SECOND)
         try:
-            self.prepare()
+            if not commands.closed:
+                self.prepare()
             until = machine.now_ns() + self.patience_ns
             while not self.ready and not commands.closed:
                 self._wait(commands, until)
@@ -83,7 +92,7 @@ class Generator:
             gc.collect()
             gc.freeze()
             if not commands.closed:
-                announce("ready")
+                announce("connected")
             while not begun and not commands.closed:
                 for command in self._wait(commands, None):
                     try:

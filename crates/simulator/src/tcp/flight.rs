@@ -41,6 +41,8 @@ pub(super) struct News {
     pub round_trips: Option<(Duration, Duration)>,
     /// When the last of them was sent.
     pub latest: Option<(Time, Departure)>,
+    /// Bytes of the last of them.
+    pub bytes: u64,
 }
 
 /// The segments between the first that is missing and the last that was sent.
@@ -220,6 +222,7 @@ impl Flight {
             advanced,
             round_trips: news.first.zip(news.last).filter(|_| !news.repaired),
             latest: news.latest.map(|(at, _, departure)| (at, departure)),
+            bytes: news.bytes,
         }
     }
 
@@ -292,6 +295,7 @@ struct Fresh {
     last: Option<Duration>,
     newest: Option<(u64, Duration)>,
     latest: Option<(Time, u64, Departure)>,
+    bytes: u64,
 }
 
 impl Fresh {
@@ -305,6 +309,7 @@ impl Fresh {
             last: None,
             newest: None,
             latest: None,
+            bytes: 0,
         }
     }
 
@@ -318,6 +323,7 @@ impl Fresh {
         let is_later = |&(at, end, _): &(Time, u64, _)| (sent.at, sent.end) > (at, end);
         if self.latest.as_ref().is_none_or(is_later) {
             self.latest = Some((sent.at, sent.end, sent.departure));
+            self.bytes = sent.end - sent.start;
         }
         // That of a repair may be that of the original (RFC 8985 §6.2, step 2).
         let early = echo < sent.at || self.least.is_some_and(|least| took < least);

@@ -399,6 +399,9 @@ impl Sender {
             before,
             flying: self.flight.flying(),
             round_trip: progress.round_trip,
+            // Linux: FLAG_ACK_MAYBE_DELAYED.
+            is_delayed: news.bytes < self.tcp.segment
+                && sample.is_some_and(|sample| sample.before + 1 == self.deliveries.count()),
             repair: match self.state {
                 State::Open => Repair::None,
                 State::Recovery { .. } => Repair::Recovery,

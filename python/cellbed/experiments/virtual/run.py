@@ -27,6 +27,7 @@ from cellbed.scenario.faults import LinkFault
 from cellbed.testbed import faults, folder
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Move, Plan
+from cellbed.testbed.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.user_folders import cache_folder
 from cellbed.workloads import http as http_kind
 from cellbed.workloads import lifecycle, offloading
@@ -41,8 +42,6 @@ from cellbed.workloads.registry import workload
 _CONTROLS = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
 """The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
-_CONNECT_EVERY_NS = 1_000_000
-"""Between the connections of two clients."""
 _PROGRESS = 0.02
 """Share of the schedule between two reports of progress."""
 
@@ -179,12 +178,13 @@ def _drive(
         for load in loads:
             stack.callback(load.finish)
         for number, client in enumerate(clients):
-            world.at(number * _CONNECT_EVERY_NS, client.prepare)
+            world.at(number * CONNECT_EVERY_NS, client.prepare)
         patience_ns = max((client.generator.patience_ns for client in clients), default=0) + SECOND
         world.run(patience_ns, lambda: all(client.is_ready for client in clients))
         if late := next((client for client in clients if not client.is_ready), None):
             raise CellbedError(late.generator.trouble)
-        t0_ns = world.now_ns + SECOND
+        t0_ns = start_after(world.now_ns)
+        world.run(t0_ns, lambda: False)
         world.restart(t0_ns)
         for group in scenario.nodes:
             moving = [world.hosts[node.name] for node in plan.of_group(group)]

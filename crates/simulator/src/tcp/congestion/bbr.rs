@@ -74,6 +74,8 @@ pub(in crate::tcp) struct Delivery {
     pub before: u64,
     pub flying: u64,
     pub round_trip: Option<Duration>,
+    /// Whether a short segment was alone on its way, so that the receiver may have delayed its acknowledgement.
+    pub is_delayed: bool,
     pub repair: Repair,
     /// Until pacing allows the next segment.
     pub ahead: Duration,
@@ -332,7 +334,7 @@ impl Bbr {
     fn measure_round_trip(&mut self, window: &mut u64, news: &Delivery) {
         let is_old = news.now - self.least_at > BELIEVED;
         if let Some(span) = news.round_trip
-            && (is_old || self.least.is_none_or(|least| span < least))
+            && (is_old && !news.is_delayed || self.least.is_none_or(|least| span < least))
         {
             self.least = Some(span);
             self.least_at = news.now;
@@ -624,6 +626,7 @@ mod tests {
                 before: 0,
                 flying: 0,
                 round_trip: None,
+                is_delayed: false,
                 repair: Repair::None,
                 ahead: Duration::ZERO,
             };
@@ -738,6 +741,20 @@ mod tests {
             "{probed}"
         );
         assert!(pipe.window > 80);
+    }
+
+    #[test]
+    fn an_acknowledgement_that_may_be_delayed_does_not_replace_an_old_round_trip() {
+        let mut pipe = Pipe::steady();
+        pipe.news.now += BELIEVED;
+        pipe.news.is_delayed = true;
+        pipe.news.round_trip = Some(SPAN + Duration::from_millis(40));
+        let mut window = pipe.window;
+        pipe.bbr.measure_round_trip(&mut window, &pipe.news);
+        assert_eq!(pipe.bbr.least, Some(SPAN));
+        pipe.news.is_delayed = false;
+        pipe.bbr.measure_round_trip(&mut window, &pipe.news);
+        assert_eq!(pipe.bbr.least, pipe.news.round_trip);
     }
 
     #[test]
