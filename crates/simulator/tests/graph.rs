@@ -179,6 +179,32 @@ fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
 }
 
 #[test]
+fn what_is_written_to_several_connections_at_once_leaves_in_this_order() {
+    let mut network = network(1_000_000, &[]);
+    let ids = [40_000, 40_001, 40_002].map(|port| {
+        let ends = Ends {
+            client: (0, port),
+            server: (2, 80),
+        };
+        network.connect_ends(ends, Tcp::default())
+    });
+    network.wake(Time::from_millis(1000), 9);
+    let mut arrived = Vec::new();
+    while let Some(event) = network.next_event(Time::from_millis(10_000)) {
+        match event {
+            Event::Due { .. } => {
+                for number in [1, 2, 0] {
+                    network.write(ids[number], End::Client, 5000, number as u64);
+                }
+            }
+            Event::Message { label, .. } => arrived.push(label),
+            _ => {}
+        }
+    }
+    assert_eq!(arrived, [1, 2, 0]);
+}
+
+#[test]
 fn a_super_packet_that_arrives_whole_is_acknowledged_once() {
     let delay = || vec![DelayConfig::Fixed(Duration::from_millis(10)).into()];
     let mut network = Network::new(delay(), delay()).with_log();

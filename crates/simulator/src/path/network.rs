@@ -113,8 +113,8 @@ pub struct Network {
     events: VecDeque<Event>,
     /// Segments that arrive together, as one, and the size of the first.
     arriving: Option<(ConnectionId, End, Segment, u64)>,
-    /// Ends that the application has written to since the last event.
-    written: Vec<(ConnectionId, End)>,
+    /// Ends that applications have written to since the last event, in this order.
+    written: VecDeque<(ConnectionId, End)>,
     /// Ends at which the application waits for room.
     rooms: BTreeSet<(ConnectionId, End)>,
     log: Option<Log>,
@@ -205,7 +205,7 @@ impl Network {
             asked: 0,
             events: VecDeque::new(),
             arriving: None,
-            written: Vec::new(),
+            written: VecDeque::new(),
             rooms: BTreeSet::new(),
             log: None,
         }
@@ -337,9 +337,9 @@ impl Network {
         }
     }
 
-    /// Data written at one instant leaves in full segments.
+    /// Data written at one instant leaves in full segments, and in the order of the writes.
     fn send_written(&mut self) {
-        while let Some((connection, from)) = self.written.pop() {
+        while let Some((connection, from)) = self.written.pop_front() {
             self.transmit(connection, from);
         }
         if !self.rooms.is_empty() {
@@ -444,7 +444,7 @@ impl Network {
         let now = self.now;
         if let Some(open) = self.connection_mut(connection) {
             open.write(from, now, bytes, label);
-            self.written.push((connection, from));
+            self.written.push_back((connection, from));
         }
     }
 
