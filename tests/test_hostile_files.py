@@ -276,6 +276,7 @@ def test_files_of_others_are_opened_by_one_module() -> None:
                 found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
     missing = [line for name, lines in found.items() if name not in OWN for line in lines]
     assert not missing, f"open these with cellbed.inputs, or state here why not: {missing}"
+    assert set(OWN) <= set(found), f"exceptions without a use: {set(OWN) - set(found)}"
 
 
 def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:

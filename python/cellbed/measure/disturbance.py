@@ -94,11 +94,10 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     where it stood still), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (highest), ``standstill_s`` (longest
     time without running) and ``stood_until_s``. Of the machine: ``cpus``, ``foreign_cpus`` (processors used by programs
     that are not the run's), ``own_cpus`` (by the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in
-    which some task waited for a processor), ``stopped`` (for how long CPU limits stopped nodes, all together, as a
-    share), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``; ``NODE.waited_s``: the time that it waited
-    for a processor, without the time that its CPU limit stopped it, and at most as long as other programs ran; all of
-    its waiting where it is below its CPU limit while the run uses the whole machine (`FULL`). A second that was not
-    recorded has no row or nulls.
+    which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``;
+    ``NODE.waited_s``: the time that it waited for a processor, without the time that its CPU limit stopped it, and at
+    most as long as other programs ran; all of its waiting where it is below its CPU limit while the run uses the whole
+    machine (`FULL`). A second that was not recorded has no row or nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
@@ -161,8 +160,6 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
     short = (pl.col("own_cpus") > FULL * pl.col("cpus")) & (pl.col("cpu_s") < FULL * limit)
     foreign_s = pl.min_horizontal("waited_s", "taken_s")
     waited_s = pl.when(short).then("waited_s").otherwise(foreign_s).clip(lower_bound=0)
-    stopped = each.group_by("second").agg(stopped=pl.col("throttled_s").sum() / pl.col("span_s").first())
-    machine = machine.join(stopped, on="second", how="left").with_columns(pl.col("stopped").fill_null(0))
     for (node,), series in each.group_by("node", maintain_order=True):
         named = series.select("second", pl.col("cpu_s").alias(f"{node}.cpu_s"), waited_s.alias(f"{node}.waited_s"))
         machine = machine.join(named, on="second", how="left")
