@@ -12,12 +12,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from socket import IPPROTO_TCP
 
 import pytest
 
+from cellbed.measure.packets import read_packets
 from cellbed.testbed import cgroups
 from cellbed.testbed.cgroups import LimitsError
 from cellbed.testbed.state import RUN_VARIABLE, records
+from cellbed.testbed.supervise import START_STEP_NS
 from cellbed.user_folders import cache_folder
 from in_process import cellbed
 
@@ -454,3 +457,20 @@ def test_bad_input_is_answered_before_anything_is_made(
     for word in words:
         assert word in outcome.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_path: Path) -> None:
+    # The first opportunity is 900 ms after the begin of the trace, and the base delay is 5 ms.
+    (tmp_path / "gap.up").write_text("".join(f"{at}\n" for at in range(900, 2001)))
+    scenario = write_scenario(tmp_path, duration="1 s")
+    scenario.write_text(scenario.read_text().replace("lte-suburban.up", "gap.up"))
+    done = cellbed("run", scenario, "--no-limits", "--out", tmp_path / "real")
+    assert done.returncode == 0, done.stderr
+    real = only_folder(tmp_path / "real")
+    done = cellbed("run", scenario, "--no-limits", "--virtual", "--profile", real, "--out", tmp_path / "predicted")
+    assert done.returncode == 0, done.stderr
+    for folder in (real, only_folder(tmp_path / "predicted")):
+        log = read_packets(folder / "raw" / "packets.bin")
+        first = int(log["departed"][(log["direction"] == 0) & (log["protocol"] == IPPROTO_TCP)].min())
+        t0 = json.loads((folder / "run.json").read_text())["t0_ns"]
+        assert (first - t0) % START_STEP_NS == (900_000_000 + 5_000_000) % START_STEP_NS
