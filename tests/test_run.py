@@ -462,7 +462,7 @@ def test_bad_input_is_answered_before_anything_is_made(
 def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_path: Path) -> None:
     # The first opportunity is 900 ms after the begin of the trace, and the base delay is 5 ms.
     (tmp_path / "gap.up").write_text("".join(f"{at}\n" for at in range(900, 2001)))
-    scenario = write_scenario(tmp_path, duration="1 s")
+    scenario = write_scenario(tmp_path, duration="5 s")
     scenario.write_text(scenario.read_text().replace("lte-suburban.up", "gap.up"))
     done = cellbed("run", scenario, "--no-limits", "--out", tmp_path / "real")
     assert done.returncode == 0, done.stderr
