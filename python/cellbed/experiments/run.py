@@ -56,7 +56,7 @@ STAGES = 8
 GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
 RESTART_NS = 20_000_000
-"""How long before their schedules begin links are told so."""
+"""Time from a restart of links to the begin of their schedules."""
 EARLY_NS = 100_000_000
 """How much before the end of the schedule a run has ended early."""
 FULL_BYTES = 1 << 16

@@ -57,6 +57,11 @@ class Proof:
             return "not proved"
         return "off" if not self.ok else "holds" if self.reached else "not reached"
 
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it holds, or cannot be proved by measuring once more."""
+        return self.ok and self.reached
+
     def as_dict(self) -> dict[str, Any]:
         """For ``run.json``."""
         return {**asdict(self), "state": self.state}

@@ -96,12 +96,12 @@ def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
     for attempt in range(ATTEMPTS):
         # Many flows at the same time can be too much for a busy machine.
         most = HIGHEST_PROBE_RATE >> attempt
-        settled = {what for what, proof in proofs.items() if proof.ok and proof.reached}
+        settled = {what for what, proof in proofs.items() if proof.is_settled}
         for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
             before = proofs.get(proof.what)
-            if proof.what not in settled and (before is None or before.ok or (proof.ok and proof.reached)):
+            if proof.what not in settled and (before is None or before.ok or proof.is_settled):
                 proofs[proof.what] = proof
-        if all(proof.ok and proof.reached for proof in proofs.values()):
+        if all(proof.is_settled for proof in proofs.values()):
             break
     order = [f"{direction.name} {what}" for direction in plan.directions for what in ("delay", "rate")]
     return [proofs[what] for what in order if what in proofs]

@@ -70,7 +70,7 @@ class Generator:
         self._t0_ns = self._end_ns = self._drain_ns = 0
 
     def run(self) -> None:
-        """Connect when told to, wait for the start, send until the end, drain, report. Raises WorkloadError."""
+        """Connect on command, wait for the start, send until the end, drain, report. Raises WorkloadError."""
         commands = lifecycle.Commands()
         begun = next_progress = 0
         announce("ready")

@@ -184,7 +184,7 @@ def _drive(
         if late := next((client for client in clients if not client.is_ready), None):
             raise CellbedError(late.generator.trouble)
         t0_ns = start_after(world.now_ns)
-        world.run(t0_ns, lambda: False)
+        world.run(t0_ns)
         world.restart(t0_ns)
         for group in scenario.nodes:
             moving = [world.hosts[node.name] for node in plan.of_group(group)]

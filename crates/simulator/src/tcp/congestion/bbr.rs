@@ -74,7 +74,7 @@ pub(in crate::tcp) struct Delivery {
     pub before: u64,
     pub flying: u64,
     pub round_trip: Option<Duration>,
-    /// Whether a short segment was alone on its way, so that the receiver may have delayed its acknowledgement.
+    /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
     pub is_delayed: bool,
     pub repair: Repair,
     /// Until pacing allows the next segment.
