@@ -96,7 +96,8 @@ fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
         let head = SEGMENT as u32;
         assert_eq!(sequence, [(1, head), (1 + head, 200), (201 + head, 700)]);
         let probe = segments[2].0.since(segments[1].0);
-        assert!((ms(240)..ms(245)).contains(&probe), "{control:?}: {probe}");
+        // Two round trips and 200 ms, and up to two ticks of 4 ms.
+        assert!((ms(240)..ms(252)).contains(&probe), "{control:?}: {probe}");
     }
 }
 

@@ -41,6 +41,27 @@ pub struct Tcp {
     pub segment: u64,
     /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
     pub least_timeout: Duration,
+    /// The tick of the sender's clock, to which [`Tcp::expiry`] rounds its timers; zero: they are exact.
+    pub tick: Duration,
+}
+
+impl Tcp {
+    /// Returns when a timer of Linux that is set `now` expires: never early, and the later the coarser. The wheel counts
+    /// single ticks below 63 of them, and eight times as many in each level above (`calc_index` and `calc_wheel_index` in
+    /// kernel/time/timer.c).
+    fn expiry(&self, now: Time, delay: Duration) -> Time {
+        let tick = self.tick.as_nanos();
+        if tick == 0 {
+            return now + delay;
+        }
+        let ticks = delay.as_nanos().div_ceil(tick);
+        let mut shift = 0;
+        while ticks >> shift >= 63 {
+            shift += 3;
+        }
+        let expires = now.as_nanos() / tick + ticks;
+        Time::from_nanos((((expires >> shift) + 1) << shift).saturating_mul(tick))
+    }
 }
 
 impl Default for Tcp {
@@ -53,6 +74,7 @@ impl Default for Tcp {
             receive_window: 6 << 20,
             segment: 1448,
             least_timeout: LEAST_VARIATION,
+            tick: Duration::from_millis(4),
         }
     }
 }
@@ -268,5 +290,34 @@ impl Socket {
             stamp: now,
             burst: self.sender.burst(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_expire_late_by_less_than_an_eighth() {
+        let expiry = |tick, now, delay| {
+            let tcp = Tcp {
+                tick: Duration::from_millis(tick),
+                ..Tcp::default()
+            };
+            tcp.expiry(Time::from_millis(now), Duration::from_millis(delay))
+        };
+        // Up to 248 ms by ticks, up to 2 s by eight of them, then by 64.
+        for (now, delay, then) in [
+            (0, 8, 12),
+            (1, 201, 208),
+            (1, 248, 252),
+            (0, 252, 256),
+            (37, 263, 320),
+            (100, 1000, 1120),
+            (0, 3000, 3072),
+        ] {
+            assert_eq!(expiry(4, now, delay), Time::from_millis(then), "{delay}");
+        }
+        assert_eq!(expiry(0, 37, 263), Time::from_millis(300));
     }
 }

@@ -328,7 +328,7 @@ impl Sender {
         self.probe = span.map(|_| (self.next, repeated));
         // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
         let timeout = self.round_trip.timeout(self.doubled);
-        self.timer = Some((now + timeout, Alarm::Timeout));
+        self.timer = Some((self.tcp.expiry(now, timeout), Alarm::Timeout));
         span
     }
 
@@ -552,10 +552,11 @@ impl Sender {
             return;
         }
         let timeout = self.round_trip.timeout(self.doubled);
-        self.timer = Some(match self.probe_delay() {
-            Some(delay) => (now + delay.min(timeout), Alarm::Probe),
-            None => (now + timeout, Alarm::Timeout),
-        });
+        let (delay, alarm) = match self.probe_delay() {
+            Some(delay) => (delay.min(timeout), Alarm::Probe),
+            None => (timeout, Alarm::Timeout),
+        };
+        self.timer = Some((self.tcp.expiry(now, delay), alarm));
     }
 
     /// RFC 8985 §7.2, with Linux's slack.

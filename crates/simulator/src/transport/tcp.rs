@@ -70,6 +70,7 @@ impl TcpHosts {
             control,
             initial_window: constants.initial_window,
             least_timeout: Duration::from_nanos(constants.least_timeout_ps.0 / 1_000),
+            tick: Duration::ZERO,
             ..Tcp::default()
         };
         Self {
