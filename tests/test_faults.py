@@ -12,7 +12,7 @@ import pytest
 
 import cellbed
 import in_process
-from cellbed.measure.faults import fault_summaries
+from cellbed.measure.faults import fault_summaries, late_faults
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.reader import parse
@@ -230,11 +230,12 @@ def test_each_program_is_measured_also_one_that_ends_soon(run: Path) -> None:
 @pytest.mark.needs_tun
 def test_what_the_applications_lost_is_reported(run: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
-    kinds = [
-        (each["kind"], each["begin_s"] // 1, [loss["app"] for loss in each["losses"]]) for each in summary["faults"]
-    ]
-    times = {"crash": 1, "full-disk": 2, "pause": 4, "outage": 6, "restart": 8, "handover": 8}
-    assert kinds == [(kind, at, ["web"]) for kind, at in times.items()]
+    times = {"crash": 1, "full-disk": 2.5, "pause": 4, "outage": 6, "restart": 8, "handover": 8.2}
+    assert [each["kind"] for each in summary["faults"]] == list(times)
+    for each, at in zip(summary["faults"], times.values(), strict=True):
+        assert [loss["app"] for loss in each["losses"]] == ["web"]
+        on_time = each["kind"] in ("outage", "handover")
+        assert each["begin_s"] == at if on_time else each["begin_s"] >= at
     crash, _, pause, outage, restart, handover = (each["losses"][0] for each in summary["faults"])
     assert crash["during_lost"] + crash["during_late"] >= 10
     assert crash["recovered_s"] > 0
@@ -291,6 +292,15 @@ def test_losses_are_counted_around_each_fault() -> None:
     assert (loss.after, loss.after_lost, loss.after_late, loss.recovered_s) == (2, 0, 1, 1.25)
     (loss,) = second.losses
     assert (second.end_s, loss.during, loss.during_lost, loss.recovered_s) == (None, 1, 1, None)
+
+
+def test_a_late_fault_disturbs_a_run() -> None:
+    events = [
+        {"event": "fault began", "at_s": 4.0, "what": "pause of edge-0 for 800 ms", "late_s": 0.02},
+        {"event": "fault ended", "at_s": 6.0, "what": "pause of edge-0 for 800 ms", "late_s": 1.2},
+        {"event": "link changed", "at_s": 6.0, "what": "mobile-0.uplink"},
+    ]
+    assert late_faults(events) == ["pause of edge-0 for 800 ms: ended 1.2 s late"]
 
 
 def test_an_application_that_a_fault_does_not_touch_has_no_time_of_recovery() -> None:

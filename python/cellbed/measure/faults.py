@@ -7,9 +7,12 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
+from cellbed.readable import duration_words
 
 BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migration")) for what in ("began", "ended"))
 """Names of events. Both have ``fault``, a number that they share, and ``kind``."""
+LATE_S = 0.1
+"""Of a fault of a node or a program, above which a run is disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,15 @@ def fault_summaries(
         ]
         found.append(FaultSummary(str(event["what"]), str(event.get("kind", "")), begin, end, losses))
     return found
+
+
+def late_faults(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Return sentences on faults that began or ended more than `LATE_S` after their time, for `judge`. Pure."""
+    return [
+        f"{event['what']}: {event['event'].split()[1]} {duration_words(event['late_s'])} late"
+        for event in events
+        if isinstance(late := event.get("late_s"), int | float) and late > LATE_S
+    ]
 
 
 def _loss(app: str, requests: pl.DataFrame, begin: float, end: float, before: float, following: float) -> Loss:

@@ -15,7 +15,7 @@ from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import PeerSummary, claimed, read_connections, stalled_s, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
-from cellbed.measure.faults import FaultSummary, fault_summaries
+from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
@@ -316,7 +316,7 @@ def summarise(
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
         machine=machine(seconds, duration),
-        disturbances=judge(seconds, description, loads, others),
+        disturbances=[*judge(seconds, description, loads, others), *late_faults(events)],
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),

@@ -25,7 +25,7 @@ class _Due:
 class Faults:
     """The faults of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
 
-    Links lose packets, are closed, or move to another cell, by the plan alone: here that is noted.
+    Links lose packets, are closed, or move to another cell, by the plan alone, on time: here that is noted.
     """
 
     def __init__(self, faults: Sequence[Fault | Move], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
@@ -42,8 +42,8 @@ class Faults:
         self._due.sort()
         self._supervisor.alarm_ns = self._next_ns
 
-    def _at(self, at_ns: int, number: int, fault: Fault | Move, act: Callable[[int, Fault | Move], None]) -> None:
-        self._due.append(_Due(at_ns, number, lambda: act(number, fault)))
+    def _at(self, at_ns: int, number: int, fault: Fault | Move, act: Callable[[int, Fault | Move, int], None]) -> None:
+        self._due.append(_Due(at_ns, number, lambda: act(number, fault, at_ns)))
 
     @property
     def _next_ns(self) -> int:
@@ -55,13 +55,13 @@ class Faults:
             self._due.pop(0).act()
             self._supervisor.alarm_ns = self._next_ns
 
-    def _begin(self, number: int, fault: Fault | Move) -> None:
-        self._note("began", number, fault)
+    def _begin(self, number: int, fault: Fault | Move, due_ns: int) -> None:
+        self._note("began", number, fault, due_ns)
         if isinstance(fault, ProgramFault):
             names = self._supervisor.names_of(fault.program)
             self._supervisor.take_out(names)
             self._supervisor.put_back(names)
-            self._note("ended", number, fault)
+            self._note("ended", number, fault, due_ns)
         elif isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -72,7 +72,7 @@ class Faults:
                     self._supervisor.take_out(self._supervisor.names_on(fault.node))
                     self._nodes[fault.node].signal(signal.SIGKILL)
 
-    def _end(self, number: int, fault: Fault | Move) -> None:
+    def _end(self, number: int, fault: Fault | Move, due_ns: int) -> None:
         if isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -81,13 +81,14 @@ class Faults:
                     self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
                     self._supervisor.put_back(self._supervisor.names_on(fault.node))
-        self._note("ended", number, fault)
+        self._note("ended", number, fault, due_ns)
 
-    def _note(self, event: str, number: int, fault: Fault | Move) -> None:
-        note(self._journal, event, number, fault)
+    def _note(self, event: str, number: int, fault: Fault | Move, due_ns: int) -> None:
+        now = time.monotonic_ns() if isinstance(fault, NodeFault | ProgramFault) else due_ns
+        note(self._journal, event, number, fault, now, late_s=(now - due_ns) / 1e9)
 
 
-def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int | None = None) -> None:
-    """Note that a fault or handover "began" or "ended", now or at a time. number: its number in the run."""
+def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int, *, late_s: float = 0.0) -> None:
+    """Note that a fault or handover "began" or "ended". number: its number in the run; late_s: after its time."""
     what = fault.kind if isinstance(fault, Move) else "fault"
-    journal.note(f"{what} {event}", str(fault), time_ns, fault=number, kind=fault.kind)
+    journal.note(f"{what} {event}", str(fault), time_ns, fault=number, kind=fault.kind, late_s=late_s)

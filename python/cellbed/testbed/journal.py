@@ -69,7 +69,7 @@ class Journal:
 
 _KEYS: dict[str, Any] = {
     **{"time_ns": int, "event": str, "what": str, "at_s": int | float | None},
-    **dict.fromkeys(("from", "to", "kind", "fault"), str | int | float | None),
+    **dict.fromkeys(("from", "to", "kind", "fault", "late_s"), str | int | float | None),
 }
 
 
