@@ -300,11 +300,8 @@ class Client:
         """Let it know what happens at one of its sockets."""
 
         def happened() -> None:
-            if connection.buffer or connection.ended or connection.broken:
-                self.program.call(lambda: self._heard(connection))
-            else:
-                # By the time at which the program notices, other connections may be established as well.
-                self._world.at(self._world.now_ns + self._taken("receive"), lambda: self.program.call(self._drive))
+            # By the time at which the program notices, other connections may have something, too.
+            self._world.at(self._world.now_ns + self._taken("receive"), lambda: self.program.call(self._drive))
 
         connection.on_event = happened
 
@@ -315,29 +312,19 @@ class Client:
 
         self.program.call(work)
 
-    def _heard(self, connection: Socket) -> None:
-        """Read what there is, unless that was read with what came before it."""
-        if not (connection.buffer or connection.ended or connection.broken):
-            return
-        self.program.now_ns += self._taken("receive")
-        while not connection.closed and (connection.buffer or connection.ended or connection.broken):
-            left = len(connection.buffer)
-            readers = [each for each in self.generator.readers if each.fileno() == connection.fileno()]
-            self.generator.drive(readers, [])
-            if not readers or (left and len(connection.buffer) == left):
-                break
-            if not connection.buffer and not left:
-                break
-        self._drive()
-
     def _drive(self) -> None:
-        """Write what there is, and do what is due."""
+        """Read and write what there is, and do what is due."""
         generator = self.generator
+        left = dict[int, int]()
         while True:
+            connections = {each.fileno(): each for each in generator.readers}
+            waiting = {number: size for number in connections if (size := self._world.waiting(number)) is not None}
             writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
-            if not writers and (generator.wake_ns is None or generator.wake_ns > self.program.now_ns):
+            asked = generator.wake_ns is not None and generator.wake_ns <= self.program.now_ns
+            if waiting == left and not writers and not asked:
                 break
-            generator.drive([], writers)
+            generator.drive([connections[number] for number in waiting], writers)
+            left = waiting
         times = [generator.wake_ns] if generator.wake_ns is not None else []
         if self._started and not self.over:
             # One request is taken up at a time; the next may be due already.

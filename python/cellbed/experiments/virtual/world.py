@@ -359,6 +359,11 @@ class World:
         """Whether a socket can be written to."""
         return self._by_descriptor[descriptor].connected
 
+    def waiting(self, descriptor: int) -> int | None:
+        """Return how many bytes a socket has to read; 0 for its end alone, ``None`` for nothing."""
+        found = self._by_descriptor[descriptor]
+        return len(found.buffer) if found.buffer or found.ended or found.broken else None
+
     def restart(self, zero_ns: int) -> None:
         """Start schedules and handovers at a time."""
         self._zero_ns = zero_ns
