@@ -15,9 +15,9 @@ without PATH.down the uplink's is used for both. The default ones are synthetic.
 of these; `ping` and `iperf3` (round trips, and Mbit/s of each second) only run if they are named. --keep: the folder of
 the real runs, which are not repeated if they are there, so that a bench continues where it was stopped; also of the
 results, agreement.json and agreement.md (the table of docs/how-to/predict.md). --profile run takes the profile from the
-first real run instead of measuring it over fast links. CUBIC must be allowed in network namespaces:
-`sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`. * marks each real run that the machine
-disturbed, ~ a prediction whose profile was disturbed.
+first real run over the LTE trace, for the cells of all three traces, instead of measuring it over fast links. CUBIC
+must be allowed in network namespaces: `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`. *
+marks each real run that the machine disturbed, ~ a prediction whose profile was disturbed.
 """
 
 from __future__ import annotations
@@ -328,7 +328,8 @@ def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, second
             shutil.move(run(folder), each)
     shutil.rmtree(folder / "predicted", ignore_errors=True)
     load = cell.rsplit("-", 2)[0]
-    made, accepted = predict(folder, load, real[0] if own and load not in PROGRAMS else None)
+    measured = keep / f"{cell.rpartition('-')[0]}-lte-{seconds}" / "first" if own and load not in PROGRAMS else None
+    made, accepted = predict(folder, load, measured)
     shutil.move(made, folder / "predicted")
     first, second, predicted = (figures(each) for each in (*real, folder / "predicted"))
     if not len(first) or not len(second) or not len(predicted):
