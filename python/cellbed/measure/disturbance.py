@@ -152,13 +152,14 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
         throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
         waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
     ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
-    # Waiting for other programs cannot exceed their run time: the rest is waiting of a node's tasks for each other, or
-    # for other nodes.
+    # Waiting for other programs cannot exceed their run time, of which as much is in the way of a node as that is
+    # running or waiting: the rest is waiting of a node's tasks for each other, or for other nodes.
     used = machine.select("second", "cpus", "own_cpus", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(used, on="second", how="left")
     limit = pl.col("node").replace_strict(limits, default=None, return_dtype=pl.Float64)
     short = (pl.col("own_cpus") > FULL * pl.col("cpus")) & (pl.col("cpu_s") < FULL * limit)
-    foreign_s = pl.min_horizontal("waited_s", "taken_s")
+    present = ((pl.col("cpu_s") + pl.col("waited_s")) / pl.col("span_s")).clip(upper_bound=1)
+    foreign_s = pl.min_horizontal("waited_s", pl.col("taken_s") * present)
     waited_s = pl.when(short).then("waited_s").otherwise(foreign_s).clip(lower_bound=0)
     for (node,), series in each.group_by("node", maintain_order=True):
         named = series.select("second", pl.col("cpu_s").alias(f"{node}.cpu_s"), waited_s.alias(f"{node}.waited_s"))
