@@ -34,7 +34,7 @@ def thesis(
         list[str] | None,
         typer.Option("--experiment", "-e", help="E1, E2, E3, E4 or 6G; repeatable. Default: all.", metavar="NAME"),
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="At most ten minutes on two idle processors.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="About ten minutes on two idle processors.")] = False,
     traces: Annotated[
         Path | None,
         typer.Option("--traces", help="Folder with the recordings, such as KPN-5G.up and Verizon-LTE-short.up."),
