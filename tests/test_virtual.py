@@ -103,10 +103,18 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def predict(folder: Path, profile: Path, text: str, *, count: int = 1, duration: str = "5 s") -> Path:
+def predict(
+    folder: Path,
+    profile: Path,
+    text: str,
+    *,
+    count: int = 1,
+    duration: str = "5 s",
+    down: str = "lte-suburban.down",
+) -> Path:
     """The folder of a run in virtual time."""
     scenario = folder / "scenario.toml"
-    scenario.write_text(HEAD.format(count=count, duration=duration) + text)
+    scenario.write_text(HEAD.format(count=count, duration=duration).replace("lte-suburban.down", down) + text)
     before = set(folder.glob("virtual-*"))
     done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
     assert done.returncode == 0, done.stderr
@@ -367,6 +375,18 @@ def test_connections_that_open_together_are_noticed_together(profile: Path, tmp_
     # As a program that wakes up once for all of them: the one that was opened last takes the first request.
     assert requests["local_port"].to_list() == sorted(requests["local_port"], reverse=True)
     assert requests["sent_ns"].n_unique() == 1
+
+
+def test_a_client_wakes_once_for_replies_and_connections_that_arrive_at_one_instant(tmp_path: Path) -> None:
+    # Whatever the downlink carries leaves once a second, so that the replies to the first four requests arrive with the
+    # handshakes that the next ones have begun.
+    (tmp_path / "burst.down").write_text("1000\n" * 400)
+    served = SERVED | {"bytes_down": 1000, "wire_down": 1200, "head": 1200, "kept": True}
+    profiles.Profile("the test", {"web": [served] * 20}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"), down="burst.down")
+    ports = pl.read_parquet(run / "requests.parquet").sort("request")["local_port"].to_list()
+    # What waits goes over a connection that has just opened, as by a real client.
+    assert ports[4] not in ports[:4]
 
 
 def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
