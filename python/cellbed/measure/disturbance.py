@@ -96,8 +96,8 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     that are not the run's), ``own_cpus`` (by the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in
     which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``;
     ``NODE.waited_s``: the time that it waited for a processor, without the time that its CPU limit stopped it, and at
-    most as long as other programs ran; all of its waiting where it is below its CPU limit while the run uses the whole
-    machine (`FULL`). A second that was not recorded has no row or nulls.
+    most as long as other programs ran while it was running or waiting; all of its waiting where it is below its CPU
+    limit while the run uses the whole machine (`FULL`). A second that was not recorded has no row or nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)

@@ -428,22 +428,21 @@ def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any
     ok = delivered <= most + slack
     note = f"{len(arrivals)} datagrams in {span_s * 1e3:.0f} ms"
     highest = min(1.0, HIGHEST_PROBE_RATE * span_s / 8 / max(offered, 1))
+    stalled = _stalled_ns(flow["sent_ns"]) / 1e9 / span_s
     idle = prediction.idles(direction, first - most_ns, last) or _not_filled(path[: place + 1])
     reached = True
     if idle is not None:
         note += f"; only the upper bound is proved: {idle}"
-        if ok and _stalled_ns(flow["sent_ns"]) > RATE_TOLERANCE * span_s * 1e9:
-            reached = False
-            note += "; this machine was too busy to send as much"
+        reached = not ok or stalled <= RATE_TOLERANCE
     elif highest < 1.0:
         note = f"probed up to {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s"
         ok = ok and delivered >= highest * least * (1 - 3 * RATE_TOLERANCE)
     else:
         short = least - slack - sum(_missing(step) for step in path[place:]) * offered - delivered
-        if ok and 0 < short <= _stalled_ns(flow["sent_ns"]) / 1e9 / span_s * offered:
-            reached = False
-            note += "; this machine was too busy to send as much"
+        reached = not ok or short <= 0 or short > stalled * offered
         ok = ok and (short <= 0 or not reached)
+    if not reached:
+        note += "; this machine was too busy to send as much"
     return Proof(what, 8e-6 * offered / span_s, 8e-6 * delivered / span_s, "Mbit/s", ok, note, reached)
 
 
