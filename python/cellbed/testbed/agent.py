@@ -313,26 +313,23 @@ class Disk:
         self._folder, self._file = folder, -1
 
     def fill(self, full: bool) -> None:
-        """Take all free space, or give it back. Errors: ``OSError``."""
+        """Take all free space, or give it back. Errors: ``OSError``.
+
+        By writes: a refused ``fallocate`` gives back all that it took, so that it never ends beside busy writers.
+        """
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
         if not full:
             return
         self._file = os.open(self._folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        size = 0
-        while True:
-            space = os.statvfs(self._folder)
-            free = space.f_bavail * space.f_frsize
-            try:
-                os.posix_fallocate(self._file, size, max(free, PAGE))
-            except OSError as error:  # programs may write meanwhile
-                if error.errno != errno.ENOSPC:
-                    raise
-                if free == 0:
-                    return
-            else:
-                size += max(free, PAGE)
+        zeros = bytes(1 << 20)
+        try:
+            while True:
+                os.write(self._file, zeros)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
 
 class _Source:

@@ -19,7 +19,8 @@ from cellbed.testbed.unmodified import FOREVER_NS
 class _Due:
     at_ns: int
     number: int
-    act: Callable[[], None] = field(compare=False)
+    fault: Fault | Move = field(compare=False)
+    act: Callable[[_Due], None] = field(compare=False)
 
 
 class Faults:
@@ -36,14 +37,11 @@ class Faults:
     def schedule(self, t0_ns: int) -> None:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
         for number, fault in enumerate(self._faults):
-            self._at(t0_ns + fault.at, number, fault, self._begin)
+            self._due.append(_Due(t0_ns + fault.at, number, fault, self._begin))
             if not isinstance(fault, ProgramFault):
-                self._at(t0_ns + fault.at + fault.length, number, fault, self._end)
+                self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, self._end))
         self._due.sort()
         self._supervisor.alarm_ns = self._next_ns
-
-    def _at(self, at_ns: int, number: int, fault: Fault | Move, act: Callable[[int, Fault | Move, int], None]) -> None:
-        self._due.append(_Due(at_ns, number, lambda: act(number, fault, at_ns)))
 
     @property
     def _next_ns(self) -> int:
@@ -52,16 +50,18 @@ class Faults:
     def step(self) -> None:
         """Do what is due. Errors: :class:`~cellbed.testbed.process.ProgramError` of a program that does not start."""
         while self._due and self._due[0].at_ns <= time.monotonic_ns():
-            self._due.pop(0).act()
+            due = self._due.pop(0)
+            due.act(due)
             self._supervisor.alarm_ns = self._next_ns
 
-    def _begin(self, number: int, fault: Fault | Move, due_ns: int) -> None:
-        self._note("began", number, fault, due_ns)
+    def _begin(self, due: _Due) -> None:
+        fault = due.fault
+        self._note("began", due)
         if isinstance(fault, ProgramFault):
             names = self._supervisor.names_of(fault.program)
             self._supervisor.take_out(names)
             self._supervisor.put_back(names)
-            self._note("ended", number, fault, due_ns)
+            self._note("ended", due)
         elif isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -72,7 +72,8 @@ class Faults:
                     self._supervisor.take_out(self._supervisor.names_on(fault.node))
                     self._nodes[fault.node].signal(signal.SIGKILL)
 
-    def _end(self, number: int, fault: Fault | Move, due_ns: int) -> None:
+    def _end(self, due: _Due) -> None:
+        fault = due.fault
         if isinstance(fault, NodeFault):
             match fault.kind:
                 case "full-disk":
@@ -81,11 +82,11 @@ class Faults:
                     self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
                     self._supervisor.put_back(self._supervisor.names_on(fault.node))
-        self._note("ended", number, fault, due_ns)
+        self._note("ended", due)
 
-    def _note(self, event: str, number: int, fault: Fault | Move, due_ns: int) -> None:
-        now = time.monotonic_ns() if isinstance(fault, NodeFault | ProgramFault) else due_ns
-        note(self._journal, event, number, fault, now, late_s=(now - due_ns) / 1e9)
+    def _note(self, event: str, due: _Due) -> None:
+        now = time.monotonic_ns() if isinstance(due.fault, NodeFault | ProgramFault) else due.at_ns
+        note(self._journal, event, due.number, due.fault, now, late_s=(now - due.at_ns) / 1e9)
 
 
 def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int, *, late_s: float = 0.0) -> None:
