@@ -84,7 +84,7 @@ def test_forks_run_on_their_nodes_and_end_like_programs_of_their_own(
     tmp_path: Path, places: dict[str, Place], supervisor: Supervisor
 ) -> None:
     first, second = (start(supervisor, tmp_path, places[name], name) for name in NODES)
-    supervisor.wait_ready([first, second], 60)
+    supervisor.wait_ready([first, second])
     assert parent(first.process.pid) == parent(second.process.pid) != os.getpid()
     for name, program in zip(NODES, (first, second), strict=True):
         process, events = Path(f"/proc/{program.process.pid}"), list[dict[str, Any]](program.events)
@@ -95,7 +95,7 @@ def test_forks_run_on_their_nodes_and_end_like_programs_of_their_own(
         assert f"{RUN_VARIABLE}=forks-{os.getpid()}".encode() in (process / "environ").read_bytes().split(b"\0")
         assert len(list((process / "fd").iterdir())) == 3
     third = start(supervisor, tmp_path, places["edge"], "third")
-    supervisor.wait_ready([third], 60)
+    supervisor.wait_ready([third])
     first.say({"crash": 1})
     os.kill(second.process.pid, signal.SIGKILL)
     third.hang_up()
@@ -107,7 +107,7 @@ def test_forks_run_on_their_nodes_and_end_like_programs_of_their_own(
 
 def test_forks_end_with_their_server(tmp_path: Path, places: dict[str, Place], supervisor: Supervisor) -> None:
     forks = [start(supervisor, tmp_path, places[name], name) for name in NODES]
-    supervisor.wait_ready(forks, 60)
+    supervisor.wait_ready(forks)
     os.kill(parent(forks[0].process.pid), signal.SIGKILL)
     wait(supervisor, *forks)
     assert all("was killed by signal 9" in str(fork.failure()) for fork in forks)
@@ -127,4 +127,4 @@ def test_a_fork_that_cannot_start_is_named_with_the_reason(
 ) -> None:
     place = Place("/proc/self/ns/no-such-namespace") if lost else places["edge"]
     with pytest.raises(ProgramError, match=message):
-        supervisor.wait_ready([start(supervisor, tmp_path, place, "edge", program)], 60)
+        supervisor.wait_ready([start(supervisor, tmp_path, place, "edge", program)])

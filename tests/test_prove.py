@@ -20,12 +20,14 @@ from cellbed.testbed.cgroups import Group, LimitsError
 from cellbed.testbed.emulator import Emulator
 from cellbed.testbed.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
+from cellbed.testbed.prediction import Clock
 from cellbed.testbed.process import Place
 from cellbed.testbed.prove import Limited, Proof, ProofError, prove_limits
-from cellbed.testbed.prove_links import prove_links
+from cellbed.testbed.prove_links import _rate_proof, prove_links
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 
+MS = 1_000_000
 SCENARIO = """
 name = "proof"
 duration = "1 s"
@@ -318,6 +320,23 @@ def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) ->
     assert proofs["mobile-0.uplink rate"].state == "not proved"
     assert "changes after 0.1 s" in str(proofs["mobile-0.uplink rate"])
     assert proofs["mobile-0.downlink delay"].state == "holds"
+
+
+@pytest.mark.parametrize(
+    ("pause_ms", "delivered", "state"), [(0, 250, "holds"), (0, 200, "off"), (40, 250, "not reached"), (40, 200, "off")]
+)
+def test_a_low_rate_is_off_unless_the_sender_stood_still_as_long(
+    tmp_path: Path, pause_ms: int, delivered: int, state: str
+) -> None:
+    made = plan(tmp_path)
+    path = made.path("endpoint-0", "edge-0")
+    uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
+    # 12 Mbit/s carry one datagram a ms; the sender sends 1.4, but for a pause in the middle.
+    sent = [round(number * MS / 1.4) + (number > 175) * pause_ms * MS for number in range(350)]
+    window = 250 + pause_ms
+    received = [100 * MS + number * window * MS // delivered for number in range(delivered)]
+    flow = {"sent_ns": sent, "received_ns": [*received, *[None] * (350 - delivered)]}
+    assert _rate_proof(path, uplink, flow, Clock(0, 0)).state == state
 
 
 @pytest.mark.needs_tun

@@ -125,7 +125,7 @@ class Supervisor:
                     started.append(self.start(process, nodes[process.node]))
                     if process.load:
                         loads.append(started[-1])
-            self.wait_ready(started, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(started))
+            self.wait_ready(started)
         return loads
 
     def connect(self, loads: Sequence[AnyProgram], at_ns: int) -> None:
@@ -137,7 +137,7 @@ class Supervisor:
         for number, load in enumerate(own):
             load.is_ready = False
             load.say({"connect_ns": at_ns + number * CONNECT_EVERY_NS})
-        self.wait_ready(own, READY_TIMEOUT_S + READY_PER_PROGRAM_S * len(own))
+        self.wait_ready(own)
 
     def start(self, process: Process | Command, node: Backend) -> AnyProgram:
         """Start a program. Errors: :class:`ProgramError`."""
@@ -300,7 +300,7 @@ class Supervisor:
                     self._note("program ended", program, status=program.process.wait())
         return True
 
-    def wait_ready(self, programs: Sequence[AnyProgram], timeout_s: float) -> None:
+    def wait_ready(self, programs: Sequence[AnyProgram]) -> None:
         """Wait until each of `programs` has announced that it is ready; unmodified programs have their own limits.
 
         Errors: :class:`ProgramError` for one that did not do so in time, and for any program that ended meanwhile: what
@@ -316,7 +316,7 @@ class Supervisor:
             return all(program.is_ready for program in programs)
 
         own_limits = (each.command.ready.timeout_ns / 1e9 for each in programs if isinstance(each, UnmodifiedProgram))
-        timeout_s = max([timeout_s, *(limit + READY_TIMEOUT_S for limit in own_limits)])
+        timeout_s = READY_TIMEOUT_S + max([READY_PER_PROGRAM_S * len(programs), *own_limits])
         if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
             late = next(program for program in programs if not program.is_ready)
             raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")

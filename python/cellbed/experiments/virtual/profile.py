@@ -341,7 +341,7 @@ def keep(profile: Profile, place: Path) -> Profile:
         raise ProfileError(
             f"the profile that was measured is not used: {'; '.join(profile.objections)}\n"
             "repeat it when the machine is idle, take the profile of a run (--profile RUN), "
-            f"or accept this one: --profile {refused}"
+            f"or accept this one, with run or sweep: --profile {refused}"
         )
     profile.write(place)
     return profile
