@@ -123,6 +123,9 @@ def share_cell(
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
     """
 
+def congestion_controls() -> list[str]:
+    """Return the names of the congestion control laws of a path's TCP."""
+
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.simulation.simulate` is its face.
 

@@ -42,7 +42,7 @@ mod _core {
     #[pymodule_export]
     use super::series::{PyBursts, PySeriesRows};
     #[pymodule_export]
-    use super::simulation::{Path, Session};
+    use super::simulation::{Path, Session, congestion_controls};
     #[pymodule_export]
     use super::toml_values::toml_values;
     #[pymodule_export]

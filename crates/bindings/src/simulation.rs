@@ -330,19 +330,27 @@ fn table<'py>(py: Python<'py>, downloads: &[Download]) -> DownloadTable<'py> {
     )
 }
 
+/// The laws of a path's TCP: paths mark no packets.
+fn path_controls() -> impl Iterator<Item = Control> {
+    Control::ALL.iter().copied().filter(|law| !law.uses_ecn())
+}
+
+/// Names of the laws of a path's TCP.
+#[pyfunction]
+pub fn congestion_controls() -> Vec<String> {
+    path_controls().map(Control::name).collect()
+}
+
 pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
     let (control, hystart, idle_restart, initial_window, receive_window, segment) = tcp;
     if initial_window == 0 || segment == 0 || receive_window < segment {
         return refuse("a window of TCP holds at least one segment, and that a byte".to_owned());
     }
-    let control = match control.as_str() {
-        "cubic" => Control::Cubic,
-        "newreno" => Control::NewReno,
-        "bbr" => Control::Bbr,
-        other => {
-            let known = "cubic, newreno or bbr";
-            return refuse(format!("there is no control {other:?}: {known}"));
-        }
+    let Some(control) = path_controls().find(|law| law.name() == control) else {
+        let known = congestion_controls().join(", ");
+        return refuse(format!(
+            "there is no control {control:?}: write one of {known}"
+        ));
     };
     Ok(Tcp {
         control,

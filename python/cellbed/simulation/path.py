@@ -23,6 +23,8 @@ from cellbed.link import Link
 
 Int64 = npt.NDArray[np.int64]
 
+CONTROLS = tuple(_core.congestion_controls())
+"""Names of the congestion control laws of a path's TCP."""
 PATIENCE_NS = 3600 * 10**9
 """The default limit of an application's run: an hour of virtual time."""
 
@@ -31,13 +33,13 @@ PATIENCE_NS = 3600 * 10**9
 class Tcp:
     """Settings of both ends of a connection; the defaults are Linux's.
 
-    control: congestion control: CUBIC (RFC 9438), NewReno (RFC 5681, 6582) or BBR version 1 (Cardwell et al., 2016),
-    which paces. hystart: whether CUBIC's slow start may end before a loss. idle_restart: whether the congestion window
-    shrinks while nothing is sent. initial_window: segments. receive_window: the largest, bytes. segment: bytes of data
-    in a full packet, behind 52 bytes of headers.
+    control: congestion control, one of ``CONTROLS``: CUBIC (RFC 9438), NewReno (RFC 5681, 6582) or BBR version 1
+    (Cardwell et al., 2016), which paces. hystart: whether CUBIC's slow start may end before a loss. idle_restart:
+    whether the congestion window shrinks while nothing is sent. initial_window: segments. receive_window: the largest,
+    bytes. segment: bytes of data in a full packet, behind 52 bytes of headers.
     """
 
-    control: Literal["cubic", "newreno", "bbr"] = "cubic"
+    control: str = "cubic"
     hystart: bool = True
     idle_restart: bool = True
     initial_window: int = 10

@@ -6,10 +6,11 @@ description quotes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from cellbed import _core
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.table import Table
 from cellbed.units import DURATION
@@ -21,6 +22,10 @@ Packets = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 PacketTimes = Annotated[float, Field(gt=0, le=1e9)]
 """Times of a full packet on the host's link."""
+if TYPE_CHECKING:
+    Control = str
+else:
+    Control = Literal[tuple(_core.congestion_controls())]
 
 
 def simulated(table: Table) -> dict[str, Any]:
@@ -84,9 +89,7 @@ class Tcp(Table):
     """TCP, a connection for each flow."""
 
     kind: Literal["tcp"] = Field(description="Kind of transport.")
-    control: Literal["newreno", "cubic", "bbr"] | None = Field(
-        None, description="Congestion control. Default: 'newreno'.", examples=["cubic"]
-    )
+    control: Control | None = Field(None, description="Congestion control. Default: 'newreno'.", examples=["cubic"])
     initial_window: Packets | None = Field(None, description="First window, segments. Default: 10.")
     least_timeout: Time | None = Field(
         None,

@@ -120,6 +120,11 @@ impl Socket {
         socket
     }
 
+    /// Returns whether its data are ECN-capable.
+    pub fn uses_ecn(&self) -> bool {
+        self.sender.uses_ecn()
+    }
+
     fn open(&mut self, now: Time, kind: SegmentKind, tries: u32) {
         self.opening = true;
         let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));

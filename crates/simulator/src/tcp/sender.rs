@@ -3,7 +3,7 @@
 use cellbed_link::{Duration, Time};
 
 use super::Tcp;
-use super::congestion::{Bbr, Delivery, Progress, Reduction, Repair, Usage, Window};
+use super::congestion::{AckSample, AnyController, Delivery, Reduction, Repair, Timeout, Usage};
 use super::flight::{Flight, News};
 use super::pacing::{self, Pacer};
 use super::rate::{Deliveries, Departure};
@@ -22,7 +22,7 @@ const LEAST_BURST: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     tcp: Tcp,
-    window: Window,
+    law: AnyController,
     round_trip: RoundTrip,
     flight: Flight,
     /// Ends of what the application wrote, of what was sent, and of what has arrived.
@@ -102,7 +102,7 @@ enum Alarm {
 impl Sender {
     pub fn new(tcp: Tcp) -> Self {
         Self {
-            window: Window::new(&tcp),
+            law: AnyController::new(&tcp),
             round_trip: RoundTrip::new(tcp.least_timeout),
             flight: Flight::default(),
             written: 0,
@@ -133,7 +133,7 @@ impl Sender {
         self.rest(now);
         let flying = self.flight.flying();
         if self.unsent() < self.tcp.segment
-            && flying < self.window.segments()
+            && flying < self.law.window().segments()
             && !self.flight.has_lost()
         {
             self.deliveries.idle(flying);
@@ -156,6 +156,10 @@ impl Sender {
         self.missing
     }
 
+    pub fn uses_ecn(&self) -> bool {
+        self.law.uses_ecn()
+    }
+
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -166,7 +170,7 @@ impl Sender {
 
     pub fn state(&self) -> Sending {
         Sending {
-            window: self.window.segments(),
+            window: self.law.window().segments(),
             round_trip: self.round_trip.smoothed(),
             repairs: self.counters.repairs,
         }
@@ -175,7 +179,7 @@ impl Sender {
     /// The handshake took `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.measured(span, self.missing, self.next);
-        self.window.opened(now, span);
+        self.law.on_established(now, span);
     }
 
     pub fn round_trip(&self) -> &RoundTrip {
@@ -192,16 +196,16 @@ impl Sender {
         };
         let (idle, timeout) = (now - last, self.round_trip.timeout(0));
         if self.tcp.idle_restart && idle > timeout {
-            self.window.rested(idle, timeout);
+            self.law.on_idle(idle, timeout);
         }
-        self.window.paused(now, idle);
+        self.law.on_write(now, idle);
     }
 
     /// The next segment that may leave, as start and end.
     pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
-        } else if self.flight.flying() >= self.window.segments() {
+        } else if self.flight.flying() >= self.law.window().segments() {
             self.used(true);
             None
         } else if self.is_held_back(now) {
@@ -259,15 +263,15 @@ impl Sender {
     /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more where the
     /// path is short.
     fn largest_burst(&self) -> u64 {
-        if let Some(bbr) = self.window.bbr() {
-            return bbr.quantum();
+        if let Some(pacing) = self.law.pacing() {
+            return pacing.quantum;
         }
-        let (window, segment) = (self.window.segments(), self.tcp.segment);
+        let (window, segment) = (self.law.window().segments(), self.tcp.segment);
         let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())
         else {
             return u64::MAX;
         };
-        let gain = if (window as f64) < self.window.threshold() / 2.0 {
+        let gain = if (window as f64) < self.law.window().threshold / 2.0 {
             2.0
         } else {
             1.2
@@ -287,9 +291,8 @@ impl Sender {
     }
 
     fn pace(&mut self, now: Time, bytes: u64) {
-        if let Some(bbr) = self.window.bbr() {
-            self.pacer
-                .sent(now, bytes, bbr.pacing_rate(), bbr.quantum());
+        if let Some(pacing) = self.law.pacing() {
+            self.pacer.sent(now, bytes, pacing.rate, pacing.quantum);
         }
     }
 
@@ -311,7 +314,7 @@ impl Sender {
         }
         let start = std::mem::replace(&mut self.next, end);
         if self.flight.flying() == 0 && self.deliveries.is_idle() {
-            self.window.restart(now);
+            self.law.on_restart(now);
         }
         let departure = self.depart(now);
         self.flight.send(now, start, end, departure);
@@ -353,21 +356,23 @@ impl Sender {
         if let Some(span) = round_trip.map(|(first, _)| first).or(echoed) {
             self.round_trip.measured(span, self.missing, self.next);
         }
-        let progress = Progress {
+        let progress = AckSample {
             now,
             segments: news.segments,
             round_trip: round_trip.map(|(_, last)| last),
             missing: self.missing,
             next: self.next,
-            limited: self.usage.is_limited(&self.window),
+            limited: self.usage.is_limited(self.law.window()),
         };
-        self.window.measured(&progress);
+        if let Some(span) = progress.round_trip {
+            self.law.on_round_trip(&progress, span);
+        }
         self.on_probe_answer(ack);
         let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
         let marked = ack.marked.saturating_sub(self.marked);
         self.marked += marked;
         let repairing = lost > 0 || self.state != State::Open;
-        self.window.marked(&progress, marked, repairing);
+        self.law.on_ecn(&progress, marked, repairing);
         self.judge(&progress, &news, lost, ack);
         self.delivered(&progress, &news, lost, before);
         match grace_ends {
@@ -378,17 +383,14 @@ impl Sender {
     }
 
     /// Samples the rate of delivery. before: segments that were in flight.
-    fn delivered(&mut self, progress: &Progress, news: &News, lost: u64, before: u64) {
+    fn delivered(&mut self, progress: &AckSample, news: &News, lost: u64, before: u64) {
         self.lost += lost;
-        if self.window.bbr().is_none() {
-            return;
-        }
         let now = progress.now;
         let least = self.round_trip.least();
         let sample = self
             .deliveries
             .arrived(now, news.segments, news.latest, least);
-        self.window.delivered(&Delivery {
+        self.law.on_delivery(&Delivery {
             now,
             sample,
             delivered: self.deliveries.count(),
@@ -409,7 +411,7 @@ impl Sender {
             },
             ahead: self.pacer.ahead(now),
         });
-        if self.window.bbr().is_some_and(Bbr::is_draining) {
+        if self.law.is_draining() {
             self.deliveries.idle(self.flight.flying());
         }
     }
@@ -426,18 +428,18 @@ impl Sender {
         Duration::from_nanos(quarter)
     }
 
-    fn judge(&mut self, progress: &Progress, news: &News, lost: u64, ack: &Acknowledgement) {
+    fn judge(&mut self, progress: &AckSample, news: &News, lost: u64, ack: &Acknowledgement) {
         match &mut self.state {
             State::Open if lost > 0 => self.enter_recovery(news),
             State::Open => {
                 if news.advanced {
-                    self.window.grow(progress);
+                    self.law.on_ack(progress);
                 }
             }
             State::Recovery { end, .. } if ack.upto >= *end => {
                 self.state = State::Open;
-                let threshold = self.window.threshold();
-                self.window.set(threshold);
+                let threshold = self.law.window().threshold;
+                self.law.repair(threshold);
             }
             State::Recovery { reduction, .. } => {
                 reduction.delivered(news);
@@ -448,10 +450,10 @@ impl Sender {
                 let (end, since, before) = (*end, *since, *before);
                 if news.advanced && ack.echo < since {
                     self.flight.take_back();
-                    self.window.restore(before.0, before.1);
+                    self.law.undo(before.0, before.1);
                     self.state = State::Open;
                 } else {
-                    self.window.grow(progress);
+                    self.law.on_ack(progress);
                     if ack.upto >= end {
                         self.state = State::Open;
                     }
@@ -461,8 +463,8 @@ impl Sender {
     }
 
     fn enter_recovery(&mut self, news: &News) {
-        let before = self.window.segments();
-        self.window.reduce();
+        let before = self.law.window().segments();
+        self.law.on_loss();
         self.probe = None;
         let reduction = Reduction::new(before, news);
         self.state = State::Recovery {
@@ -474,9 +476,9 @@ impl Sender {
 
     /// Sets the window to what may be sent now.
     fn reduce(&mut self, reduction: Reduction, news: &News, lost: u64) {
-        let (flying, threshold) = (self.flight.flying(), self.window.threshold());
+        let (flying, threshold) = (self.flight.flying(), self.law.window().threshold);
         let window = reduction.window(flying, threshold, news, lost);
-        self.window.set(window);
+        self.law.repair(window);
     }
 
     /// RFC 8985 §7.4.
@@ -489,8 +491,9 @@ impl Sender {
         } else if ack.upto > end {
             // The tail was lost, and only the probe detected it.
             self.probe = None;
-            let threshold = self.window.reduce();
-            self.window.set(threshold);
+            self.law.on_loss();
+            let threshold = self.law.window().threshold;
+            self.law.repair(threshold);
         }
     }
 
@@ -528,8 +531,11 @@ impl Sender {
         let before = match self.state {
             State::Loss { before, .. } => before,
             _ => {
-                let before = (self.window.segments() as f64, self.window.threshold());
-                self.window.reduce();
+                let before = (
+                    self.law.window().segments() as f64,
+                    self.law.window().threshold,
+                );
+                self.law.on_loss();
                 before
             }
         };
@@ -542,7 +548,12 @@ impl Sender {
         let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
         self.lost += self.flight.give_up(now - recent);
         let flying = self.flight.flying();
-        self.window.collapse(flying, &self.deliveries, self.lost);
+        self.law.on_timeout(&Timeout {
+            flying,
+            all_lost: self.lost,
+            delivered: self.deliveries.count(),
+            delivered_at: self.deliveries.at(),
+        });
         self.arm(now);
     }
 

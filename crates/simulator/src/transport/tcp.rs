@@ -113,7 +113,7 @@ impl TcpHosts {
         Some(Packet {
             value: u64::from(place),
             rank: state.bytes - segment.start.min(state.bytes),
-            ecn_capable: self.tcp.control == Control::Dctcp && segment.length > 0,
+            ecn_capable: state.sockets[end].uses_ecn() && segment.length > 0,
             ..packet
         })
     }

@@ -24,6 +24,7 @@ from cellbed.experiments.virtual.servers import Broker, Http, Offloaded
 from cellbed.experiments.virtual.world import SECOND, Host, Program, Socket, World, names
 from cellbed.scenario import Scenario
 from cellbed.scenario.faults import LinkFault
+from cellbed.simulation.path import CONTROLS
 from cellbed.testbed import faults, folder
 from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Move, Plan
@@ -39,7 +40,7 @@ from cellbed.workloads.http_load import Settings as HttpSettings
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
-_CONTROLS = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
+_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
 """The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
 _PROGRESS = 0.02

@@ -6,9 +6,9 @@
 
 use cellbed_link::{Duration, Time};
 
-use super::super::pacing;
-use super::super::rate::{Deliveries, RateSample};
+use super::super::{Tcp, pacing};
 use super::maximum::Maximum;
+use super::{AckSample, Controller, Delivery, Pacing, Repair, Timeout, Window};
 
 /// Doubles the rate of delivery in each round trip: 2/ln 2 (§4.3.2.1), in 256ths as in Linux; and its reciprocal.
 const HIGH: f64 = 739.0 / 256.0;
@@ -48,41 +48,9 @@ enum Mode {
     ProbeRoundTrip,
 }
 
-/// Whether losses are being repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcp) enum Repair {
-    None,
-    /// After losses that acknowledgements showed.
-    Recovery,
-    /// After a timeout.
-    Timeout,
-}
-
-/// The news in an acknowledgement, once the losses in it are known. In segments.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::tcp) struct Delivery {
-    pub now: Time,
-    pub sample: Option<RateSample>,
-    /// All deliveries, and when the last was acknowledged.
-    pub delivered: u64,
-    pub delivered_at: Time,
-    /// Newly delivered and newly lost.
-    pub segments: u64,
-    pub lost: u64,
-    pub all_lost: u64,
-    /// In flight before the acknowledgement, and now.
-    pub before: u64,
-    pub flying: u64,
-    pub round_trip: Option<Duration>,
-    /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
-    pub is_delayed: bool,
-    pub repair: Repair,
-    /// Until pacing allows the next segment.
-    pub ahead: Duration,
-}
-
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Bbr {
+    window: Window,
     /// Bytes of data in a full segment.
     segment: u64,
     mode: Mode,
@@ -118,9 +86,10 @@ pub(in crate::tcp) struct Bbr {
 }
 
 impl Bbr {
-    pub fn new(segment: u64, window: u64) -> Self {
+    pub fn new(tcp: &Tcp) -> Self {
         let mut bbr = Self {
-            segment,
+            window: Window::new(tcp),
+            segment: tcp.segment,
             mode: Mode::Startup,
             largest: Maximum::default(),
             round: 0,
@@ -146,36 +115,12 @@ impl Bbr {
             policer: Policer::default(),
             aggregation: Aggregation::default(),
         };
-        bbr.pacing_rate = bbr.rate_of(window as f64 / ASSUMED.as_secs_f64(), HIGH);
+        bbr.pacing_rate = bbr.rate_of(tcp.initial_window as f64 / ASSUMED.as_secs_f64(), HIGH);
         bbr
     }
 
-    /// The handshake took `round_trip` (§4.2.1).
-    pub fn opened(&mut self, now: Time, round_trip: Duration, window: u64) {
-        self.least = Some(round_trip);
-        self.least_at = now;
-        self.has_round_trip = true;
-        self.pacing_rate = self.rate_of(window as f64 / round_trip.as_secs_f64(), HIGH);
-    }
-
-    /// Bytes per second.
-    pub fn pacing_rate(&self) -> f64 {
-        self.pacing_rate
-    }
-
-    /// Bytes that leave at once (§4.2.2).
-    pub fn quantum(&self) -> u64 {
-        let least = self.least.unwrap_or(Duration::MAX);
-        pacing::quantum(self.pacing_rate, self.segment, self.least_burst(), least)
-    }
-
-    /// Whether it sends little on purpose, so that its samples do not show what the path can carry.
-    pub fn is_draining(&self) -> bool {
-        self.mode == Mode::ProbeRoundTrip
-    }
-
     /// Returns the window after an acknowledgement.
-    pub fn acknowledged(&mut self, mut window: u64, news: &Delivery) -> u64 {
+    fn acknowledged(&mut self, mut window: u64, news: &Delivery) -> u64 {
         self.measure_bandwidth(news);
         self.note_aggregation(window, news);
         if self.mode == Mode::ProbeBandwidth && self.phase_is_over(news) {
@@ -202,40 +147,14 @@ impl Bbr {
         self.resize(window, news)
     }
 
-    /// Losses were found, or a timeout has come: remembers the window (§4.2.3.4).
-    pub fn save(&mut self, window: u64) {
+    /// Remembers the window before losses or a probe (§4.2.3.4).
+    fn save(&mut self, window: u64) {
         let untouched = self.repair == Repair::None && self.mode != Mode::ProbeRoundTrip;
         self.saved = if untouched {
             window
         } else {
             self.saved.max(window)
         };
-    }
-
-    /// A timeout: whether the pipe is full is unknown.
-    pub fn timed_out(&mut self, deliveries: &Deliveries, all_lost: u64) {
-        self.repair = Repair::Timeout;
-        self.full_rate = 0.0;
-        self.is_round_start = true;
-        let (delivered, at) = (deliveries.count(), deliveries.at());
-        self.policer.note(true, true, delivered, at, all_lost);
-    }
-
-    /// Losses were none. A pipe that was full stays so.
-    pub fn undo(&mut self) {
-        (self.full_rate, self.full_rounds) = (0.0, 0);
-        self.policer = Policer::default();
-    }
-
-    /// Sends again after a pause without enough to send (§4.3.4.4).
-    pub fn restart(&mut self, now: Time, window: &mut u64) {
-        self.restarted = true;
-        self.aggregation.begin(now);
-        match self.mode {
-            Mode::ProbeBandwidth => self.set_pacing_rate(1.0),
-            Mode::ProbeRoundTrip => self.end_probe(now, window, now),
-            _ => {}
-        }
     }
 
     /// §4.1.1: the largest rate of the last rounds.
@@ -481,6 +400,86 @@ impl Bbr {
     }
 }
 
+/// BBR alone decides on its window, also while losses are repaired.
+impl Controller for Bbr {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    /// §4.2.1.
+    fn on_established(&mut self, now: Time, round_trip: Duration) {
+        self.least = Some(round_trip);
+        self.least_at = now;
+        self.has_round_trip = true;
+        let window = self.window.size as u64;
+        self.pacing_rate = self.rate_of(window as f64 / round_trip.as_secs_f64(), HIGH);
+    }
+
+    fn on_ack(&mut self, _ack: &AckSample) {}
+
+    fn on_delivery(&mut self, delivery: &Delivery) {
+        self.window.size = self.acknowledged(self.window.size as u64, delivery) as f64;
+    }
+
+    fn on_loss(&mut self) {
+        self.save(self.window.size as u64);
+    }
+
+    /// Whether the pipe is full is unknown.
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.repair = Repair::Timeout;
+        self.full_rate = 0.0;
+        self.is_round_start = true;
+        let (delivered, at) = (timeout.delivered, timeout.delivered_at);
+        self.policer
+            .note(true, true, delivered, at, timeout.all_lost);
+        self.window.size = (timeout.flying + 1) as f64;
+    }
+
+    /// A pipe that was full stays so.
+    fn undo(&mut self, _size: f64, _threshold: f64) {
+        (self.full_rate, self.full_rounds) = (0.0, 0);
+        self.policer = Policer::default();
+    }
+
+    fn repair(&mut self, _segments: f64) {}
+
+    fn on_idle(&mut self, _idle: Duration, _timeout: Duration) {}
+
+    /// §4.3.4.4.
+    fn on_restart(&mut self, now: Time) {
+        self.restarted = true;
+        self.aggregation.begin(now);
+        match self.mode {
+            Mode::ProbeBandwidth => self.set_pacing_rate(1.0),
+            Mode::ProbeRoundTrip => {
+                let mut window = self.window.size as u64;
+                self.end_probe(now, &mut window, now);
+                self.window.size = window as f64;
+            }
+            _ => {}
+        }
+    }
+
+    /// §4.2.2.
+    fn pacing(&self) -> Option<Pacing> {
+        let least = self.least.unwrap_or(Duration::MAX);
+        let quantum = pacing::quantum(self.pacing_rate, self.segment, self.least_burst(), least);
+        Some(Pacing {
+            rate: self.pacing_rate,
+            quantum,
+        })
+    }
+
+    fn is_draining(&self) -> bool {
+        self.mode == Mode::ProbeRoundTrip
+    }
+}
+
 /// What is acknowledged at once beyond the bandwidth, so that the window can allow for it (in Linux since 5.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
@@ -600,6 +599,7 @@ impl Policer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::rate::RateSample;
     use super::*;
 
     const SPAN: Duration = Duration::from_millis(40);
@@ -613,8 +613,8 @@ mod tests {
 
     impl Pipe {
         fn new() -> Self {
-            let mut bbr = Bbr::new(1448, 10);
-            bbr.opened(Time::ZERO, SPAN, 10);
+            let mut bbr = Bbr::new(&Tcp::default());
+            bbr.on_established(Time::ZERO, SPAN);
             let news = Delivery {
                 now: Time::ZERO,
                 sample: None,
@@ -665,8 +665,8 @@ mod tests {
     fn the_first_pacing_rate_is_that_of_the_initial_window_times_the_high_gain() {
         let pipe = Pipe::new();
         let expected = 10.0 * 1448.0 / 0.04 * HIGH * 0.99;
-        assert!((pipe.bbr.pacing_rate() - expected).abs() < 1e-6);
-        assert_eq!(pipe.bbr.quantum(), 2 * 1448);
+        assert!((pipe.bbr.pacing_rate - expected).abs() < 1e-6);
+        assert_eq!(pipe.bbr.pacing().unwrap().quantum, 2 * 1448);
     }
 
     #[test]
@@ -681,7 +681,7 @@ mod tests {
         assert_eq!(pipe.bbr.mode, Mode::Startup);
         pipe.round(1000.0, 100);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
-        assert!((pipe.bbr.pacing_rate() - 1000.0 * 1448.0 * DRAIN * 0.99).abs() < 1e-6);
+        assert!((pipe.bbr.pacing_rate - 1000.0 * 1448.0 * DRAIN * 0.99).abs() < 1e-6);
         // 40 segments and three bursts of two: what is in flight when the queue is empty.
         pipe.round(1000.0, 47);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
@@ -780,7 +780,7 @@ mod tests {
     #[test]
     fn a_pipe_that_was_full_stays_so_after_a_wrong_timeout() {
         let mut pipe = Pipe::steady();
-        pipe.bbr.undo();
+        pipe.bbr.undo(0.0, 0.0);
         pipe.window = 200;
         pipe.round(1000.0, 40);
         assert!(pipe.window < 200); // that of the bandwidth and the round trip

@@ -1,6 +1,10 @@
-//! CUBIC's law of growth (RFC 9438), with the constants and the details of Linux.
+//! CUBIC (RFC 9438), with the constants and the details of Linux.
 
 use cellbed_link::{Duration, Time};
+
+use super::super::Tcp;
+use super::hystart::HyStart;
+use super::{AckSample, Controller, Timeout, Window};
 
 /// Segments per cubic second (RFC 9438 §5).
 const C: f64 = 0.4;
@@ -16,8 +20,78 @@ const BEFORE_LOSS: f64 = 0.05;
 const SLOWEST: f64 = 0.01;
 const YOUNG: Duration = Duration::from_secs(1);
 
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct Cubic {
+    window: Window,
+    curve: Curve,
+    start: Option<HyStart>,
+    /// The shortest round trip.
+    least: Option<Duration>,
+}
+
+impl Cubic {
+    /// Slow start may end before a loss where the settings allow it.
+    pub fn new(tcp: &Tcp) -> Self {
+        Self {
+            window: Window::new(tcp),
+            curve: Curve::default(),
+            start: tcp.hystart.then(HyStart::default),
+            least: None,
+        }
+    }
+}
+
+impl Controller for Cubic {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    /// Ends slow start where round trips show a queue.
+    fn on_round_trip(&mut self, ack: &AckSample, round_trip: Duration) {
+        if self.curve.is_young(ack.now) {
+            return; // The queue of before may still stand.
+        }
+        let least = self.least.map_or(round_trip, |least| least.min(round_trip));
+        self.least = Some(least);
+        let window = &mut self.window;
+        if window.is_slow_start()
+            && let Some(start) = &mut self.start
+            && start.shall_end(ack, round_trip, least, window.size)
+        {
+            window.threshold = window.size;
+        }
+    }
+
+    fn increase(&mut self, ack: &AckSample, segments: f64) -> f64 {
+        let least = self.least.unwrap_or(Duration::ZERO);
+        self.curve
+            .increase(ack.now, self.window.size, segments, least)
+    }
+
+    fn decrease(&mut self) -> f64 {
+        self.curve.reduced(self.window.size)
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout) {
+        self.curve = Curve::default();
+        self.start = self.start.take().map(|_| HyStart::default());
+        self.least = None;
+        self.window.size = 1.0;
+    }
+
+    /// The curve does not count the pause.
+    fn on_write(&mut self, now: Time, idle: Duration) {
+        self.curve.paused(now, idle);
+    }
+}
+
+/// The law of growth.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cubic {
+struct Curve {
     /// Window of the last reduction.
     largest: f64,
     epoch: Option<Epoch>,
@@ -34,13 +108,13 @@ struct Epoch {
     reno: f64,
 }
 
-impl Cubic {
-    /// Whether growth began less than a second ago.
+impl Curve {
+    /// Returns whether growth began less than a second ago.
     pub fn is_young(&self, now: Time) -> bool {
         self.epoch.is_some_and(|epoch| now - epoch.since < YOUNG)
     }
 
-    /// Growth per segment that has arrived.
+    /// Returns the growth per segment that has arrived.
     pub fn increase(&mut self, now: Time, window: f64, segments: f64, least: Duration) -> f64 {
         let largest = self.largest;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
@@ -59,7 +133,7 @@ impl Cubic {
         increase.clamp(SLOWEST / window, FASTEST)
     }
 
-    /// The window after congestion, with fast convergence (RFC 9438 §4.7).
+    /// Returns the window after congestion, with fast convergence (RFC 9438 §4.7).
     pub fn reduced(&mut self, window: f64) -> f64 {
         self.epoch = None;
         self.largest = if window < self.largest {
@@ -84,7 +158,7 @@ mod tests {
     #[test]
     fn the_window_comes_back_to_where_it_was_after_k_seconds() {
         // RFC 9438 §4.2: K = cbrt(W_max (1 − β) / C), without the part of Reno at a long round trip.
-        let mut cubic = Cubic::default();
+        let mut cubic = Curve::default();
         let mut window = cubic.reduced(1000.0);
         let k = (1000.0 * (1.0 - BETA) / C).cbrt();
         let (mut now, step) = (Time::ZERO, Duration::from_millis(200));

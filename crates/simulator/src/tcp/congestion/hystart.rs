@@ -2,7 +2,7 @@
 
 use cellbed_link::{Duration, Time};
 
-use super::Progress;
+use super::AckSample;
 
 /// Below this window it never ends slow start.
 const LEAST_WINDOW: f64 = 16.0;
@@ -31,11 +31,11 @@ struct Round {
 }
 
 impl HyStart {
-    /// Whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer than the
+    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer than the
     /// shortest by an eighth of it. least: the shortest.
     pub fn shall_end(
         &mut self,
-        at: &Progress,
+        at: &AckSample,
         round_trip: Duration,
         least: Duration,
         window: f64,

@@ -1,61 +1,207 @@
-//! The number of segments that a sender may have in flight.
+//! Congestion control: how many segments a sender may have in flight, and how fast they leave.
+//!
+//! A law is a file here with a [`Controller`], and a line in the list `controllers!`.
 
 mod bbr;
 mod cubic;
 mod dctcp;
 mod hystart;
 mod maximum;
+mod newreno;
 mod reduction;
+mod window;
+
+use std::ops::{Deref, DerefMut};
 
 use cellbed_link::{Duration, Time};
 
-pub(super) use bbr::{Bbr, Delivery, Repair};
-use cubic::Cubic;
-use dctcp::Dctcp;
-use hystart::HyStart;
 pub(super) use reduction::Reduction;
+pub(super) use window::{Usage, Window};
 
 use super::Tcp;
-use super::rate::Deliveries;
+use super::rate::RateSample;
 
-/// A congestion control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Control {
+/// Defines [`Control`] and [`AnyController`] from a list of laws: `/// DOCUMENTATION`, `NAME => TYPE`. The name of a law in
+/// scenarios and simulations is `NAME` in lower case.
+macro_rules! controllers {
+    ($($(#[$doc:meta])* $name:ident => $law:ty,)*) => {
+        /// A congestion control law.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Control { $($(#[$doc])* $name,)* }
+
+        impl Control {
+            /// All laws.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+        }
+
+        /// The controller of a connection.
+        #[derive(Clone, Debug)]
+        pub(super) enum AnyController { $($name(Box<$law>),)* }
+
+        impl AnyController {
+            pub fn new(tcp: &Tcp) -> Self {
+                match tcp.control { $(Control::$name => Self::$name(Box::new(<$law>::new(tcp))),)* }
+            }
+        }
+
+        impl Deref for AnyController {
+            type Target = dyn Controller;
+
+            fn deref(&self) -> &Self::Target {
+                match self { $(Self::$name(law) => law.as_ref(),)* }
+            }
+        }
+
+        impl DerefMut for AnyController {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self { $(Self::$name(law) => law.as_mut(),)* }
+            }
+        }
+    };
+}
+
+controllers! {
     /// CUBIC (RFC 9438) as in Linux.
-    #[default]
-    Cubic,
+    Cubic => cubic::Cubic,
     /// NewReno (RFC 5681, RFC 6582).
-    NewReno,
+    NewReno => newreno::NewReno,
     /// BBR version 1 (Cardwell et al., 2016) as in Linux.
-    Bbr,
+    Bbr => bbr::Bbr,
     /// DCTCP (RFC 8257): NewReno, but a mark reduces the window by the share of marked segments.
-    Dctcp,
+    Dctcp => dctcp::Dctcp,
 }
 
-/// The congestion window, in segments.
-#[derive(Clone, Debug)]
-pub(super) struct Window {
-    initial: f64,
-    size: f64,
-    threshold: f64,
-    law: Law,
-    start: Option<HyStart>,
-    /// Shortest round trip that the control has seen.
-    least: Option<Duration>,
+impl Control {
+    /// Returns the name in scenarios and simulations.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// Returns the law of a name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|law| law.name() == name)
+    }
+
+    /// Returns whether the law needs packets that queues can mark (see [`Controller::uses_ecn`]).
+    pub fn uses_ecn(self) -> bool {
+        let tcp = Tcp {
+            control: self,
+            ..Tcp::default()
+        };
+        AnyController::new(&tcp).uses_ecn()
+    }
 }
 
-#[derive(Clone, Debug)]
-enum Law {
-    Cubic(Cubic),
-    NewReno,
-    Bbr(Box<Bbr>),
-    Dctcp(Dctcp),
+/// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in segments.
+///
+/// What is provided is NewReno's. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
+pub(super) trait Controller {
+    /// Returns the congestion window and the threshold of slow start.
+    fn window(&self) -> &Window;
+
+    fn window_mut(&mut self) -> &mut Window;
+
+    /// Takes in the handshake's round trip.
+    fn on_established(&mut self, _now: Time, _round_trip: Duration) {}
+
+    /// Takes in a round-trip sample (`pkts_acked`).
+    fn on_round_trip(&mut self, _ack: &AckSample, _round_trip: Duration) {}
+
+    /// Takes in the marks among newly acknowledged segments, also if there are none (`in_ack_event`). repairing: losses have
+    /// reduced the window.
+    fn on_ecn(&mut self, _ack: &AckSample, _marked: u64, _repairing: bool) {}
+
+    /// Grows the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
+    fn on_ack(&mut self, ack: &AckSample) {
+        grow(self, ack);
+    }
+
+    /// Returns the growth of the window per acknowledged segment behind slow start: NewReno's is a segment in a round trip (RFC
+    /// 5681 §3.1).
+    fn increase(&mut self, _ack: &AckSample, _segments: f64) -> f64 {
+        1.0 / self.window().size
+    }
+
+    /// Takes in each acknowledgement, once the losses in it are known (`cong_control`).
+    fn on_delivery(&mut self, _delivery: &Delivery) {}
+
+    /// Reduces the threshold after losses. The sender reduces the window.
+    fn on_loss(&mut self) {
+        self.window_mut().threshold = self.decrease().floor().max(2.0);
+    }
+
+    /// Returns the window after losses (`ssthresh`): NewReno's is half of it (RFC 5681 §3.1).
+    fn decrease(&mut self) -> f64 {
+        self.window().size / 2.0
+    }
+
+    /// Takes in a timeout, after [`on_loss`](Self::on_loss).
+    fn on_timeout(&mut self, _timeout: &Timeout) {
+        self.window_mut().size = 1.0;
+    }
+
+    /// Restores the window, and the threshold, of before losses that were none (`undo_cwnd`).
+    fn undo(&mut self, size: f64, threshold: f64) {
+        let window = self.window_mut();
+        window.size = window.size.max(size);
+        window.threshold = window.threshold.max(threshold);
+    }
+
+    /// Sets the window while losses are repaired.
+    fn repair(&mut self, segments: f64) {
+        self.window_mut().size = segments.max(1.0);
+    }
+
+    /// Reduces the window after a time without sending, longer than the timeout (`tcp_cwnd_restart`).
+    fn on_idle(&mut self, idle: Duration, timeout: Duration) {
+        self.window_mut().decay(idle, timeout);
+    }
+
+    /// The application writes after no packet was in flight for `idle`.
+    fn on_write(&mut self, _now: Time, _idle: Duration) {}
+
+    /// A segment leaves, and none was in flight for want of data (`CA_EVENT_TX_START`).
+    fn on_restart(&mut self, _now: Time) {}
+
+    /// Returns the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
+    fn pacing(&self) -> Option<Pacing> {
+        None
+    }
+
+    /// Returns whether the law sends little on purpose, so that its samples do not show what the path can carry.
+    fn is_draining(&self) -> bool {
+        false
+    }
+
+    /// Returns whether packets are ECN-capable, and receivers report each mark (`TCP_CONG_NEEDS_ECN`).
+    fn uses_ecn(&self) -> bool {
+        false
+    }
+}
+
+/// Grows the window in slow start by each segment, behind it by [`Controller::increase`], if it limited the sender.
+fn grow<C: Controller + ?Sized>(law: &mut C, ack: &AckSample) {
+    if ack.limited
+        && let Some(segments) = law.window_mut().slow_start(ack.segments as f64)
+    {
+        let increase = law.increase(ack, segments);
+        law.window_mut().size += segments * increase;
+    }
+}
+
+/// Pacing of a law.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacing {
+    /// Bytes per second.
+    pub rate: f64,
+    /// Bytes that leave at once.
+    pub quantum: u64,
 }
 
 /// The state of a sender when an acknowledgement arrives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
+pub(super) struct AckSample {
     pub now: Time,
     /// Segments that are newly known to have arrived.
     pub segments: u64,
@@ -67,225 +213,59 @@ pub(super) struct Progress {
     pub limited: bool,
 }
 
-impl Window {
-    /// Slow start may end before a loss where the settings say so; CUBIC's alone does so in Linux.
-    pub fn new(tcp: &Tcp) -> Self {
-        Self {
-            initial: tcp.initial_window as f64,
-            size: tcp.initial_window as f64,
-            threshold: f64::INFINITY,
-            law: match tcp.control {
-                Control::Cubic => Law::Cubic(Cubic::default()),
-                Control::NewReno => Law::NewReno,
-                Control::Dctcp => Law::Dctcp(Dctcp::default()),
-                Control::Bbr => Law::Bbr(Box::new(Bbr::new(tcp.segment, tcp.initial_window))),
-            },
-            start: (tcp.hystart && tcp.control == Control::Cubic).then(HyStart::default),
-            least: None,
-        }
-    }
-
-    /// Whole segments, at least one.
-    pub fn segments(&self) -> u64 {
-        (self.size as u64).max(1)
-    }
-
-    pub fn threshold(&self) -> f64 {
-        self.threshold
-    }
-
-    pub fn is_slow_start(&self) -> bool {
-        self.size < self.threshold
-    }
-
-    /// Sets the window while losses are repaired. BBR alone decides on its window.
-    pub fn set(&mut self, segments: f64) {
-        if self.bbr().is_none() {
-            self.size = segments.max(1.0);
-        }
-    }
-
-    pub fn bbr(&self) -> Option<&Bbr> {
-        match &self.law {
-            Law::Bbr(bbr) => Some(bbr),
-            _ => None,
-        }
-    }
-
-    /// The handshake took `round_trip`.
-    pub fn opened(&mut self, now: Time, round_trip: Duration) {
-        if let Law::Bbr(bbr) = &mut self.law {
-            bbr.opened(now, round_trip, self.size as u64);
-        }
-    }
-
-    /// Takes in a delivery, on which BBR decides.
-    pub fn delivered(&mut self, news: &Delivery) {
-        if let Law::Bbr(bbr) = &mut self.law {
-            self.size = bbr.acknowledged(self.size as u64, news) as f64;
-        }
-    }
-
-    /// Takes in the marks among newly acknowledged segments, on which DCTCP decides. repairing: losses have reduced the window.
-    pub fn marked(&mut self, progress: &Progress, marked: u64, repairing: bool) {
-        let Law::Dctcp(law) = &mut self.law else {
-            return;
-        };
-        let (upto, next) = (progress.missing, progress.next);
-        law.count(progress.segments, marked, upto, next);
-        if marked > 0 && !repairing && !law.is_reduced(upto) {
-            self.size = law.reduced(self.size, next).max(2.0);
-            self.threshold = self.size;
-        }
-    }
-
-    /// A segment leaves, and none was in flight for want of data.
-    pub fn restart(&mut self, now: Time) {
-        if let Law::Bbr(bbr) = &mut self.law {
-            let mut window = self.size as u64;
-            bbr.restart(now, &mut window);
-            self.size = window as f64;
-        }
-    }
-
-    /// Takes a round-trip sample, which may end slow start.
-    pub fn measured(&mut self, progress: &Progress) {
-        let (Some(round_trip), Law::Cubic(cubic)) = (progress.round_trip, &self.law) else {
-            return;
-        };
-        if cubic.is_young(progress.now) {
-            return; // The queue of before may still stand.
-        }
-        let least = self.least.map_or(round_trip, |least| least.min(round_trip));
-        self.least = Some(least);
-        let slow = self.is_slow_start();
-        if let Some(start) = self.start.as_mut().filter(|_| slow)
-            && start.shall_end(progress, round_trip, least, self.size)
-        {
-            self.threshold = self.size;
-        }
-    }
-
-    /// Grows by the acknowledged segments.
-    pub fn grow(&mut self, progress: &Progress) {
-        let reduced = matches!(&self.law, Law::Dctcp(law) if law.is_reduced(progress.missing));
-        if !progress.limited || reduced || self.bbr().is_some() {
-            return;
-        }
-        let mut segments = progress.segments as f64;
-        if self.is_slow_start() {
-            let grown = (self.size + segments).min(self.threshold);
-            segments -= grown - self.size;
-            self.size = grown;
-            if segments <= 0.0 {
-                return;
-            }
-        }
-        self.size += segments
-            * match &mut self.law {
-                Law::Cubic(cubic) => {
-                    let least = self.least.unwrap_or(Duration::ZERO);
-                    cubic.increase(progress.now, self.size, segments, least)
-                }
-                Law::NewReno | Law::Dctcp(_) | Law::Bbr(_) => 1.0 / self.size,
-            };
-    }
-
-    /// Reduces the threshold after congestion and returns it. The caller reduces the window. BBR takes a loss for none.
-    pub fn reduce(&mut self) -> f64 {
-        self.threshold = match &mut self.law {
-            Law::Cubic(cubic) => cubic.reduced(self.size),
-            Law::NewReno | Law::Dctcp(_) => self.size / 2.0, // RFC 8257 §3.4
-            Law::Bbr(bbr) => {
-                bbr.save(self.size as u64);
-                return self.threshold;
-            }
-        }
-        .floor()
-        .max(2.0);
-        self.threshold
-    }
-
-    /// Resets the state after a timeout. lost: segments so far.
-    pub fn collapse(&mut self, flying: u64, deliveries: &Deliveries, lost: u64) {
-        match &mut self.law {
-            Law::Cubic(cubic) => *cubic = Cubic::default(),
-            Law::NewReno | Law::Dctcp(_) => {}
-            Law::Bbr(bbr) => {
-                bbr.timed_out(deliveries, lost);
-                self.size = (flying + 1) as f64;
-                return;
-            }
-        }
-        if let Some(start) = &mut self.start {
-            *start = HyStart::default();
-        }
-        self.least = None;
-        self.size = 1.0;
-    }
-
-    /// Restores the window before a spurious reduction.
-    pub fn restore(&mut self, size: f64, threshold: f64) {
-        if let Law::Bbr(bbr) = &mut self.law {
-            return bbr.undo();
-        }
-        self.size = self.size.max(size);
-        self.threshold = self.threshold.max(threshold);
-    }
-
-    /// Nothing was sent for `idle`: halves the window for each timeout in it, down to the initial one (RFC 2861 §3.2 as
-    /// in Linux).
-    pub fn rested(&mut self, idle: Duration, timeout: Duration) {
-        if self.bbr().is_some() {
-            return;
-        }
-        if self.threshold.is_finite() {
-            self.threshold = self.threshold.max(0.75 * self.size);
-        }
-        let (mut idle, floor) = (idle, self.initial.min(self.size));
-        while idle > timeout && self.size > floor {
-            idle = idle.saturating_sub(timeout);
-            self.size = (self.size / 2.0).floor();
-        }
-        self.size = self.size.max(floor);
-    }
-
-    /// No packet was in flight for `idle`: the law of growth does not count this time.
-    pub fn paused(&mut self, now: Time, idle: Duration) {
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.paused(now, idle);
-        }
-    }
+/// The state of a sender at a timeout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeout {
+    /// Segments in flight, and segments that were found lost so far.
+    pub flying: u64,
+    pub all_lost: u64,
+    /// All deliveries, and when the last was acknowledged.
+    pub delivered: u64,
+    pub delivered_at: Time,
 }
 
-/// Whether a sender uses its window, over about a round trip, as Linux judges it: one that it does not use must not grow
-/// (RFC 7661 §4 has the reasons).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    limited: bool,
-    /// Maximum segments in flight.
-    most: u64,
-    /// When this byte has arrived, the earlier period no longer counts.
-    end: u64,
+/// Whether losses are being repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repair {
+    None,
+    /// After losses that acknowledgements showed.
+    Recovery,
+    /// After a timeout.
+    Timeout,
 }
 
-impl Usage {
-    /// held_back: data waits for the window. under_way: segments. missing, next: the first byte that has not arrived, and
-    /// that has not been sent.
-    pub fn note(&mut self, held_back: bool, under_way: u64, missing: u64, next: u64) {
-        let more = !self.limited && under_way > self.most;
-        if missing >= self.end || held_back || more {
-            *self = Self {
-                limited: held_back,
-                most: under_way,
-                end: next,
-            };
-        }
-    }
+/// The state of a sender after an acknowledgement, once the losses in it are known. In segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivery {
+    pub now: Time,
+    pub sample: Option<RateSample>,
+    /// All deliveries, and when the last was acknowledged.
+    pub delivered: u64,
+    pub delivered_at: Time,
+    /// Newly delivered and newly lost.
+    pub segments: u64,
+    pub lost: u64,
+    pub all_lost: u64,
+    /// In flight before the acknowledgement, and now.
+    pub before: u64,
+    pub flying: u64,
+    pub round_trip: Option<Duration>,
+    /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
+    pub is_delayed: bool,
+    pub repair: Repair,
+    /// Until pacing allows the next segment.
+    pub ahead: Duration,
+}
 
-    /// Whether the window may grow: in slow start, when half of it was used.
-    pub fn is_limited(&self, window: &Window) -> bool {
-        let half = window.is_slow_start() && window.segments() < 2 * self.most;
-        self.limited || half
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_law_has_a_name_of_its_own_by_which_it_is_found() {
+        for &law in Control::ALL {
+            assert_eq!(Control::from_name(&law.name()), Some(law));
+        }
+        assert_eq!(Control::from_name("no-such-law"), None);
     }
 }
