@@ -52,8 +52,6 @@ if [ "$purpose" = test ]; then
     need crun crun
     need uidmap newuidmap # Podman and mmdebstrap of an ordinary user
     need busybox-static busybox
-    need apertium apertium
-    [ -e /usr/share/apertium/modes/eng-spa.mode ] || missing+=(apertium-eng-spa)
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -1,4 +1,4 @@
-"""The translation of sentences: data bank, seeded model, Apertium, and a run with and without offloading."""
+"""The translation of sentences: data bank, seeded model, and a run with and without offloading."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from cellbed.workloads.task import ModelError, check
 from in_process import cellbed
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
-MODE = Path("/usr/share/apertium/modes/eng-spa.mode")
-needs_apertium = pytest.mark.skipif(not MODE.is_file(), reason="not installed: sudo apt install apertium-eng-spa")
 SCENARIO = """
 name = "translation"
 duration = "3 s"
@@ -102,27 +100,16 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
     assert check("cellbed.workloads.translator", model=str(tmp_path)) is None
 
 
-def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no model\.bin"):
         translator.load(str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(ModelError, match="CTranslate2 cannot load this model"):
         check("cellbed.workloads.translator", model=str(tmp_path))
-    monkeypatch.setattr(translator, "_MODE", tmp_path / "absent")
-    with pytest.raises(ModelError, match="sudo apt install apertium apertium-eng-spa"):
-        translator.load("apertium")
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(OFFLOADED + 'model = "model.bin"')
     with pytest.raises(ScenarioError, match=r"'model\.bin' is not a folder"):
         load(scenario)
-
-
-@needs_apertium
-def test_apertium_translates_and_leaves_other_characters_alone() -> None:
-    task = translator.load("apertium")
-    for _ in range(2):
-        assert task.compute(task.decode(b"The house is big.")) == "La casa es grande."
-        assert task.compute(task.decode(b"[3/4] $5 ^ <x@y> {z}")) == "[3/4] $5 ^ <x@y> {z}"
 
 
 def test_other_kinds_load_no_library_of_translations() -> None:
@@ -146,12 +133,11 @@ def test_other_kinds_load_no_library_of_translations() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two runs: sentences translated at the edge, by both translators, and on the endpoints."""
+    """A folder with two runs: sentences translated at the edge, and on the endpoints."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK) or find_mosquitto() is None:
         pytest.skip("no /dev/net/tun or no Mosquitto")
     here = tmp_path_factory.mktemp("run")
-    rules = APPLICATION.format(name="rules", server="edge") + 'model = "apertium"\n' if MODE.is_file() else ""
-    for name, text in (("offloaded", OFFLOADED + rules), ("local", LOCAL)):
+    for name, text in (("offloaded", OFFLOADED), ("local", LOCAL)):
         (here / f"{name}.toml").write_text(text)
         done = cellbed("run", here / f"{name}.toml", "--out", here / f"{name}-runs")
         assert done.returncode == 0, done.stderr
@@ -169,8 +155,6 @@ def test_each_request_is_answered_and_its_parts_add_up(folder: Path) -> None:
     assert seeded["bytes_down"].is_between(100, 200).all()
     assert (seeded["part_inference"] > 0).all()
     assert (seeded["part_uplink_delay"] >= 0.007).all()
-    if MODE.is_file():
-        assert requests.filter(app="rules")["output"].str.contains(r"\b[Ee]l|[Ll]a\b").all()
 
 
 def test_without_offloading_there_are_no_parts_of_the_network(folder: Path) -> None:

@@ -35,7 +35,6 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.program(machine, "mmdebstrap", "mmdebstrap", "the image of virtual machines"),
         software.program(machine, "ssh", "openssh-client", "nodes that are machines over SSH"),
         software.program(machine, "ip", "iproute2", "nodes that are virtual machines or machines over SSH"),
-        software.program(machine, "apertium", "apertium apertium-eng-spa", "translations by Apertium"),
         software.browser(machine),
         software.traces(archive_folder(), ARCHIVE),
         software.cache(cache_folder()),

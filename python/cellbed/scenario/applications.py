@@ -267,8 +267,8 @@ class Translation(Offloading):
     kind: Literal["translation"]
     model: Annotated[pathlib.Path, TRANSLATOR] | None = Field(
         None,
-        description='Folder of a MarianMT model, converted for CTranslate2, or "apertium". Default: the MarianMT '
-        "architecture with seeded weights.",
+        description="Folder of a MarianMT model, converted for CTranslate2. Default: the MarianMT architecture with "
+        "seeded weights.",
     )
     sentences: int = Field(100, ge=1, le=10000, description="Number of sentences in the data bank.")
 

@@ -260,21 +260,17 @@ PLACE = TextField(
 )
 
 
-APERTIUM = "apertium"
-"""The translator that is no model."""
-
-
-def _read_translator(text: str, folder: Path) -> Path:
-    path = Path(text) if text == APERTIUM else _read_place(text, folder)
-    if text != APERTIUM and not path.is_dir():
-        raise UnitError(f"'{text}' is not a folder: write that of a converted model, or '{APERTIUM}'")
+def _read_folder(text: str, folder: Path) -> Path:
+    path = _read_place(text, folder)
+    if not path.is_dir():
+        raise UnitError(f"'{text}' is not a folder: write that of a converted model")
     return path
 
 
 TRANSLATOR = TextField(
-    _read_translator,
+    _read_folder,
     str,
-    {"minLength": 1, "examples": ["opus-mt-en-de", APERTIUM]},
+    {"minLength": 1, "examples": ["opus-mt-en-de"]},
     lambda _number: "the path of a model's folder",
 )
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
-from cellbed.scenario.fields import APERTIUM
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
 from cellbed.workloads import marian, offloading, sentences, task
@@ -41,7 +40,7 @@ def programs(table: "Translation", cache: Path) -> offloading.Programs:
         client="cellbed.workloads.sentences",
         inputs=sentences.data_bank(cache, count=table.sentences),
         task=_TASK,
-        options={"model": model if model == APERTIUM else str(Path(model).absolute())},
+        options={"model": str(Path(model).absolute())},
     )
 
 
