@@ -347,6 +347,6 @@ def python(source: str, *arguments: str) -> list[str]:
 
 
 ASK = (
-    "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); print(s.recv(99).decode())"
+    "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 100); print(s.recv(99).decode())"
 )
 """Prints under which address the echo server at ARGV sees us."""

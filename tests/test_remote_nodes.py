@@ -263,7 +263,7 @@ with socket.create_server(("", 5000), family=socket.AF_INET6, dualstack_ipv6=Tru
     client = """
 import socket, sys
 for address in (sys.argv[1], "fd63:656c:6c62:1::2"):
-    with socket.create_connection((address, 5000), 20) as connection:
+    with socket.create_connection((address, 5000), 100) as connection:
         connection.sendall(bytes(300_000))
         connection.shutdown(socket.SHUT_WR)
         left = 300_000

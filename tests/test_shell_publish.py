@@ -49,7 +49,7 @@ ASK_UDP = """
 import socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 s = socket.socket(family, socket.SOCK_DGRAM)
-s.settimeout(10)
+s.settimeout(100)
 # Connected: only what comes from the address that was asked is an answer.
 s.connect((sys.argv[1], int(sys.argv[2])))
 s.send(b"who am I?")
