@@ -19,7 +19,7 @@ import numpy as np
 from cellbed.measure import links as series_format
 from cellbed.measure import packets as packet_format
 from cellbed.measure.summary import ApplicationSummary, Summary
-from cellbed.workloads.image_classification import describe
+from cellbed.workloads.image_classification.kind import describe
 
 MS = 1_000_000
 MSS = 1448

@@ -254,8 +254,7 @@ OWN = {
     "testbed/vm_image.py": "files of a package that was verified",
     "whole_files.py": "output",
     "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
-    "workloads/photographs.py": "the photograph of an installed package",
-    "workloads/translator.py": "a file of the system's package",
+    "workloads/image_classification/photographs.py": "the photograph of an installed package",
 }
 
 

@@ -19,7 +19,7 @@ from cellbed.measure.summary import collect
 from cellbed.report import chart_library, formats, html, origin, plot, terminal
 from cellbed.report import comparison as comparison_page
 from cellbed.report.chart_library import ASSETS, AssetError
-from cellbed.workloads.image_classification import describe
+from cellbed.workloads.image_classification.kind import describe
 from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span, divided
 from cellbed.workloads.registry import workload
 from run_folder import Shape, make_run, only

@@ -23,7 +23,7 @@ from cellbed import spans
 from cellbed.measure.services import attach_services
 from cellbed.testbed.journal import read_events
 from cellbed.testbed.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
-from cellbed.workloads import http
+from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import SERVER, divided
 
 ROOT = Path(__file__).parents[1]

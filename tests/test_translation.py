@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from cellbed.scenario import ScenarioError, load
-from cellbed.workloads import marian, sentences, translator
-from cellbed.workloads.broker import find_mosquitto
-from cellbed.workloads.task import ModelError, check
+from cellbed.workloads.offloading.broker import find_mosquitto
+from cellbed.workloads.offloading.task import ModelError, check
+from cellbed.workloads.translation import marian, sentences, translator
 from in_process import cellbed
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
@@ -97,7 +97,7 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
             (tmp_path / file.name).symlink_to(file)
     task = translator.load(str(tmp_path))
     assert len(task.compute(task.decode(b"The bridge")).split()) > 1
-    assert check("cellbed.workloads.translator", model=str(tmp_path)) is None
+    assert check("cellbed.workloads.translation.translator", model=str(tmp_path)) is None
 
 
 def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
         translator.load(str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(ModelError, match="CTranslate2 cannot load this model"):
-        check("cellbed.workloads.translator", model=str(tmp_path))
+        check("cellbed.workloads.translation.translator", model=str(tmp_path))
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(OFFLOADED + 'model = "model.bin"')
     with pytest.raises(ScenarioError, match=r"'model\.bin' is not a folder"):
@@ -114,15 +114,15 @@ def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
 
 def test_other_kinds_load_no_library_of_translations() -> None:
     modules = [
-        "jpeg",
-        "service",
-        "classifier",
-        "image_classification",
-        "translation",
-        "sentences",
-        "translator",
-        "http",
-        "http_load",
+        "image_classification.jpeg",
+        "offloading.service",
+        "image_classification.classifier",
+        "image_classification.kind",
+        "translation.kind",
+        "translation.sentences",
+        "translation.translator",
+        "http.kind",
+        "http.load",
     ]
     program = "import importlib, sys\n" + "".join(
         f"importlib.import_module('cellbed.workloads.{module}')\n" for module in modules

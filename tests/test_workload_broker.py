@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.errors import CellbedError
-from cellbed.workloads import broker
+from cellbed.workloads.offloading import broker
 
 
 def test_the_configuration_listens_where_it_should_and_sends_at_once() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.process import find
-from cellbed.workloads import http
+from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from workload_program import PATIENCE, Program
 

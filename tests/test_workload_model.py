@@ -14,9 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from cellbed.errors import CellbedError
-from cellbed.workloads import image_classification, mobilenet
-from cellbed.workloads.classifier import Classifier, load, load_onnx_runtime
-from cellbed.workloads.task import ModelError, check
+from cellbed.workloads.image_classification import kind as image_classification
+from cellbed.workloads.image_classification import mobilenet
+from cellbed.workloads.image_classification.classifier import Classifier, load, load_onnx_runtime
+from cellbed.workloads.offloading.task import ModelError, check
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_litert_gives_the_same_classes(seeded: Path, tmp_path: Path) -> None:
         assert litert.compute(litert.decode(picture)) == onnx_runtime.compute(onnx_runtime.decode(picture))
         scores = [each._network.scores(each.decode(picture)) for each in (onnx_runtime, litert)]
         np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-3)
-    check("cellbed.workloads.classifier", model=str(path), runtime="litert")
+    check("cellbed.workloads.image_classification.classifier", model=str(path), runtime="litert")
     (tmp_path / "own.tflite").write_bytes(b"no model")
     with pytest.raises(ModelError, match="LiteRT cannot load this model"):
         Classifier(tmp_path / "own.tflite", "litert")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.mqtt import Connection, PacketOffsets, PacketSocket
+from cellbed.workloads.offloading.mqtt import Connection, PacketOffsets, PacketSocket
 from cellbed.workloads.tcp import tcp_info
 
 

@@ -23,10 +23,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 from cellbed.scenario.loads import Closed, ReduceResolution
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
-from cellbed.workloads import image_classification
-from cellbed.workloads.broker import find_mosquitto
+from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.mqtt import request_properties
+from cellbed.workloads.offloading.broker import find_mosquitto
+from cellbed.workloads.offloading.mqtt import request_properties
 from workload_program import PATIENCE, Program
 
 needs_mosquitto = pytest.mark.skipif(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cellbed.errors import CellbedError
-from cellbed.workloads import jpeg, photographs
-from cellbed.workloads.endpoint import UnusableInputError
-from cellbed.workloads.photographs import data_bank
+from cellbed.workloads.image_classification import jpeg, photographs
+from cellbed.workloads.image_classification.photographs import data_bank
+from cellbed.workloads.offloading.endpoint import UnusableInputError
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import ProgramError
 from cellbed.testbed.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.program import commands
+from cellbed.workloads.program.kind import commands
 
 _START_NS = 10_000_000
 """From the start of a program to its first packet: from once to twice that."""

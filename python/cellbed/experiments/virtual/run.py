@@ -30,14 +30,15 @@ from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.user_folders import cache_folder
-from cellbed.workloads import http as http_kind
-from cellbed.workloads import lifecycle, offloading
-from cellbed.workloads.endpoint import Endpoint, Inputs
-from cellbed.workloads.endpoint import Settings as EndpointSettings
+from cellbed.workloads import lifecycle
 from cellbed.workloads.generator import Generator
-from cellbed.workloads.http_load import HttpLoad
-from cellbed.workloads.http_load import Settings as HttpSettings
+from cellbed.workloads.http import kind as http_kind
+from cellbed.workloads.http.load import HttpLoad
+from cellbed.workloads.http.load import Settings as HttpSettings
 from cellbed.workloads.kind import Deployment
+from cellbed.workloads.offloading import kind as offloading
+from cellbed.workloads.offloading.endpoint import Endpoint, Inputs
+from cellbed.workloads.offloading.endpoint import Settings as EndpointSettings
 from cellbed.workloads.registry import workload
 
 _CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
@@ -350,7 +351,7 @@ class Client:
 
 
 class _Timed:
-    """Inputs whose pre-processing takes time on a program; see :class:`cellbed.workloads.endpoint.Inputs`.
+    """Inputs whose pre-processing takes time on a program; see :class:`cellbed.workloads.offloading.endpoint.Inputs`.
 
     known: gets the name of the input of each payload.
     """

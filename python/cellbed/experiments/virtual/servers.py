@@ -18,7 +18,7 @@ import h11
 
 from cellbed.experiments.virtual.profile import Draw, Sample
 from cellbed.experiments.virtual.world import TURNAROUND_NS, Host, SendBuffer, Socket, World
-from cellbed.workloads.http_connection import REQUEST_HEADER
+from cellbed.workloads.http.connection import REQUEST_HEADER
 
 _SEGMENT = 1448
 """Bytes of a full packet."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cellbed.workloads.task import ModelError
+from cellbed.workloads.offloading.task import ModelError
 
 # Mean and standard deviation of ImageNet's channels: what published classifiers were trained on.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32) * 255

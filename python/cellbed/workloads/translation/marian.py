@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.workloads import sentences
 from cellbed.workloads.cache import Note, build_elsewhere, build_folder, silent
+from cellbed.workloads.translation import sentences
 
 NOTE = "seeded weights: compute is real, translations are not"
 NOTE_DETAIL = (

@@ -1,6 +1,6 @@
 """The load generator of an HTTP server: one endpoint that sends requests over a few connections.
 
-Run as ``python -m cellbed.workloads.http_load --config FILE.json``; :class:`Settings` describes the file.
+Run as ``python -m cellbed.workloads.http.load --config FILE.json``; :class:`Settings` describes the file.
 """
 
 import random
@@ -13,7 +13,7 @@ from typing import Any
 from cellbed import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
-from cellbed.workloads.http_connection import VERSIONS, Connection, Exchange, Message
+from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
 

@@ -30,7 +30,7 @@ def check(task: str, **options: object) -> None:
 
     task: its module. Raises ModelError.
     """
-    command = [sys.executable, "-P", "-m", "cellbed.workloads.task", task, json.dumps(options)]
+    command = [sys.executable, "-P", "-m", "cellbed.workloads.offloading.task", task, json.dumps(options)]
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -1,7 +1,7 @@
 """The data bank of a translation: English sentences of 100 to 200 bytes from a grammar, and the client that sends them.
 
-Run as ``python -m cellbed.workloads.sentences --config FILE.json``; :class:`cellbed.workloads.endpoint.Settings`
-describes the file.
+Run as ``python -m cellbed.workloads.translation.sentences --config FILE.json``;
+:class:`cellbed.workloads.offloading.endpoint.Settings` describes the file.
 """
 
 import random
@@ -75,7 +75,7 @@ def _clause(generator: random.Random) -> str:
 
 
 class Sentences:
-    """The inputs of a translation; see :class:`cellbed.workloads.endpoint.Inputs`."""
+    """The inputs of a translation; see :class:`cellbed.workloads.offloading.endpoint.Inputs`."""
 
     def __init__(self, bank: Path) -> None:
         """Read the data bank in the file `bank`."""
@@ -91,6 +91,6 @@ class Sentences:
 open_inputs = Sentences
 
 if __name__ == "__main__":
-    from cellbed.workloads import endpoint
+    from cellbed.workloads.offloading import endpoint
 
     endpoint.run(open_inputs)

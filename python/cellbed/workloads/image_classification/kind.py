@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
-from cellbed.workloads import mobilenet, offloading, photographs, task
 from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.image_classification import mobilenet, photographs
 from cellbed.workloads.kind import Caution, Deployment, Description, Measure
+from cellbed.workloads.offloading import kind as offloading
+from cellbed.workloads.offloading import task
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import ImageClassification
 
-_TASK = "cellbed.workloads.classifier"
+_TASK = "cellbed.workloads.image_classification.classifier"
 
 
 def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> None:
@@ -43,7 +45,7 @@ def programs(table: "ImageClassification", cache: Path) -> offloading.Programs:
     model = mobilenet.seeded_model(cache, table.runtime) if table.model is None else Path(table.model).absolute()
     return offloading.Programs(
         topic="cellbed/image-classification",
-        client="cellbed.workloads.jpeg",
+        client="cellbed.workloads.image_classification.jpeg",
         inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT).folder,
         task=_TASK,
         options={"model": str(model), "runtime": table.runtime},

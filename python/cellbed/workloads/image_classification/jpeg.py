@@ -2,8 +2,8 @@
 
 The picture itself is not encoded again, unless a policy reduces its resolution: the endpoint sends the bytes that the
 camera wrote, less its notes.
-Run as ``python -m cellbed.workloads.jpeg --config FILE.json``; :class:`cellbed.workloads.endpoint.Settings` describes
-the file.
+Run as ``python -m cellbed.workloads.image_classification.jpeg --config FILE.json``;
+:class:`cellbed.workloads.offloading.endpoint.Settings` describes the file.
 """
 
 import io
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from cellbed.workloads import endpoint
-from cellbed.workloads.endpoint import UnusableInputError
-from cellbed.workloads.photographs import open_bank
+from cellbed.workloads.image_classification.photographs import open_bank
+from cellbed.workloads.offloading import endpoint
+from cellbed.workloads.offloading.endpoint import UnusableInputError
 
 Image.preinit()  # loads the decoders; a fork finds them loaded
 
@@ -29,7 +29,7 @@ _KEPT_APPLICATION = (0xE0, 0xE2, 0xEE)
 
 
 class Photographs:
-    """The inputs of image classification; see :class:`cellbed.workloads.endpoint.Inputs`."""
+    """The inputs of image classification; see :class:`cellbed.workloads.offloading.endpoint.Inputs`."""
 
     def __init__(self, folder: Path) -> None:
         """Open the data bank in `folder`."""

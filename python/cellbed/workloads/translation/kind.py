@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
-from cellbed.workloads import marian, offloading, sentences, task
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Caution, Deployment, Description, Measure
+from cellbed.workloads.offloading import kind as offloading
+from cellbed.workloads.offloading import task
+from cellbed.workloads.translation import marian, sentences
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import Translation
 
-_TASK = "cellbed.workloads.translator"
+_TASK = "cellbed.workloads.translation.translator"
 
 
 def prepare(table: "Translation", cache: Path, note: Note = silent) -> None:
@@ -37,7 +39,7 @@ def programs(table: "Translation", cache: Path) -> offloading.Programs:
     model = str(table.model) if table.model is not None else str(marian.seeded_model(cache))
     return offloading.Programs(
         topic="cellbed/translation",
-        client="cellbed.workloads.sentences",
+        client="cellbed.workloads.translation.sentences",
         inputs=sentences.data_bank(cache, count=table.sentences),
         task=_TASK,
         options={"model": str(Path(model).absolute())},

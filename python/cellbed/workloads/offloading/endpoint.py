@@ -17,7 +17,7 @@ from cellbed import prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request
-from cellbed.workloads.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
+from cellbed.workloads.offloading.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
 from cellbed.workloads.tcp import tcp_info
 
 

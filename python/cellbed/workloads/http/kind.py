@@ -12,7 +12,7 @@ from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Deployment, Description, Measure, Span
-from cellbed.workloads.program import commands, port_of
+from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:
     from cellbed.scenario.applications import Http
@@ -38,7 +38,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
             Process(
                 name=f"{deployment.name}.{node.name}.http-load",
                 node=node.name,
-                program=[sys.executable, "-P", "-m", "cellbed.workloads.http_load"],
+                program=[sys.executable, "-P", "-m", "cellbed.workloads.http.load"],
                 arguments=["--config", str(file)],
                 stage=1,
                 load=True,

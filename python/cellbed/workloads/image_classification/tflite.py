@@ -1,4 +1,4 @@
-"""MobileNetV2 as a .tflite file: the graph and weights of :mod:`cellbed.workloads.mobilenet` for LiteRT.
+"""MobileNetV2 as a .tflite file: the graph and weights of ``mobilenet.py`` for LiteRT.
 
 Written with LiteRT's own classes of its schema (schema.fbs), so no converter is needed. Activations are NHWC. LiteRT's
 padding "same" is asymmetric where the stride is 2, so the padding of these convolutions is an operator before them.
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.workloads import mobilenet
+from cellbed.workloads.image_classification import mobilenet
 
 if TYPE_CHECKING:
     import onnx

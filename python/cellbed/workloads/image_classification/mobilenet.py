@@ -44,7 +44,7 @@ Runtime = Literal["onnx", "litert"]
 """ONNX Runtime, or LiteRT (TensorFlow Lite)."""
 _WRITERS: dict[Runtime, tuple[str, str]] = {
     "onnx": ("onnx", __name__),
-    "litert": ("tflite", "cellbed.workloads.tflite"),
+    "litert": ("tflite", "cellbed.workloads.image_classification.tflite"),
 }
 
 

@@ -2,7 +2,7 @@
 
 Each server node has a broker and a service with worker processes; the endpoints are dealt out to the server nodes in
 turn. Without offloading, the servers are the endpoints themselves, each its own. A kind adds a client
-(:class:`cellbed.workloads.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.task`).
+(:class:`cellbed.workloads.offloading.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.offloading.task`).
 """
 
 import json
@@ -15,8 +15,8 @@ from typing import Any
 
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
-from cellbed.workloads import broker
 from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Deployment, Description, Measure, Node, Span
+from cellbed.workloads.offloading import broker
 
 PORT = 1883
 """MQTT's registered port."""
@@ -64,7 +64,7 @@ def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, p
             "workers": table.workers or max(1, math.ceil(node.cpus)),
             "record": str(deployment.file(raw, node, "service.jsonl")),
         }
-        started.append(_process(deployment, "service", "cellbed.workloads.service", node, raw, settings))
+        started.append(_process(deployment, "service", "cellbed.workloads.offloading.service", node, raw, settings))
     for index, node in enumerate(clients):
         settings = endpoint_settings(deployment, raw, kind, index, seed, port)
         started.append(_process(deployment, "endpoint", kind.client, node, raw, settings))
@@ -74,7 +74,7 @@ def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, p
 def endpoint_settings(
     deployment: Deployment, raw: Path, kind: Programs, index: int, seed: int, port: int
 ) -> dict[str, Any]:
-    """The configuration of client `index` (:class:`cellbed.workloads.endpoint.Settings`); port: of its broker."""
+    """The configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
     servers, clients = deployment.servers, deployment.clients
     return {
         **deployment.load(raw, index, seed),

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from cellbed.workloads.marian import BYTES_PER_PIECE
-from cellbed.workloads.sentences import LONGEST, SHORTEST
-from cellbed.workloads.task import ModelError, Task
+from cellbed.workloads.offloading.task import ModelError, Task
+from cellbed.workloads.translation.marian import BYTES_PER_PIECE
+from cellbed.workloads.translation.sentences import LONGEST, SHORTEST
 
 _FEWEST, _MOST = SHORTEST // BYTES_PER_PIECE + 1, LONGEST // BYTES_PER_PIECE
 

@@ -1,6 +1,6 @@
 """A worker of the service: decodes a payload, computes the reply, publishes it, and reports the times.
 
-It gets its jobs through a socket from the dispatcher (:mod:`cellbed.workloads.service`) that forked it, one at a time,
+It gets its jobs through a socket from the dispatcher (:mod:`.service`) that forked it, one at a time,
 and answers each with a line of JSON. It ends when the socket does.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellbed import prctl
-from cellbed.workloads.mqtt import REPLY_ERROR, Connection, reply_properties
-from cellbed.workloads.task import ModelError, Task
+from cellbed.workloads.offloading.mqtt import REPLY_ERROR, Connection, reply_properties
+from cellbed.workloads.offloading.task import ModelError, Task
 
 _LENGTHS = struct.Struct(">III")
 

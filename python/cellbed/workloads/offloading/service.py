@@ -1,8 +1,8 @@
 """The service of every kind that offloads over MQTT: takes requests from the broker and hands them to worker processes.
 
-Run as ``python -m cellbed.workloads.service --config FILE.json``; :class:`Settings` describes the file. The dispatcher
-holds one queue, first in first out, and gives its head to whichever worker is free: no request waits behind a slow one
-while another worker idles.
+Run as ``python -m cellbed.workloads.offloading.service --config FILE.json``; :class:`Settings` describes the file. The
+dispatcher holds one queue, first in first out, and gives its head to whichever worker is free: no request waits behind
+a slow one while another worker idles.
 """
 
 import contextlib
@@ -24,10 +24,11 @@ from typing import Any
 
 from paho.mqtt.client import MQTTMessage
 
-from cellbed.workloads import lifecycle, worker
+from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import WorkloadError, announce
-from cellbed.workloads.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
-from cellbed.workloads.task import Task
+from cellbed.workloads.offloading import worker
+from cellbed.workloads.offloading.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
+from cellbed.workloads.offloading.task import Task
 
 _LAST_PATIENCE_S = 0.5
 """Who ends the programs of a run gives them a second."""
@@ -39,7 +40,7 @@ _MOST_DEATHS = 3
 class Settings:
     """The service's configuration.
 
-    task: module of what the workers do, and options: of its function ``load`` (:mod:`cellbed.workloads.task`). record:
+    task: module of what the workers do, and options: of its function ``load`` (:mod:`.task`). record:
     the file of its log; most_queued_bytes: payloads waiting for a worker.
     """
 

@@ -1,0 +1,1 @@
+"""The kind ``http``: requests to any HTTP server."""

@@ -1,0 +1,1 @@
+"""The programs of all kinds that offload over MQTT."""

@@ -1,0 +1,1 @@
+"""The kind ``program``: any programs, unmodified."""

@@ -1,0 +1,1 @@
+"""The kind ``translation``: sentences go to a node and come back translated."""
