@@ -17,11 +17,12 @@ from polars.testing import assert_frame_equal
 
 import cellbed as cellbed_package
 from cellbed.experiments.virtual import profile as profiles
-from cellbed.experiments.virtual.servers import publish
-from cellbed.experiments.virtual.world import Processors
-from cellbed.measure.packets import MAGIC, RECORD, TCP
+from cellbed.measure.packets import RECORD, TCP
 from cellbed.measure.summary import Summary
 from cellbed.scenario.reader import parse
+from cellbed.workloads.http.virtual import _alone, _heads
+from cellbed.workloads.offloading.virtual import publish
+from cellbed.workloads.virtual.world import Processors
 from in_process import cellbed
 
 HEAD = """
@@ -424,17 +425,15 @@ def test_a_profile_has_the_server_times_of_requests_that_were_alone() -> None:
             "reply_ns": [at + (15 if number % 3 == 0 else 5) for number, at in enumerate(sent)],
         }
     )
-    assert profiles._alone(requests)["order"].to_list() == [number for number in range(30) if number % 3 != 1]
-    assert profiles._alone(requests.with_columns(reply_ns=1000))["order"].to_list() == list(range(30))
+    assert _alone(requests)["order"].to_list() == [number for number in range(30) if number % 3 != 1]
+    assert _alone(requests.with_columns(reply_ns=1000))["order"].to_list() == list(range(30))
 
 
-def test_the_head_of_a_reply_is_the_first_segment_of_its_super_packet(tmp_path: Path) -> None:
+def test_the_head_of_a_reply_is_the_first_segment_of_its_super_packet() -> None:
     packets = np.zeros(3, RECORD)
     packets["arrived"], packets["payload"], packets["protocol"] = 5, [1448, 1448, 1156], TCP
     packets["source_port"], packets["destination_port"] = 8080, 40_000
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "packets.bin").write_bytes(MAGIC + packets.tobytes())
-    assert profiles._heads(tmp_path, pl.DataFrame({"remote_port": [8080]})) == {(40_000, 5): 1448}
+    assert _heads(packets) == {(40_000, 5): 1448}
 
 
 def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:

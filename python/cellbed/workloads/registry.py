@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from cellbed.errors import CellbedError
@@ -11,6 +12,7 @@ from cellbed.workloads.kind import Workload
 from cellbed.workloads.pages import Pages
 from cellbed.workloads.round_trips import RoundTrips
 from cellbed.workloads.trains import Trains
+from cellbed.workloads.virtual.model import Model, Sampling
 
 APPLICATIONS: dict[str, type[Application]] = {
     each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)
@@ -33,6 +35,20 @@ def workload(kind: str) -> Workload:
         raise CellbedError(f"workload.kind: there is no workload '{kind}'")
     found: Workload = importlib.import_module(f"{KINDS[kind]}.kind")
     return found
+
+
+def virtual_model(kind: str) -> Model | None:
+    """Return the model of a kind in virtual time, if it has one (:mod:`cellbed.workloads.virtual.model`)."""
+    if kind not in KINDS or find_spec(module := f"{KINDS[kind]}.virtual") is None:
+        return None
+    found: Model = importlib.import_module(module).VIRTUAL
+    return found
+
+
+def samplings() -> dict[str, Sampling]:
+    """Return how the profiles of kinds are measured, of those that need one."""
+    models = {kind: virtual_model(kind) for kind in KINDS}
+    return {kind: model.sampling for kind, model in models.items() if model is not None and model.sampling is not None}
 
 
 def application(description: Mapping[str, Any]) -> Application:

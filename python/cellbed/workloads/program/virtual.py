@@ -1,4 +1,4 @@
-"""Programs of users in virtual time: those that have a model, and how they start and end.
+"""The model of the kind in virtual time: programs of users that have a model, and how they start and end.
 
 ``ping`` and ``iperf3`` with its server have one; they are recognised by their command lines.
 """
@@ -14,15 +14,14 @@ from pathlib import Path, PurePosixPath
 from random import Random
 from typing import NoReturn, Protocol
 
-from cellbed.experiments.description import deployments
-from cellbed.experiments.virtual import iperf3, ping
-from cellbed.experiments.virtual.world import SECOND, Output, Program, World, names
-from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.process import ProgramError
 from cellbed.testbed.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
 from cellbed.workloads.kind import Deployment
+from cellbed.workloads.program import iperf3, ping
 from cellbed.workloads.program.kind import commands
+from cellbed.workloads.virtual.model import Setting
+from cellbed.workloads.virtual.world import SECOND, Output, Program, names
 
 _START_NS = 10_000_000
 """From the start of a program to its first packet: from once to twice that."""
@@ -143,7 +142,6 @@ def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
 
 
 _PROGRAMS: dict[str, Callable[[Sequence[str]], Model]] = {"ping": _ping, "iperf3": _iperf3}
-MODELLED = ", ".join(_PROGRAMS)
 
 
 def model_of(command: Sequence[str]) -> Model | None:
@@ -161,40 +159,58 @@ class Planned:
     model: Model | None
 
 
-def planned(plan: Plan, raw: Path, unmodelled: list[str]) -> list[Planned]:
-    """The programs of the applications of kind ``program``. raw: folder of their files. unmodelled: gets what has no
-    model, in words."""
+def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | None = None) -> list[Planned]:
+    """Return the programs of an application. raw: folder of their files. problems: gets what has no model."""
     found: list[Planned] = []
-    for each in deployments(plan):
-        if each.table.kind != "program":
+    for role in ("server", "client"):
+        if getattr(each.table, role) is None:
             continue
-        problems: dict[str, None] = {}
-        for role in ("server", "client"):
-            if getattr(each.table, role) is None:
-                continue
-            for command in commands(each, role, raw, plan.scenario.seed):
-                try:
-                    model = model_of(command.command)
-                    if role == "server" and isinstance(model, ping.Options | iperf3.Options):
-                        raise UnmodelledError(f"{PurePosixPath(command.command[0]).name} as a server")
-                    if role == "client" and not isinstance(model, ping.Options | iperf3.Options):
-                        raise UnmodelledError(f"the client '{shlex.join(command.command[:1]) or 'of an image'}'")
-                except UnmodelledError as problem:
+        for command in commands(each, role, raw, seed):
+            try:
+                model = model_of(command.command)
+                if role == "server" and isinstance(model, ping.Options | iperf3.Options):
+                    raise UnmodelledError(f"{PurePosixPath(command.command[0]).name} as a server")
+                if role == "client" and not isinstance(model, ping.Options | iperf3.Options):
+                    raise UnmodelledError(f"the client '{shlex.join(command.command[:1]) or 'of an image'}'")
+            except UnmodelledError as problem:
+                if problems is not None:
                     problems[str(problem)] = None
-                else:
-                    found.append(Planned(each, command, model))
-        unmodelled += [f"application '{each.name}': {problem}" for problem in problems]
-    addresses = names(plan)
-    nodes = {node.name: node for node in plan.nodes}
-    listening = {(each.command.node, each.model.port) for each in found if isinstance(each.model, Listening)}
-    wrong: dict[str, None] = {}
-    for client in found:
-        if isinstance(client.model, ping.Options | iperf3.Options):
-            why = _unreachable(plan, addresses, listening, nodes[client.command.node], client.model)
-            if why is not None:
-                wrong[f"application '{client.deployment.name}': {why}"] = None
-    unmodelled += wrong
+            else:
+                found.append(Planned(each, command, model))
     return found
+
+
+class _Programs:
+    """See :class:`~cellbed.workloads.virtual.model.Model`."""
+
+    sampling = None
+    covers = tuple(_PROGRAMS)
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        """Command lines without a model, and targets that cannot be reached."""
+        found: dict[str, None] = {}
+        seed = plan.scenario.seed
+        others = [
+            program
+            for other in deployments
+            if other.table.kind == "program"
+            for program in planned(other, Path(), seed)
+        ]
+        listening = {(other.command.node, other.model.port) for other in others if isinstance(other.model, Listening)}
+        addresses = names(plan)
+        nodes = {node.name: node for node in plan.nodes}
+        for client in planned(each, Path(), seed, found):
+            if isinstance(client.model, ping.Options | iperf3.Options):
+                why = _unreachable(plan, addresses, listening, nodes[client.command.node], client.model)
+                found |= {why: None} if why is not None else {}
+        yield from found
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[_Load]:
+        for program in planned(each, setting.raw, setting.seed):
+            if program.command.load:
+                yield _Load(setting, program)
+            else:
+                _serve(setting, program)
 
 
 def _unreachable(
@@ -228,19 +244,20 @@ class _Process(Protocol):
         """End it by SIGTERM; its exit status."""
 
 
-class Load:
-    """A client's program from the start of its load to the end, as
+class _Load:
+    """See :class:`~cellbed.workloads.virtual.model.Load`. A client's program from the start of its load to the end, as
     :class:`~cellbed.testbed.unmodified.UnmodifiedProgram` in a real run. failure: why it failed."""
 
-    def __init__(self, world: World, planned: Planned, raw: Path, journal: Journal, seed: int) -> None:
-        self._world, self._command, self._journal = world, planned.command, journal
+    def __init__(self, setting: Setting, planned: Planned) -> None:
+        world = setting.world
+        self._world, self._command, self._journal = world, planned.command, setting.journal
         self._deployment, self._model = planned.deployment, planned.model
-        self._output = Output(raw, planned.command.name)
+        self._output = Output(setting.raw, planned.command.name)
         self._program = Program(world, world.hosts[planned.command.node])
         self._process: _Process | None = None
-        self._random = Random(f"{seed}/{planned.command.name}")
+        self._random = Random(f"{setting.seed}/{planned.command.name}")
         self._stopping = False
-        self.restarts = 0
+        self._restarts = 0
         self.over = False
         self.failure: ProgramError | None = None
 
@@ -251,9 +268,8 @@ class Load:
         self._world.at(end_ns, self._stop)
 
     @property
-    def restarted(self) -> str:
-        """How often it was started again, in words."""
-        return f"{self._command.name} ended and was started again {self.restarts} times"
+    def warnings(self) -> Sequence[str]:
+        return [f"{self._command.name} ended and was started again {self._restarts} times"] if self._restarts else []
 
     def finish(self) -> None:
         """Write its files."""
@@ -289,8 +305,8 @@ class Load:
         if self._stopping:
             self._done()
         elif command.restart == "always" or (command.restart == "on-failure" and status not in command.status):
-            self.restarts += 1
-            pause_ns = min(FIRST_PAUSE_NS << min(self.restarts - 1, 16), LAST_PAUSE_NS)
+            self._restarts += 1
+            pause_ns = min(FIRST_PAUSE_NS << min(self._restarts - 1, 16), LAST_PAUSE_NS)
             self._world.at(self._world.now_ns + pause_ns, self._start)
         elif status in command.status:
             self._done()
@@ -308,13 +324,14 @@ class Load:
         self.over = True
 
 
-def serve(world: World, planned: Sequence[Planned], raw: Path) -> Iterator[Callable[[], None]]:
-    """Let the servers of a plan listen; yields what ends each and writes its files."""
-    for each in planned:
-        output = Output(raw, each.command.name)
-        if isinstance(each.model, Listening):
-            server = iperf3.Server(world, each.model.port, each.model.interval_ns, output)
-            world.listen(world.hosts[each.command.node], each.model.port, server)
-            yield server.finish
-        if each.model is None or isinstance(each.model, Listening):
-            yield output.write
+def _serve(setting: Setting, planned: Planned) -> None:
+    """Let a server listen, whose files are written at the end."""
+    world, output = setting.world, Output(setting.raw, planned.command.name)
+    setting.stack.callback(output.write)
+    if isinstance(planned.model, Listening):
+        server = iperf3.Server(world, planned.model.port, planned.model.interval_ns, output)
+        setting.stack.callback(server.finish)
+        world.listen(world.hosts[planned.command.node], planned.model.port, server)
+
+
+VIRTUAL = _Programs()

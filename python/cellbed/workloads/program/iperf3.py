@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cellbed.experiments.virtual.world import SECOND, Datagrams, Host, Output, Program, SendBuffer, Socket, World
+from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Output, Program, SendBuffer, Socket, World
 
 PORT = 5201
 _START, _RUNNING, _END, _PARAMETERS, _STREAMS = 1, 2, 4, 9, 10
@@ -574,7 +574,7 @@ class Server:
             self._test.take_udp(theirs)
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.experiments.virtual.world.Server`."""
+        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         rest = bytearray()
         test: _Test | None = None
         is_known = False

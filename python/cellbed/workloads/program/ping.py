@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from cellbed.experiments.virtual.world import SECOND, Datagrams, Host, Output, Program, World
+from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Output, Program, World
 
 _HEADERS = 28
 """Of IPv4 and ICMP, bytes."""

@@ -1,0 +1,323 @@
+"""The model of all kinds that offload over MQTT: a broker with the service behind it.
+
+The broker speaks its protocol byte for byte as far as lengths go; the service takes as long as its samples have it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from cellbed.workloads import lifecycle
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.offloading import kind
+from cellbed.workloads.offloading.endpoint import Endpoint, Inputs, Settings
+from cellbed.workloads.virtual.client import Client
+from cellbed.workloads.virtual.model import (
+    Draw,
+    Packets,
+    Sample,
+    Sampling,
+    Setting,
+    answered,
+    nanoseconds,
+    without_waiting,
+)
+from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.testbed.plan import Plan
+
+_CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
+_RESPONSE_TOPIC, _CORRELATION_DATA = 0x08, 0x09
+_CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
+"""Of Mosquitto 2 with our configuration: accepted, its largest topic alias and number of messages in flight."""
+
+
+class Requests(Protocol):
+    """What takes the requests of a broker."""
+
+    def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
+        """A request has arrived. reply: takes the packet of the reply."""
+
+
+class Broker:
+    """A server of MQTT 5: it acknowledges connections and subscriptions, hands the messages to a service, and sends the
+    replies to the client that asked. QoS 0 only."""
+
+    def __init__(self, service: Requests) -> None:
+        self._service = service
+
+    def accepted(self, connection: Socket) -> Callable[[bytes], None]:
+        """See :class:`~cellbed.workloads.virtual.world.Server`."""
+        rest = bytearray()
+
+        def received(data: bytes) -> None:
+            rest.extend(data)
+            while (packet := _take_packet(rest)) is not None:
+                self._process(connection, *packet)
+
+        return received
+
+    def _process(self, connection: Socket, first: int, body: bytes) -> None:
+        kind = first >> 4
+        if kind == _CONNECT:
+            connection.send(_packet(_CONNACK, _CONNACK_BODY))
+        elif kind == _SUBSCRIBE:
+            connection.send(_packet(_SUBACK, body[:2] + bytes((0, 0))))
+        elif kind == _PUBLISH:
+            properties, payload = _published(body)
+            topic = properties.get(_RESPONSE_TOPIC, b"")
+            correlation = properties.get(_CORRELATION_DATA, b"")
+
+            def reply(text: bytes) -> None:
+                connection.send(publish(topic, correlation, text))
+
+            self._service.request(topic.decode(), correlation, payload, reply)
+
+
+def publish(topic: bytes, correlation: bytes, payload: bytes) -> bytes:
+    """The packet of a message with correlation data (MQTT 5.0, §3.3)."""
+    properties = bytes((_CORRELATION_DATA,)) + _text(correlation)
+    return _packet(_PUBLISH << 4, _text(topic) + _length(len(properties)) + properties + payload)
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + _length(len(body)) + body
+
+
+def _text(content: bytes) -> bytes:
+    return len(content).to_bytes(2, "big") + content
+
+
+def _length(value: int) -> bytes:
+    """A variable byte integer (MQTT 5.0, §1.5.5)."""
+    found = bytearray()
+    while True:
+        value, digit = divmod(value, 128)
+        found.append(digit | (0x80 if value else 0))
+        if not value:
+            return bytes(found)
+
+
+def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """The integer at a place and the place behind it; None where it is not complete."""
+    value = shift = 0
+    while at < len(data):
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+    return None
+
+
+def _take_packet(stream: bytearray) -> tuple[int, bytes] | None:
+    """Remove the first packet of a stream, if it is complete: its first byte and its body."""
+    found = _read_length(stream, 1)
+    if found is None or len(stream) < sum(found):
+        return None
+    length, begin = found
+    first, body = stream[0], bytes(stream[begin : begin + length])
+    del stream[: begin + length]
+    return first, body
+
+
+def _published(body: bytes) -> tuple[dict[int, bytes], bytes]:
+    """Properties and payload of a message of QoS 0 whose properties are texts."""
+    at = 2 + int.from_bytes(body[:2], "big")
+    length, at = _read_length(body, at) or (0, at)
+    end, properties = at + length, {}
+    while at < end:
+        size = int.from_bytes(body[at + 1 : at + 3], "big")
+        properties[body[at]] = body[at + 3 : at + 3 + size]
+        at += 3 + size
+    return properties, body[end:]
+
+
+class _Service:
+    """The service behind a broker: one queue, and workers that decode and compute, one request each at a time.
+
+    inputs: the name of the input of a payload. record: the file of its log.
+    """
+
+    def __init__(
+        self, world: World, host: Host, workers: int, draw: Draw, inputs: dict[int, str], record: IO[str]
+    ) -> None:
+        self._world, self._host, self._draw, self._inputs, self._record = world, host, draw, inputs, record
+        self._free = list(range(workers))
+        self._queue: deque[tuple[int, bytes, Sample, Callable[[bytes], None]]] = deque()
+
+    def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
+        """See :class:`Requests`."""
+        sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)), len(payload))
+        received_ns = self._world.now_ns + sample["remote_stack"]
+
+        def receive() -> None:
+            self._queue.append((received_ns, correlation, sample, reply))
+            self._dispatch()
+
+        self._world.at(received_ns, receive)
+
+    def _dispatch(self) -> None:
+        while self._free and self._queue:
+            worker = self._free.pop(0)
+            received_ns, correlation, sample, reply = self._queue.popleft()
+            run = self._host.processors.run
+            dequeued_ns = self._world.now_ns + sample["dispatch"]
+            start_ns = run(dequeued_ns, sample["decode"])
+            end_ns = run(start_ns, sample["inference"])
+            sent_ns = run(end_ns, sample["reply"])
+            # The broker passes it on.
+            enters_ns = max(sent_ns, end_ns + sample["remote_reply"] - TURNAROUND_NS)
+            endpoint, _, number = correlation.decode().rpartition("/")
+            line = {
+                "request": int(number),
+                "endpoint": endpoint,
+                "received_ns": received_ns,
+                "dequeued_ns": dequeued_ns,
+                "compute_start_ns": start_ns,
+                "compute_end_ns": end_ns,
+                "reply_sent_ns": sent_ns,
+                "output": sample["output"],
+                "worker": worker,
+                "error": None,
+            }
+            self._world.at(enters_ns, lambda text=sample["output"], reply=reply: reply(text.encode()))  # type: ignore[misc]
+            self._world.at(sent_ns, lambda worker=worker, line=line: self._done(worker, line))  # type: ignore[misc]
+
+    def _done(self, worker: int, line: dict[str, Any]) -> None:
+        self._record.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._free.append(worker)
+        self._free.sort()
+        self._dispatch()
+
+
+class _Timed:
+    """Inputs whose pre-processing takes time on a program; see :class:`cellbed.workloads.offloading.endpoint.Inputs`.
+
+    known: gets the name of the input of each payload.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        payload_of: Callable[[str, float], bytes],
+        draw: Draw,
+        known: dict[int, str],
+        endpoint: str,
+    ) -> None:
+        self.names, self._payload_of = names, payload_of
+        self._draw, self._known, self._endpoint = draw, known, endpoint
+        self._numbers = itertools.count()
+        self.program: Program | None = None
+
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
+        """As of the inputs."""
+        content = self._payload_of(name, scale)
+        self._known[hash(content)] = name
+        if self.program is not None:
+            request = f"{self._endpoint}/{next(self._numbers)}/preprocessing"
+            self.program.spend(self._draw.sample(request, name, len(content))["preprocessing"])
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Offloading:
+    """See :class:`~cellbed.workloads.virtual.model.Model`. programs: of the kind (its function ``programs``). rate,
+    seconds: of the run that measures a profile."""
+
+    programs: Callable[[Any, Path], kind.Programs]
+    rate: str
+    seconds: int = 20
+    covers: tuple[str, ...] = ()
+    sampling: Sampling = field(init=False)
+
+    def __post_init__(self) -> None:
+        sampling = Sampling(_samples, _KEYS, self.rate, self.seconds, queued=True, files=("model",))
+        object.__setattr__(self, "sampling", sampling)
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        yield from ()
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
+        world, draw = setting.world, setting.draw(each)
+        programs = self.programs(each.table, setting.cache)
+        port, known = kind.PORT + each.number, dict[int, str]()
+        for node in each.servers:
+            file = each.file(setting.raw, node, "service.jsonl")
+            record: IO[str] = setting.stack.enter_context(lifecycle.open_record(file))
+            host = world.hosts[node.name]
+            workers = each.table.workers or max(1, math.ceil(node.cpus))
+            world.listen(host, port, Broker(_Service(world, host, workers, draw, known, record)))
+        inputs: Inputs = importlib.import_module(programs.client).open_inputs(programs.inputs)
+        payload_of = cache(inputs.payload)
+        for index, node in enumerate(each.clients):
+            timed = _Timed(inputs.names, payload_of, draw, known, node.name)
+            settings = kind.endpoint_settings(each, setting.raw, programs, index, setting.seed, port)
+            generator = Endpoint(Settings(**settings), timed)
+            client = Client(world, world.hosts[node.name], generator, each, draw)
+            timed.program = client.program
+            yield client
+
+
+_PARTS = {
+    # generator: from the intended time until the program is there. receive: from the last packet to the program.
+    "generator": "generator",
+    "receive": "endpoint_receive",
+    "preprocessing": "preprocessing",
+    "remote_stack": "remote_stack",
+    "dispatch": "server_queue",
+    "decode": "decode",
+    "inference": "inference",
+    "remote_reply": "remote_reply",
+}
+"""Parts of a sample, and of a request's latency."""
+_KEYS = frozenset(_PARTS) | {"reply", "input", "bytes_up", "output"}
+
+
+def _samples(application: Mapping[str, Any], requests: pl.DataFrame, packets: Packets) -> list[dict[str, Any]]:
+    found = [_sample(row) for row in answered(requests).iter_rows(named=True)]
+    return _without_queues([sample for sample in found if sample is not None])
+
+
+def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the sample of a request; None where one of its parts is unknown."""
+    known = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
+    parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
+    if not {"preprocessing", "decode", "inference"} <= parts.keys() or row["reply_sent_ns"] is None:
+        return None
+    # On the endpoint itself there are no stacks, but a hand-over on the way through the broker.
+    parts.setdefault("remote_stack", nanoseconds(row.get("part_handover")))
+    parts.setdefault("remote_reply", nanoseconds(row.get("part_return")) // 2)
+    parts.setdefault("receive", nanoseconds(row.get("part_return")) // 2)
+    parts["reply"] = max(0, row["reply_sent_ns"] - row["compute_end_ns"])
+    parts |= {"received": row["received_ns"], "sent": row["reply_sent_ns"]}
+    return parts | {"input": row["input"], "bytes_up": row["bytes_up"], "output": row["output"] or ""}
+
+
+def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return samples without the time that requests waited for each other: at most the median of those that found a
+    worker idle."""
+    if not samples:
+        return samples
+    before, idle = 0, []
+    for sample in sorted(samples, key=lambda sample: sample["received"]):
+        if sample["received"] >= before:
+            idle.append(sample["dispatch"])
+        before = max(before, sample["sent"])
+    longest = sorted(idle)[len(idle) // 2]
+    return [
+        {key: value for key, value in sample.items() if key not in ("received", "sent")}
+        | {"dispatch": min(sample["dispatch"], longest)}
+        for sample in without_waiting(samples)
+    ]

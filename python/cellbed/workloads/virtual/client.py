@@ -1,0 +1,107 @@
+"""A load generator of a real run on its node in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+
+from cellbed.workloads.generator import Generator
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.virtual.model import Draw
+from cellbed.workloads.virtual.world import Host, Program, Socket, World
+
+
+class Client:
+    """A load generator on its node in a world."""
+
+    failure = None
+    warnings = ()
+
+    def __init__(self, world: World, host: Host, generator: Generator, deployment: Deployment, draw: Draw) -> None:
+        self._world, self.generator, self._draw = world, generator, draw
+        self.program = Program(world, host)
+        self.program.on_socket = self._watch
+        self._deployment = deployment
+        self._prepared = False
+        self._started = False
+        self._wake_ns: int | None = None
+        self._events = itertools.count()
+        self.over = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for its start."""
+        return self._prepared and self.generator.ready
+
+    def prepare(self) -> None:
+        """Begin to connect."""
+
+        def work() -> None:
+            self.generator.prepare()
+            self._prepared = True
+            self._drive()
+
+        self.program.call(work)
+
+    def start(self, t0_ns: int) -> None:
+        """Set its load."""
+        each = self._deployment
+        self.generator.start(t0_ns + each.start_ns, t0_ns + each.stop_ns, each.table.drain)
+        self._started = True
+        self._world.at(t0_ns + each.start_ns, self._wake)
+
+    def finish(self) -> None:
+        """Close it."""
+        self.program.now_ns = max(self.program.now_ns, self._world.now_ns)
+        self._world.current = self.program
+        self.generator.finish()
+
+    def _watch(self, connection: Socket) -> None:
+        """Let it know what happens at one of its sockets."""
+
+        def happened() -> None:
+            # By the time at which the program notices, other connections may have something, too.
+            self._world.at(self._world.now_ns + self._taken("receive"), lambda: self.program.call(self._drive))
+
+        connection.on_event = happened
+
+    def _wake(self) -> None:
+        def work() -> None:
+            self.program.now_ns += self._taken("generator")
+            self._drive()
+
+        self.program.call(work)
+
+    def _drive(self) -> None:
+        """Read and write what there is, and do what is due."""
+        generator = self.generator
+        left = dict[int, int]()
+        while True:
+            connections = {each.fileno(): each for each in generator.readers}
+            waiting = {number: size for number in connections if (size := self._world.waiting(number)) is not None}
+            writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
+            asked = generator.wake_ns is not None and generator.wake_ns <= self.program.now_ns
+            if waiting == left and not writers and not asked:
+                break
+            generator.drive([connections[number] for number in waiting], writers)
+            left = waiting
+        times = [generator.wake_ns] if generator.wake_ns is not None else []
+        if self._started and not self.over:
+            # One request is taken up at a time; the next may be due already.
+            while (wake := generator.turn()) is not None and wake <= self.program.now_ns:
+                pass
+            self.over = wake is None
+            times += [wake] if wake is not None else []
+        if times and (self._wake_ns is None or min(times) != self._wake_ns or self._wake_ns <= self._world.now_ns):
+            self._wake_ns = at_ns = min(times)
+
+            def due() -> None:
+                if self._wake_ns == at_ns:
+                    self._wake()
+
+            self._world.at(at_ns, due)
+
+    def _taken(self, part: str) -> int:
+        """What the program takes until it has noticed something, ns."""
+        request = f"{self._deployment.name}/{self.program.host.name}/{part}/{next(self._events)}"
+        taken: int = self._draw.sample(request).get(part, 0)
+        return taken

@@ -1,0 +1,153 @@
+"""What the model of a kind in virtual time offers: its loads, its servers, and how its profile is measured.
+
+The model of a kind is the object ``VIRTUAL`` in the module ``virtual`` of its package.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cellbed.workloads.kind import Deployment
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed.errors import CellbedError
+    from cellbed.testbed.journal import Journal
+    from cellbed.testbed.plan import Plan
+    from cellbed.workloads.virtual.world import World
+
+Packets = Callable[[Collection[int]], Any]
+"""Returns the packets of a run to or from ports of services (:data:`cellbed.measure.packets.RECORD`)."""
+Sample = Mapping[str, Any]
+"""What a request took, ns by part, and its answer."""
+FEWEST = 10
+"""Requests that a profile needs."""
+_NEAREST = 8
+"""Samples of about the same size from which one is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the profile of a kind is measured: a run over fast links.
+
+    samples: of an application in such a run, by its table in ``run.json``, its rows of ``requests.parquet``, and the
+    packets of ports. keys: of each sample. rate: of requests, so that programs wait half of the time or
+    more, as they usually do: one that is always busy is faster than one that has to wake up. seconds: how long.
+    queued: whether a service takes the requests from a queue, by workers. Its profile is measured with CPU limits,
+    which cost more than their quota: a service that computes all the time with the limit of one processor takes 3 %
+    longer. A profile that contains limits has nothing of how requests compete for a quota, as without a queue they do.
+    files: keys of the kind's table with files. load: keys of the kind's table that are left out.
+    """
+
+    samples: Callable[[Mapping[str, Any], pl.DataFrame, Packets], list[dict[str, Any]]]
+    keys: frozenset[str]
+    rate: str
+    seconds: int = 20
+    queued: bool = False
+    files: tuple[str, ...] = ()
+    load: tuple[str, ...] = ()
+
+
+class Draw:
+    """Draws a sample for each request, the same for the same seed and request.
+
+    It is one of the same input where there is one, else one of those of about the same size.
+    """
+
+    def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
+        self._samples, self._seed = samples, seed
+        self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for sample in samples:
+            if "input" in sample:
+                self._of_input[sample["input"]].append(sample)
+
+    def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
+        """Return the sample of a request. request: its endpoint and number. size: of the payload of its input,
+        bytes."""
+        found = self._samples
+        if of_input is not None:
+            found = (
+                self._of_input.get(of_input) or sorted(found, key=lambda each: abs(each["bytes_up"] - size))[:_NEAREST]
+            )
+        return random.Random(f"{self._seed}/{request}/profile").choice(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A run in virtual time. raw: folder of the programs' files. samples: of each application with a profile, by its
+    name. stack: closes what is open at the end. cache: folder of what `prepare` has built."""
+
+    world: World
+    raw: Path
+    seed: int
+    samples: Mapping[str, list[dict[str, Any]]]
+    journal: Journal
+    stack: ExitStack
+    cache: Path
+
+    def draw(self, each: Deployment) -> Draw:
+        """Return the samples of an application."""
+        return Draw(self.samples[each.name], self.seed)
+
+
+class Load(Protocol):
+    """A program with a load on its node. :class:`~cellbed.workloads.virtual.client.Client` is that of kinds with a load
+    generator."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def failure(self) -> CellbedError | None:
+        """Why it failed."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Sentences about it for the run's warnings."""
+
+    def start(self, t0_ns: int) -> None:
+        """Schedule its load. t0_ns: start of the schedule."""
+
+    def finish(self) -> None:
+        """Close it and write its files."""
+
+
+class Model(Protocol):
+    """The model of a kind in virtual time. sampling: of its profile, where it needs one. covers: the programs that are
+    modelled, where the kind has several."""
+
+    sampling: Sampling | None
+    covers: Sequence[str]
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        """Name what of an application has no model. deployments: of all applications."""
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:
+        """Let the servers of an application listen, and make the loads of its clients."""
+
+
+def answered(requests: pl.DataFrame) -> pl.DataFrame:
+    """Return the requests with a reply that is no error."""
+    import polars as pl
+
+    return requests.filter(pl.col("error").is_null(), pl.col("status").is_in(["ok", "late"]))
+
+
+def nanoseconds(span: float | None) -> int:
+    """Return a part of a request's latency, in seconds, as a sample has it."""
+    return max(0, round(span * 1e9)) if span is not None else 0
+
+
+def without_waiting(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return samples without the time that requests waited for each other in the generator, which a prediction
+    simulates: at most the median."""
+    usual = sorted(sample["generator"] for sample in samples)[len(samples) // 2] if samples else 0
+    return [sample | {"generator": min(sample["generator"], usual)} for sample in samples]
