@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -481,26 +480,6 @@ def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, d
         path = tmp_path / f"{name}.parquet"
         pl.DataFrame(good | change).write_parquet(path)
         assert said in refusal(draft, path), name
-
-
-def test_a_large_recording_is_added_in_little_memory(tmp_path: Path) -> None:
-    """Of its length nothing depends but the time it takes; `benches/import.py` does it with 1 GB of each format."""
-    count = 1_500_000
-    table = pl.DataFrame({"time_ms": pl.int_range(count, eager=True) * 10}).with_columns(
-        dl_mbit_s=pl.col("time_ms").hash() % 10**9 / 1e7
-    )
-    table.write_parquet(tmp_path / "drive.parquet", row_group_size=count)
-    (tmp_path / "drive.up").write_text("".join(f"{n}\n" * 3 for n in range(count)))
-    program = (
-        "import atexit, sys\nfrom pathlib import Path\nfrom cellbed.cli.main import main\n"
-        "peak = lambda: [line.split()[1] for line in Path('/proc/self/status').open() if line.startswith('VmHWM')][0]\n"
-        "atexit.register(lambda: print(peak()))\nmain()"
-    )
-    for name in ("drive.parquet", "drive.up"):
-        command = [sys.executable, "-c", program, "traces", "add", tmp_path / name, "--name", name.replace(".", "-")]
-        environment = os.environ | {"XDG_DATA_HOME": str(tmp_path / "archive")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert int(done.stdout.split()[-1]) * 1024 < 100e6, name
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import itertools
 import tempfile
-import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed.archive import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
-from cellbed.archive.statistics.bins import BLOCK
 from cellbed.archive.statistics.dependence import autocorrelation, kpss
-from cellbed.archive.statistics.distribution import MOST_VALUES, Distribution
 from cellbed.archive.statistics.modes import modes
-from cellbed.archive.statistics.opportunities import Opportunities
-from cellbed.archive.statistics.rates import Rates
-from cellbed.archive.statistics.round_trips import RoundTrips
-from cellbed.archive.statistics.silences import Silences
-from cellbed.archive.statistics.spool import Spool
+from cellbed.archive.statistics.ranks import at_shares
 
 MS = 10**6
 S = 10**9
@@ -96,85 +89,6 @@ def test_the_recorded_traces_have_the_figures_that_are_known_of_them(tmp_path: P
         assert found["outage_longest_ms"] == longest
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 5000), min_size=1, max_size=60),
-    st.lists(st.integers(1, 20), min_size=1, max_size=10),
-    st.integers(0, 3000),
-)
-def test_how_the_rows_are_cut_into_batches_changes_nothing(gaps: list[int], cuts: list[int], tail: int) -> None:
-    at = np.cumsum(np.array(gaps) * (MS // 3))
-    duration = int(at[-1]) + tail * MS + 1
-    whole, parted = (Opportunities(duration, Silences(300 * MS)) for _ in range(2))
-    whole.add(at.copy())
-    begin = 0
-    for size in itertools.cycle(cuts):
-        if begin >= len(at):
-            break
-        parted.add(at[begin : begin + size].copy())
-        begin += size
-    for each in (whole, parted):
-        each.finish()
-    assert whole.figures() == parted.figures()
-    assert whole.bins.figures() == pytest.approx(parted.bins.figures())
-    assert whole.silences.figures(duration) == parted.silences.figures(duration)
-    assert whole.bins.bits == parted.bins.bits == len(at) * 12_000
-    np.testing.assert_allclose(whole.bins.seconds[:], parted.bins.seconds[:])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(1, 900), st.sampled_from([0.0, 1e4, 5e5, 2e6])), min_size=1, max_size=50),
-    st.integers(1, 20),
-    st.integers(1, 3000),
-)
-@example([(1, 1e4), (640, 1e4), (1, 0.0)], 1, 1)
-def test_the_same_for_rates_whose_bits_are_all_in_the_bins(rows: list[tuple[int, float]], size: int, tail: int) -> None:
-    at = np.cumsum([0, *(ms * MS for ms, _ in rows[:-1])])
-    bit_s = np.array([rate for _, rate in rows])
-    duration = int(at[-1]) + tail * MS
-    found = []
-    for step in (len(at), size):
-        each = Rates(duration, Silences(300 * MS), 40_000, 10 * MS)
-        for begin in range(0, len(at), step):
-            each.add(at[begin : begin + step], bit_s[begin : begin + step])
-        each.finish()
-        found.append(each)
-    whole, parted = found
-    assert whole.bins.figures() == pytest.approx(parted.bins.figures())
-    assert whole.silences.figures(duration) == parted.silences.figures(duration)
-    bits = float((bit_s * np.diff(np.append(at, duration))).sum()) / S
-    assert whole.bins.bits == pytest.approx(bits)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), st.integers(1, 500)), min_size=1, max_size=60),
-    st.integers(1, 15),
-    st.integers(0, 999),
-)
-def test_the_same_for_round_trips(trips: list[int | None], size: int, tail: int) -> None:
-    at = np.arange(len(trips)) * 200 * MS
-    values = np.array([np.nan if trip is None else trip * MS for trip in trips])
-    duration = int(at[-1]) + tail * MS + 1
-    found = []
-    for step in (len(at), size):
-        each = RoundTrips(duration, Silences(300 * MS), 100, 0.0)
-        for begin in range(0, len(at), step):
-            each.add(at[begin : begin + step], values[begin : begin + step])
-        each.finish(duration)
-        found.append((each.figures(), each.silences.figures(duration), each.seconds[:].tolist()))
-    assert found[0][0].get("jitter_ms", 0) == pytest.approx(found[1][0].get("jitter_ms", 0))
-    for each, _, _ in found:
-        each.pop("jitter_ms", None)
-        each.pop("cv", None)
-        each.pop("mean_ms", None)
-    assert found[0] == found[1]
-    runs = [len(list(group)) for lost, group in itertools.groupby(trip is None for trip in trips) if lost]
-    assert found[0][0]["loss_longest_run"] == max(runs, default=0)
-    assert found[0][0]["lost"] == sum(runs)
-
-
 def test_an_outage_is_what_the_definition_says_and_goes_across_the_seam(tmp_path: Path) -> None:
     at = np.concatenate((np.arange(200, 1000, 10), np.arange(1200, 2000, 10))) * MS
     series = opportunities(tmp_path, at, 2150 * MS)
@@ -213,14 +127,12 @@ def test_batching_tells_bursts_after_a_silence_from_a_slow_link(tmp_path: Path) 
 
 
 def test_nothing_but_silence_has_statistics_too(tmp_path: Path) -> None:
-    found = statistics(opportunities(tmp_path, [], 60 * S))
-    assert (found["mean_bit_s"], found["outages"], found["outage_share"]) == (0, 1, 1)
     found = statistics(opportunities(tmp_path, [5 * MS], 5 * MS))
     assert found["mean_bit_s"] == pytest.approx(2.4e6)
-    found = statistics(rates(tmp_path, [], [], 60 * S))
+    found = statistics(opportunities(tmp_path, [0], 60 * S))
+    assert (found["outages"], found["outage_share"]) == (1, 1)
+    found = statistics(rates(tmp_path, [0], [1.0], 60 * S))
     assert found["outage_share"] == 1
-    found = statistics(round_trips(tmp_path, [], [], 60 * S))
-    assert found["probes"] == 0
     found = statistics(round_trips(tmp_path, [0, S], [None, None], 2 * S))
     assert (found["loss"], found["outages"]) == (1, 1)
 
@@ -230,7 +142,6 @@ def test_a_silence_of_a_day_is_no_harder_than_one_of_a_second(tmp_path: Path) ->
     found = statistics(opportunities(tmp_path, [S, 2 * S, day, day + S], day + S))
     assert found["outages"] == 4
     assert found["outage_longest_at_s"] == 2
-    assert day // (10 * MS) > BLOCK
     found = statistics(rates(tmp_path, [0, 3 * day], [1e6, 0.0], 4 * day))
     assert found["mean_bit_s"] == pytest.approx(1e6 * 3 / 4)
 
@@ -245,72 +156,21 @@ def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
     assert kpss(np.full(100, 7.0)) == 0
 
 
-def test_the_autocorrelation_at_long_lags_is_that_of_its_definition() -> None:
-    values = np.cumsum(np.random.default_rng(5).normal(size=20_000))
-    deviations = values - values.mean()
-    lags, found = (np.concatenate(each) for each in zip(*autocorrelation(values, 19_990), strict=True))
-    np.testing.assert_array_equal(lags, np.arange(19_991))
-    for lag in (0, 1, 4095, 4096, 8191, 8192, 10_000, 19_990):
-        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
-        assert found[lag] == pytest.approx(expected, abs=1e-12)
-
-
-def test_at_lags_of_days_the_autocorrelation_is_that_of_its_definition_but_for_a_part_in_thousands() -> None:
-    level = np.repeat([20.0, 50.0], 400_000)
-    values = level + np.random.default_rng(6).normal(size=len(level))
-    deviations = values - values.mean()
-    found = list(autocorrelation(values, 700_000))
-    lags = np.concatenate([each for each, _ in found])
-    assert (np.diff(lags) > 0).all()
-    assert 690_000 < lags[-1] <= 700_000
-    assert max(len(each) for each, _ in found) == 1 << 15
-    some = (np.concatenate(each)[::25_000] for each in zip(*found, strict=True))
-    for lag, correlation in zip(*some, strict=True):
-        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
-        assert correlation == pytest.approx(expected, abs=1e-3)
-    # Of a step in the middle of T values it is 1 - 3 k / T at a lag k.
-    below = (1 - 1 / np.e) * len(level) / 3
-    assert dependence.figures(level)["correlation_time_s"] == pytest.approx(below, rel=1e-4)
-
-
-def test_what_lies_in_a_temporary_file_gives_the_same_figures_in_little_memory() -> None:
-    random = np.random.default_rng(7)
-    days = np.repeat([20.0, 50.0], 750_000) + random.normal(size=1_500_000)
-    spool = Spool()
-    assert len(spool[:]) == 0
-    for begin in range(0, len(days), 100_003):
-        spool.append(days[begin : begin + 100_003])
-    assert len(spool) == len(days)
-    np.testing.assert_array_equal(spool[1_000_000:1_000_100:3], days[1_000_000:1_000_100:3])
-    assert len(spool[len(days) :]) == 0
-    tracemalloc.start()
-    try:
-        found = dependence.figures(spool)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert found == dependence.figures(days)
-    assert peak < days.nbytes
-
-
-def test_want_of_room_for_a_temporary_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    spool, few = Spool(), np.zeros(1 << 19)
-    spool.append(few)
-    with pytest.raises(TraceError, match="none: no temporary file for statistics of a long recording: No such file"):
-        spool.append(few)
-
-
 def test_the_autocorrelation_is_that_of_the_process() -> None:
     random = np.random.default_rng(4)
     noise = random.normal(size=20_000)
     values = np.zeros(20_000)
     for i in range(1, len(values)):
         values[i] = 0.8 * values[i - 1] + noise[i]
-    _, found = next(autocorrelation(values, 5))
-    np.testing.assert_allclose(found, 0.8 ** np.arange(6), atol=0.04)
+    found = autocorrelation(values, 19_990)
+    np.testing.assert_allclose(found[:6], 0.8 ** np.arange(6), atol=0.04)
     deviations = values - values.mean()
-    assert found[2] == pytest.approx(deviations[2:] @ deviations[:-2] / (deviations @ deviations))
+    for lag in (0, 1, 2, 4096, 19_990):
+        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
+        assert found[lag] == pytest.approx(expected, abs=1e-12)
+    # Of a step in the middle of T values it is 1 - 3 k / T at a lag k.
+    step = np.repeat([20.0, 50.0], 50_000)
+    assert dependence.figures(step)["correlation_time_s"] == pytest.approx((1 - 1 / np.e) * len(step) / 3, rel=1e-4)
 
 
 def test_two_routes_are_two_modes_and_a_long_tail_is_none(tmp_path: Path) -> None:
@@ -358,6 +218,17 @@ def test_delay_by_hour_of_day_and_loss(tmp_path: Path) -> None:
     assert statistics(series)["hours_known"] is False
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(1, 500)), min_size=1, max_size=60), st.integers(0, 999))
+def test_losses_are_counted_by_runs(trips: list[int | None], tail: int) -> None:
+    values = [None if trip is None else trip * MS for trip in trips]
+    with tempfile.TemporaryDirectory() as folder:
+        at = np.arange(len(trips)) * 200 * MS
+        found = statistics(round_trips(Path(folder), at, values, int(at[-1]) + tail * MS + 1))
+    runs = [len(list(group)) for lost, group in itertools.groupby(trip is None for trip in trips) if lost]
+    assert (found["loss_longest_run"], found["lost"]) == (max(runs, default=0), sum(runs))
+
+
 def test_a_day_of_load_shows_by_hour(tmp_path: Path) -> None:
     at = np.arange(0, 7200, 1) * S
     found = statistics(rates(tmp_path, at, np.where(at < 3600 * S, 1e6, 3e6), 7200 * S), starts_at_s=8 * 3600)
@@ -365,31 +236,28 @@ def test_a_day_of_load_shows_by_hour(tmp_path: Path) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=30), min_size=1, max_size=5), st.floats(0, 1))
-def test_quantiles_are_those_of_all_values(parts: list[list[int]], share: float) -> None:
-    found = Distribution()
-    for number, part in enumerate(parts):
-        if number % 2:
-            found.add(np.array(part) * 2.5)
-        else:
-            found.add_whole(np.array(part), 2.5)
-    everything = np.array([each * 2.5 for part in parts for each in part])
-    expected = np.percentile(everything, share * 100, method="inverted_cdf")
-    assert found.quantiles(np.array([share]))[0] in (expected, *everything[np.abs(everything - expected) <= 2.5])
-    assert found.mean == pytest.approx(everything.mean())
-    assert found.deviation == pytest.approx(everything.std(), abs=1e-6)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=100), st.floats(0, 1))
+def test_percentiles_are_values_of_the_sample(values: list[int], share: float) -> None:
+    (found,) = at_shares(np.array(values), [share])
+    assert found in values
+    below = sum(value < found for value in values)
+    upto = sum(value <= found for value in values)
+    assert below - 1e-6 <= share * len(values) <= upto + 1e-6
 
 
-def test_more_values_than_are_held_are_rounded_by_a_twentieth_of_a_percent() -> None:
-    random = np.random.default_rng(6)
-    values = random.lognormal(10, 1, 400_000)
-    found = Distribution()
-    for part in np.array_split(values, 20):
-        found.add(part)
-    shares = np.array([0.01, 0.5, 0.99, 0.999])
-    np.testing.assert_allclose(found.quantiles(shares), np.quantile(values, shares), rtol=6e-4)
-    assert len(found.table()[0]) <= MOST_VALUES
-    assert found.count == 400_000
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.sampled_from([0.0, 1e4, 5e5, 2e6])), min_size=1, max_size=50),
+    st.integers(1, 3000),
+)
+def test_the_bits_of_a_rate_are_all_in_the_bins(rows: list[tuple[int, float]], tail: int) -> None:
+    at = np.cumsum([0, *(ms * MS for ms, _ in rows[:-1])])
+    bit_s = np.array([1e6, *(rate for _, rate in rows[1:])])
+    duration = (int(at[-1]) + tail * MS) // (10 * MS) * 10 * MS + 10 * MS
+    with tempfile.TemporaryDirectory() as folder:
+        found = analyse(rates(Path(folder), at, bit_s, duration))
+    bits = float((bit_s * np.diff(np.append(at, duration))).sum()) / S
+    assert found.statistics["mean_bit_s"] * duration / S == pytest.approx(bits, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -397,16 +265,17 @@ def test_more_values_than_are_held_are_rounded_by_a_twentieth_of_a_percent() -> 
     [
         ({"at_ns": [1, 3, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
         ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing times in at_ns"),
-        ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
-        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 2, "a row at 3 ns lies behind the end at 2 ns"),
+        ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "a time is negative"),
+        ({"at_ns": []}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),
+        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 2, "a duration of 2 ns does not fit: the last row is at 3 ns"),
         ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "the limit is 400 days"),
         ({"at_ns": [1.0, 3.0]}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),
         ({"at_ns": [1, 3]}, Content.RATE, 10, "has a column bit_s of numbers in floating point"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "negative, above"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, None]}, Content.RATE, 10, "negative, above"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "1 rows have no rate"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, None]}, Content.RATE, 10, "1 rows have no rate"),
         ({"at_ns": [1, 3], "bit_s": [1.0, 1e300]}, Content.RATE, 10, "above 1 Tbit/s"),
-        ({"at_ns": [1, 3], "round_trip_ns": [5, -1]}, Content.ROUND_TRIP, 10, "a time below 0"),
-        ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "negative, above"),
+        ({"at_ns": [1, 3], "round_trip_ns": [5, -1]}, Content.ROUND_TRIP, 10, "a round-trip time is negative"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "a rate is negative"),
     ],
 )
 def test_what_is_no_such_series_is_refused(
@@ -415,17 +284,6 @@ def test_what_is_no_such_series_is_refused(
     pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(TraceError, match=words):
         statistics(Series(content, tmp_path / "x.parquet", duration))
-
-
-@pytest.mark.parametrize("threads", [2, 5])
-def test_several_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
-    at = poisson(20_000, 20)
-    series = opportunities(tmp_path, at, 20 * S)
-    pl.scan_parquet(series.path).collect().write_parquet(series.path, row_group_size=30_000)
-    assert np.array_equal(np.concatenate([batch for batch, _ in series.rows(threads)]), at)
-    assert statistics(series, threads=threads) == statistics(series)
-    # Who has seen enough leaves no thread behind that waits for him.
-    assert len(next(series.rows(threads))[0])
 
 
 @pytest.mark.parametrize("kept", [0, 3, 60, 400])
@@ -501,8 +359,6 @@ def test_the_documentation_has_every_figure_as_it_is() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8), st.data())
 def test_whatever_is_in_a_file_is_figures_or_one_line(changes: list[tuple[float, int]], data: st.DataObject) -> None:
-    import tempfile
-
     content = data.draw(st.sampled_from(list(Content)))
     with tempfile.TemporaryDirectory() as name:
         series = {

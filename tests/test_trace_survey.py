@@ -1,4 +1,4 @@
-"""Statistics of a whole archive: in parallel, kept one by one, going on after Ctrl-C and kill -9; and warnings."""
+"""Statistics of a whole archive, stored one by one, so that a stopped survey continues; and warnings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, add, write_rates, write_round_trips
 from cellbed.archive import Archive, TraceError
-from cellbed.archive import survey as module
 from cellbed.archive.entry import About, Entry, Held
 from cellbed.archive.series import Content
 from cellbed.archive.statistics import DEFAULT, Definition
@@ -28,8 +25,6 @@ from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.survey import plan, survey
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
-
-PROGRAM = "from cellbed.archive import survey; survey.FEW_BYTES = 0\nfrom cellbed.cli.main import main; main()"
 
 
 def add_bare(archive: Archive, name: str) -> None:
@@ -47,33 +42,16 @@ def test_what_is_there_is_not_made_again(archive: Archive) -> None:
         add_bare(archive, name)
     todo = plan(archive, ["one", "two"], DEFAULT)
     assert (len(todo.tasks), todo.done) == (4, 0)
-    seen: list[int] = []
-    with closing(survey(archive, todo.tasks, DEFAULT, 1, seen.append)) as results:
-        task, found = next(results)
-        assert not isinstance(found, TraceError)
-        # It is kept before the next is begun.
-        assert archive.entry(task.name).parts[task.part].statistics == found
+    task, found = next(iter(survey(archive, todo.tasks, DEFAULT)))
+    assert not isinstance(found, TraceError)
+    # It is stored before the next is begun.
+    assert archive.entry(task.name).parts[task.part].statistics == found
     todo = plan(archive, ["one", "two"], DEFAULT)
     assert (len(todo.tasks), todo.done) == (3, 1)
-    assert len(list(survey(archive, todo.tasks, DEFAULT, 1, seen.append))) == 3
+    assert len(list(survey(archive, todo.tasks, DEFAULT))) == 3
     assert has(archive, "one") == has(archive, "two") == [True, True]
     assert len(plan(archive, ["one"], DEFAULT, again=True).tasks) == 2
     assert len(plan(archive, ["one"], Definition(10**8)).tasks) == 2
-    assert abs(sum(seen) - sum(task.size for task in todo.tasks) - task.size) < 10
-
-
-def test_several_processes_find_the_same(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEW_BYTES", 0)
-    for number in range(3):
-        add(archive, f"walk-{number}", every_ms=number + 1, seconds=30)
-    before = {name: archive.entry(name).parts["uplink"].statistics for name in archive.names()}
-    todo = plan(archive, archive.names(), DEFAULT, again=True)
-    assert [task.size for task in todo.tasks] == sorted((task.size for task in todo.tasks), reverse=True)
-    seen: list[int] = []
-    for _, found in survey(archive, todo.tasks, DEFAULT, 2, seen.append):
-        assert not isinstance(found, TraceError)
-    assert before == {name: archive.entry(name).parts["uplink"].statistics for name in archive.names()}
-    assert sum(seen) == pytest.approx(todo.size, rel=0.01)
 
 
 def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
@@ -96,7 +74,7 @@ def test_an_entry_that_was_replaced_meanwhile_keeps_what_is_its_own(archive: Arc
     add_bare(archive, "walk")
     todo = plan(archive, ["walk"], DEFAULT)
     new = add(archive, "walk", every_ms=7, replace=True, parts=("uplink", "downlink"))
-    results = [found for _, found in survey(archive, todo.tasks, DEFAULT, 1, lambda size: None)]
+    results = [found for _, found in survey(archive, todo.tasks, DEFAULT)]
     assert all(isinstance(found, TraceError) for found in results)
     assert archive.entry("walk") == new
 
@@ -107,16 +85,13 @@ def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signa
     names = [f"walk-{number:02}" for number in range(12)]
     for name in names:
         add_bare(archive, name)
-    command = [sys.executable, "-c", PROGRAM, "traces", "stats", "--all", "-j", "2"]
+    command = [sys.executable, "-m", "cellbed", "traces", "stats", "--all"]
     running = subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True)
     while not any(any(has(archive, name)) for name in names):
         assert running.poll() is None
         time.sleep(0.02)
-    workers = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(how)
     _, said = running.communicate()
-    psutil.wait_procs(workers, timeout=30)
-    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
     if how == signal.SIGINT:
         assert running.returncode in (130, 0)
     done = sum(sum(has(archive, name)) for name in names)
@@ -125,22 +100,6 @@ def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signa
     assert (reported["made"] + done, reported["problems"]) == (24, {})
     assert all(all(has(archive, name)) for name in names)
     assert not [line for line in said.splitlines() if "Traceback" in line]
-
-
-def test_ctrl_c_in_a_terminal_meets_processes_that_load_in_silence(archive: Archive) -> None:
-    for number in range(2):
-        add_bare(archive, f"entry-{number}")
-    command = [sys.executable, "-c", PROGRAM, "traces", "stats", "--all", "--again", "--jobs", "2"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    while process.poll() is None and len(psutil.Process(process.pid).children()) < 2:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate()
-    assert process.returncode == 130
-    assert said.splitlines()[-1].startswith("interrupted")
-    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,15 @@ Times count from the recording's start, are never negative and never run backwar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cellbed import inputs
-from cellbed.archive.errors import TraceError
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
 
 Part = Literal["uplink", "downlink", "round-trip"]
 """The subject of a series."""
@@ -60,23 +56,3 @@ class Series:
         import polars as pl
 
         return pl.scan_parquet(inputs.checked(self.path))
-
-    def rows(self, threads: int = 1) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Its rows in batches of some 65,000: times, and values in bit/s or ns, NaN for a lost probe.
-
-        Opportunities have no values. Pages of the file are decoded one by one, in a few MiB of memory at any file size;
-        importing Polars alone takes 80 MiB. threads: decode so many row groups at once, in as much more.
-
-        Raises TraceError, which names the file, for one that is missing, damaged, or lacks a column or a time. There
-        are no other checks.
-        """
-        from cellbed._core import SeriesRows, TraceFormatError
-
-        try:
-            yield from SeriesRows(inputs.checked(self.path), self.content, threads)
-        except TraceFormatError as error:
-            raise TraceError(str(error)) from None
-        except FileNotFoundError:
-            raise TraceError(f"{self.path}: missing") from None
-        except OSError as error:
-            raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from None

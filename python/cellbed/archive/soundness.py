@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Series
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""
@@ -21,21 +17,65 @@ _HIGHEST_BIT_S = 1e12
 
 
 def require_sound(series: Series) -> int:
-    """The number of rows of a series, read once as a stream.
+    """Return the number of rows of a series, read once as a stream.
 
     Raises TraceError ``FILE: reason`` for a file that is not Parquet, has other columns, or invalid values.
     """
-    path, found = series.path, _Measures()
-    for at, values in series.rows():
-        found.add(at, values)
-    fault = _fault(series, found)
+    import polars as pl
+
+    at, value = pl.col("at_ns"), pl.lit(None, pl.Float64)
+    integers, floats = (pl.Int64, "whole numbers"), (pl.Float64, "numbers in floating point")
+    columns: dict[str, tuple[type[pl.DataType], str]] = {"at_ns": integers}
+    if series.content is not Content.OPPORTUNITIES:
+        name = "bit_s" if series.content is Content.RATE else "round_trip_ns"
+        value = pl.col(name).cast(pl.Float64)
+        columns[name] = floats if series.content is Content.RATE else integers
+    with reading(series.path):
+        rows = series.scan()
+        schema = rows.collect_schema()
+        for column, (kind, words) in columns.items():
+            if schema.get(column) != kind:
+                raise TraceError(f"{series.path}: a {series.content} series has a column {column} of {words}")
+        # A column of differences first: within the aggregation they would be held in memory.
+        found = (
+            rows.with_columns(step_ns=at.diff())
+            .select(
+                rows=pl.len(),
+                untimed=at.null_count(),
+                first=at.min(),
+                last=at.max(),
+                backwards=(pl.col("step_ns") < 0).any(),
+                unknown=(value.is_null() | ~value.is_finite()).sum(),
+                lowest=value.min(),
+                highest=value.max(),
+            )
+            .collect(engine="streaming")
+        )
+    figures = found.row(0, named=True)
+    fault = _fault(series, figures)
     if fault:
-        raise TraceError(f"{path}: {fault}")
-    return found.rows
+        raise TraceError(f"{series.path}: {fault}")
+    return int(figures["rows"])
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise TraceError that names the file for one that is missing or no readable Parquet file."""
+    import polars as pl
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise TraceError(f"{path}: missing") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise TraceError(f"{path}: not a readable Parquet file: {reason}") from None
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal digest of a file's bytes. Raises TraceError."""
+    """Return the hexadecimal digest of a file's bytes. Raises TraceError."""
     import hashlib
 
     try:
@@ -45,52 +85,27 @@ def sha256(path: Path) -> str:
         raise TraceError(f"{path}: {'missing' if error.errno == 2 else f'cannot be read: {error.strerror}'}") from None
 
 
-@dataclass(slots=True)
-class _Measures:
-    """Figures for the check of a series. unknown: rows whose value is no finite number. highest: of the others."""
-
-    rows: int = 0
-    first: int = 0
-    last: int = 0
-    rising: bool = True
-    unknown: int = 0
-    lowest: float = math.inf
-    highest: float = -math.inf
-
-    def add(self, at: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        import numpy as np
-
-        if not self.rows:
-            self.first = self.last = int(at[0])
-        self.rows += len(at)
-        self.rising &= self.last <= int(at[0]) and bool((at[1:] >= at[:-1]).all())
-        self.last = int(at[-1])
-        known = values[np.isfinite(values)]
-        self.unknown += len(values) - len(known)
-        if len(known):
-            self.lowest = min(self.lowest, float(known.min()))
-            self.highest = max(self.highest, float(known.max()))
-
-
-def _fault(series: Series, found: _Measures) -> str:
-    """The problem of a series with these figures; empty if none."""
+def _fault(series: Series, found: dict[str, Any]) -> str:
+    """Return the problem of a series with these figures; empty if none."""
     rate = series.content is Content.RATE
-    if not found.rows:
+    if not found["rows"]:
         return "no rows: nothing to replay"
-    if found.first < 0:
+    if found["untimed"]:
+        return "missing times in at_ns"
+    if found["first"] < 0:
         return "a time is negative: times count from the recording's start"
-    if not found.rising:
+    if found["backwards"]:
         return "times run backwards"
-    if found.last > LATEST_NS:
-        return f"a time is {found.last / 1e9:.3g} s, more than ten years: wrong unit?"
-    if not found.last <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:
-        return f"a duration of {series.duration_ns} ns does not fit: the last row is at {found.last} ns"
-    if rate and found.unknown:
-        return f"{found.unknown} rows have no rate"
-    if found.lowest < 0:
+    if found["last"] > LATEST_NS:
+        return f"a time is {found['last'] / 1e9:.3g} s, more than ten years: wrong unit?"
+    if not found["last"] <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:
+        return f"a duration of {series.duration_ns} ns does not fit: the last row is at {found['last']} ns"
+    if rate and found["unknown"]:
+        return f"{found['unknown']} rows have no rate"
+    if (found["lowest"] or 0) < 0:
         return f"a {'rate' if rate else 'round-trip time'} is negative"
-    if rate and not found.highest:
+    if rate and not found["highest"]:
         return "all rates are 0: no packet would ever pass"
-    if rate and found.highest > _HIGHEST_BIT_S:
-        return f"a rate is {found.highest:.3g} bit/s, above 1 Tbit/s: wrong unit?"
+    if rate and found["highest"] > _HIGHEST_BIT_S:
+        return f"a rate is {found['highest']:.3g} bit/s, above 1 Tbit/s: wrong unit?"
     return ""

@@ -1,4 +1,4 @@
-"""Statistics of a series in one pass over its rows, with memory that does not grow with them."""
+"""Statistics of a series."""
 
 from cellbed.archive.statistics.analysis import Analysis, Statistics, analyse, statistics
 from cellbed.archive.statistics.definition import DEFAULT, Definition

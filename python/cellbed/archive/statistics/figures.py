@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cellbed.archive.statistics.bins import PERCENTILES, SCALES_NS
+from cellbed.archive.statistics.capacity import PERCENTILES, SCALES_NS
 from cellbed.archive.statistics.dependence import LAGS_S
 from cellbed.archive.statistics.round_trips import PERCENTILES as OF_TIMES
 
@@ -65,7 +65,7 @@ _CAPACITY: Final = (
         "batched_share_5ms": Figure(
             "", "share of the opportunities that came in a burst after a silence of 5 ms or more"
         ),
-        "spacing_ms": Figure("ms", "median time between the first rows of a series of rates"),
+        "spacing_ms": Figure("ms", "median time between the rows of a series of rates"),
         "hourly_mean_bit_s": Figure("bit/s", "mean rate in each of `hours`"),
         "outline_bit_s": Figure("bit/s", "means of 120 equal stretches, for small pictures"),
         "quantiles_bit_s": Figure("bit/s", "P0, P2, P4, … P100 of the rates over 100 ms, or 1 s where rows are wider"),

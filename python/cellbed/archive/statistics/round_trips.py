@@ -2,170 +2,130 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Final
+
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.distribution import Distribution, begins_of_runs
+from cellbed.archive.series import Series
+from cellbed.archive.soundness import reading
+from cellbed.archive.statistics.definition import Definition
 from cellbed.archive.statistics.modes import modes
-from cellbed.archive.statistics.silences import Silences
-from cellbed.archive.statistics.spool import Spool
+from cellbed.archive.statistics.outages import Outages
+from cellbed.archive.statistics.ranks import at_shares
 
-PERCENTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+PERCENTILES: Final = {
+    "p5": 0.05,
+    "p25": 0.25,
+    "p50": 0.5,
+    "p75": 0.75,
+    "p90": 0.9,
+    "p95": 0.95,
+    "p99": 0.99,
+    "p999": 0.999,
+}
+_MOST_STEPS: Final = 1000
 
-_MOST_OF_AN_HOUR = 20_000
-"""Different round-trip times kept exactly for each of the 24 hours."""
-
-Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Takes probes in order of time and adds up.
+    """Probes of a series.
 
-    duration_ns: of the series. steps: into how many bins the profile parts it; least, mean and most of each, and lost.
-    starts_at_s: second of the day at which it began. seconds: means in ms over each second that has an answer.
+    times: of the answered ones, ms. step_ns: width of the bins of low, mean, high, NaN without an answer, and of lost,
+    the number of probes without one. seconds: means in ms over each second that has an answer.
     """
 
-    def __init__(self, duration_ns: int, silences: Silences, steps: int, starts_at_s: float) -> None:
-        self.times = Distribution()
-        self.silences = silences
-        self.hours = [Distribution(_MOST_OF_AN_HOUR) for _ in range(24)]
-        self.sent_by_hour = np.zeros(24, np.int64)
-        self.probes = 0
-        self._starts_at_s = starts_at_s
-        self.step_ns = max(1, -(-duration_ns // steps))
-        count = -(-duration_ns // self.step_ns) + 1
-        self.least, self.most = np.full(count, np.inf), np.full(count, -np.inf)
-        self.sums, self.answered, self.lost = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.seconds = Spool()
-        # The second that the next probes may continue: its number, the sum and the number of its answers.
-        self._second = (-1, 0.0, 0)
-        self._jitter = 0.0
-        self._pairs = 0
-        self._before: float | None = None
-        self._run = self._longest_run = 0
-        self._last: tuple[int, bool] | None = None
-        self._intervals = Distribution(_MOST_OF_AN_HOUR)
-        # The longest of them, and when it began.
-        self._pause = (0, 0)
+    times: Floats
+    step_ns: int
+    low: Floats
+    mean: Floats
+    high: Floats
+    lost: NDArray[np.int64]
+    seconds: Floats
+    outages: Outages
+    figures: dict[str, Any]
 
-    def add(self, at: Times, trips: Floats) -> None:
-        """Take the next probes. trips: ns, NaN where no answer came."""
-        lost = np.isnan(trips)
-        hour = ((at / 1e9 + self._starts_at_s) // 3600 % 24).astype(np.int64)
-        self.probes += len(at)
-        self.sent_by_hour += np.bincount(hour, minlength=24)
-        self._add_intervals(at)
-        self._add_losses(at, lost)
-        step = at // self.step_ns
-        self.lost += np.bincount(step[lost], minlength=len(self.lost))
-        at, trips, hour, step = at[~lost], trips[~lost], hour[~lost], step[~lost]
-        if not len(trips):
-            return
-        self.times.add(trips)
-        for each in np.flatnonzero(np.bincount(hour)):
-            self.hours[each].add(trips[hour == each])
-        begins = begins_of_runs(step)
-        steps = step[begins]
-        self.least[steps] = np.minimum(self.least[steps], np.minimum.reduceat(trips, begins))
-        self.most[steps] = np.maximum(self.most[steps], np.maximum.reduceat(trips, begins))
-        self.sums[steps] += np.add.reduceat(trips, begins)
-        self.answered[steps] += np.diff(begins, append=len(trips))
-        self._add_seconds(at // 10**9, trips)
-        changes = np.abs(np.diff(trips, prepend=trips[0] if self._before is None else self._before))
-        self._pairs += len(trips) - (self._before is None)
-        self._jitter += float(changes.sum())
-        self._before = float(trips[-1])
+    @classmethod
+    def of(cls, series: Series, definition: Definition, starts_at_s: float) -> RoundTrips:
+        """Read them all. starts_at_s: second of the day at which the series begins."""
+        at, trip, end = pl.col("at_ns"), pl.col("round_trip_ns"), series.duration_ns
+        with reading(series.path):
+            probes = series.scan().select("at_ns", "round_trip_ns").collect()
+        answered, missing = probes.drop_nulls(), trip.is_null()
+        lost = probes.select(missing).to_series().to_numpy()
+        # From the first to the last of probes that are lost one after the other.
+        silent = np.append(lost[:-1] & lost[1:], False)
+        step_ns = max(1, -(-end // _MOST_STEPS))
+        ms = trip / 1e6
+        steps = pl.DataFrame({"step": np.arange(-(-end // step_ns) + 1)}).join(
+            probes.group_by(step=at // step_ns).agg(
+                low=ms.min(), mean=ms.mean(), high=ms.max(), lost=missing.sum().cast(pl.Int64)
+            ),
+            on="step",
+            how="left",
+            maintain_order="left",
+        )
+        low, mean, high = (steps[name].fill_null(float("nan")).to_numpy() for name in ("low", "mean", "high"))
+        return cls(
+            times=answered["round_trip_ns"].to_numpy() / 1e6,
+            step_ns=step_ns,
+            low=low,
+            mean=mean,
+            high=high,
+            lost=steps["lost"].fill_null(0).to_numpy(),
+            seconds=answered.group_by(at // 10**9, maintain_order=True).agg(ms.mean())["round_trip_ns"].to_numpy(),
+            outages=Outages.of_intervals(probes["at_ns"].to_numpy(), silent, end, definition),
+            figures=_figures(probes, starts_at_s),
+        )
 
-    def finish(self, duration_ns: int) -> None:
-        """Nothing more comes."""
-        if self._last is not None:
-            self.silences.follow(np.array([self._last[0]]), np.array([False]))
-        self.silences.close(duration_ns)
-        self._end_second()
 
-    def figures(self) -> dict[str, float | int | list[float] | list[int]]:
-        """The statistics of the probes."""
-        lost = self.probes - self.times.count
-        found: dict[str, float | int | list[float] | list[int]] = {"probes": self.probes, "lost": lost}
-        if not self.probes:
-            return found
-        found |= {"loss": lost / self.probes, "loss_longest_run": self._longest_run}
-        if self._intervals.count:
-            found["interval_ms"] = float(self._intervals.quantiles(np.array([0.5]))[0]) / 1e6
-            found |= {"pause_longest_ms": self._pause[0] / 1e6, "pause_longest_at_s": self._pause[1] / 1e9}
-        if not self.times.count:
-            return found
-        values, _ = self.times.table()
-        found |= {"mean_ms": self.times.mean / 1e6, "least_ms": values[0] / 1e6, "most_ms": values[-1] / 1e6}
-        supported = {name: share for name, share in PERCENTILES.items() if _supported(share, self.times.count)}
-        quantiles = self.times.quantiles(np.array(list(supported.values())))
-        found |= {f"{name}_ms": float(value) / 1e6 for name, value in zip(supported, quantiles, strict=True)}
-        if self.times.mean > 0:
-            found["cv"] = self.times.deviation / self.times.mean
-        if self._pairs:
-            found["jitter_ms"] = self._jitter / self._pairs / 1e6
-        places, shares = modes(*self.times.table())
-        found |= {"modes": len(places), "modes_ms": [place / 1e6 for place in places], "modes_share": shares}
-        return found | self._by_hour()
-
-    def _by_hour(self) -> dict[str, list[float] | list[int]]:
-        hours = [hour for hour in range(24) if self.hours[hour].count]
-        if len(hours) < 2:
-            return {}
-        both = [self.hours[hour].quantiles(np.array([0.5, 0.95])) / 1e6 for hour in hours]
-        return {
-            "hours": hours,
-            "hourly_p50_ms": [float(pair[0]) for pair in both],
-            "hourly_p95_ms": [float(pair[1]) for pair in both],
-            "hourly_loss": [1 - self.hours[hour].count / int(self.sent_by_hour[hour]) for hour in hours],
-        }
-
-    def _add_intervals(self, at: Times) -> None:
-        times = at if self._last is None else np.concatenate(([self._last[0]], at))
+def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
+    at, trip = pl.col("at_ns"), pl.col("round_trip_ns")
+    runs = probes.select(lost=trip.is_null().rle()).unnest("lost").filter("value")
+    found: dict[str, Any] = {
+        "probes": len(probes),
+        "lost": probes["round_trip_ns"].null_count(),
+        "loss": probes["round_trip_ns"].null_count() / len(probes),
+        "loss_longest_run": runs["len"].max() or 0,
+    }
+    times = probes["at_ns"].to_numpy()
+    if len(times) > 1:
         intervals = np.diff(times)
-        if not len(intervals):
-            return
-        self._intervals.add(intervals)
-        most = int(np.argmax(intervals))
-        if intervals[most] > self._pause[0]:
-            self._pause = (int(intervals[most]), int(times[most]))
-
-    def _add_losses(self, at: Times, lost: NDArray[np.bool_]) -> None:
-        """Outages last from the first to the last of probes that are lost one after the other."""
-        before = np.array([], np.int64) if self._last is None else np.array([self._last[0]])
-        was_lost = np.array([], np.bool_) if self._last is None else np.array([self._last[1]])
-        both = np.concatenate((was_lost, lost[:-1])) & lost[1 - len(before) :]
-        self.silences.follow(np.concatenate((before, at[:-1])), both)
-        self._last = (int(at[-1]), bool(lost[-1]))
-        edges = np.flatnonzero(np.diff(lost, prepend=self._run > 0))
-        if self._run:
-            edges = np.concatenate(([-self._run], edges))
-        self._run = 0
-        if len(edges) % 2:
-            self._run = len(lost) - int(edges[-1])
-            edges = np.append(edges, len(lost))
-        if len(edges):
-            self._longest_run = max(self._longest_run, int((edges[1::2] - edges[::2]).max()))
-
-    def _add_seconds(self, second: Times, trips: Floats) -> None:
-        begins = begins_of_runs(second)
-        sums, counts = np.add.reduceat(trips, begins), np.diff(begins, append=len(trips))
-        number, total, answered = self._second
-        if number == second[0]:
-            sums[0] += total
-            counts[0] += answered
-        else:
-            self._end_second()
-        self.seconds.append(sums[:-1] / counts[:-1] / 1e6)
-        self._second = (int(second[-1]), float(sums[-1]), int(counts[-1]))
-
-    def _end_second(self) -> None:
-        _, total, answered = self._second
-        if answered:
-            self.seconds.append(np.array([total / answered / 1e6]))
+        found["interval_ms"] = at_shares(intervals, (0.5,))[0] / 1e6
+        if intervals.max() > 0:
+            found["pause_longest_ms"] = intervals.max() / 1e6
+            found["pause_longest_at_s"] = times[np.argmax(intervals)] / 1e9
+    trips = probes["round_trip_ns"].drop_nulls().to_numpy()
+    if not len(trips):
+        return found
+    found |= {"mean_ms": trips.mean() / 1e6, "least_ms": trips.min() / 1e6, "most_ms": trips.max() / 1e6}
+    supported = {name: share for name, share in PERCENTILES.items() if _supported(share, len(trips))}
+    values = at_shares(trips, list(supported.values()))
+    found |= {f"{name}_ms": value / 1e6 for name, value in zip(supported, values, strict=True)}
+    if trips.mean() > 0:
+        found["cv"] = trips.std() / trips.mean()
+    if len(trips) > 1:
+        found["jitter_ms"] = np.abs(np.diff(trips)).mean() / 1e6
+    places, shares = modes(*np.unique(trips, return_counts=True))
+    found |= {"modes": len(places), "modes_ms": [place / 1e6 for place in places], "modes_share": shares}
+    hour = ((at / 1e9 + starts_at_s) // 3600 % 24).cast(pl.Int64)
+    hours = probes.group_by(hour=hour).agg(trip.drop_nulls().alias("trips"), loss=trip.is_null().mean())
+    hours = hours.filter(pl.col("trips").list.len() > 0).sort("hour")
+    if len(hours) < 2:
+        return found
+    both = [at_shares(each.to_numpy(), (0.5, 0.95)) for each in hours["trips"]]
+    return found | {
+        "hours": hours["hour"].to_list(),
+        "hourly_p50_ms": [median / 1e6 for median, _ in both],
+        "hourly_p95_ms": [high / 1e6 for _, high in both],
+        "hourly_loss": hours["loss"].to_list(),
+    }
 
 
 def _supported(share: float, count: int) -> bool:
-    """Whether so many values have one on either side of the percentile; the median is given for any number."""
+    """Return whether so many values have one on either side of the percentile; the median is given for any number."""
     return share == 0.5 or min(share, 1 - share) * count >= 1 - 1e-9

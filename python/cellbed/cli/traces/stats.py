@@ -25,15 +25,11 @@ def stats(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Compute and store statistics again.")] = False,
     outage: Outage = "300 ms",  # type: ignore[assignment]
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, help="Number of parallel processes.", show_default="one per core"),
-    ] = None,
     as_json: bool = AS_JSON,
 ) -> None:
     """Print the statistics of entries (docs/reference/trace-statistics.md).
 
-    With --all, statistics are computed in parallel and stored one by one: the same command resumes after Ctrl-C. Exit
+    With --all, statistics are stored one by one: the same command resumes after Ctrl-C. Exit
     status 1 if an entry is damaged.
 
     \b
@@ -46,13 +42,12 @@ def stats(
     from cellbed.archive.statistics import Definition
     from cellbed.archive.survey import figures
     from cellbed.cli.traces.surveying import surveyed, waiting
-    from cellbed.worker_pool import processors
 
     if not names and not everything:
         raise typer.BadParameter("name entries, or give --all")
     archive, definition = open_archive(), Definition(outage)
     if everything or again:
-        done = surveyed(archive, names or archive.names(), definition, again, jobs or processors())
+        done = surveyed(archive, names or archive.names(), definition, again)
         print(json.dumps(asdict(done), indent=2) if as_json else done)
         if done.problems:
             raise typer.Exit(1)

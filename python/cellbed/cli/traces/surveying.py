@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,43 +41,27 @@ class Surveyed:
         return words + (f"; {len(self.problems)} entries could not be read" if self.problems else "")
 
 
-def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool, jobs: int) -> Surveyed:
-    """Make the statistics that entries lack; problems are printed on standard error."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
+def surveyed(archive: Archive, names: Iterable[str], definition: Definition, again: bool) -> Surveyed:
+    """Compute the statistics that entries lack; problems are printed on standard error."""
     from cellbed.archive import TraceError
     from cellbed.archive.survey import plan, survey
-    from cellbed.console import Console
 
     with waiting("looking for series without statistics"):
         todo = plan(archive, names, definition, again)
     found = Surveyed(there=todo.done, bytes=todo.size, problems=dict(todo.problems))
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        at = bar.add_task(f"0 of {len(todo.tasks)} series", total=todo.size)
-        with closing(
-            survey(archive, todo.tasks, definition, jobs, lambda size: bar.update(at, advance=size))
-        ) as results:
-            try:
-                for number, (task, result) in enumerate(results, 1):
-                    if isinstance(result, TraceError):
-                        found.problems[task.name] = str(result)
-                    else:
-                        found.made += 1
-                    bar.update(at, description=f"{number} of {len(todo.tasks)} series")
-            except KeyboardInterrupt:
-                said = f"interrupted: statistics of {found.made} series are stored; run the same command to resume"
-                print(said, file=sys.stderr)
-                raise typer.Exit(130) from None
+    try:
+        with waiting(f"computing statistics of {len(todo.tasks)} series ({todo.size / 1e6:.0f} MB)"):
+            for task, result in survey(archive, todo.tasks, definition):
+                if isinstance(result, TraceError):
+                    found.problems[task.name] = str(result)
+                else:
+                    found.made += 1
+    except KeyboardInterrupt:
+        print(
+            f"interrupted: statistics of {found.made} series are stored; run the same command to resume",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
     for problem in found.problems.values():
         print(f"warning: {problem}", file=sys.stderr)
     return found

@@ -13,7 +13,6 @@ from cellbed.archive.series import PARTS, Content, Part
 from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
 from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.statistics.definition import VERSION
-from cellbed.archive.statistics.spool import Spool
 from cellbed.archive.store import Archive
 
 
@@ -69,7 +68,7 @@ def _sketch(held: Held) -> Analysis | None:
         statistics=figures,
         step_ns=max(1, held.duration_ns // max(1, len(outline))),
         profile=outline,
-        seconds=Spool(),
+        seconds=np.empty(0),
         distributions={scale: (quantiles, shares)} if len(quantiles) else {},
         outages=(np.array(figures.get("outage_begins_s", [])), np.array(figures.get("outage_lengths_s", []))),
     )
