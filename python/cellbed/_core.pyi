@@ -123,6 +123,9 @@ def share_cell(
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
     """
 
+def queue_disciplines() -> str:
+    """Return the tables of all queue disciplines with all keys and defaults of the path model, as a list in JSON."""
+
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use cellbed_link::cell::check_stages;
 use cellbed_link::language::Reader;
 use cellbed_link::{
-    BitRate, BottleneckConfig, Change, Direction, Discipline, Duration, Packets, Schedule,
+    BitRate, BottleneckConfig, Change, Direction, Discipline, Duration, Limit, Packets, Schedule,
     StageConfig, Time,
 };
 use serde_json::Value;
@@ -111,10 +111,10 @@ pub fn bound(stage: &mut StageConfig, room: Packets) {
     if let Some(queue) = stage.queue_mut()
         && *queue == Discipline::Infinite
     {
-        *queue = Discipline::DropTail {
+        *queue = Discipline::DropTail(Limit {
             packets: Some(room),
             bytes: None,
-        };
+        });
     }
 }
 

@@ -187,10 +187,10 @@ fn conditional(model: &Arc<ConditionalModel>) -> Vec<StageConfig> {
 }
 
 fn queue() -> Discipline {
-    Discipline::DropTail {
+    Discipline::DropTail(Limit {
         packets: None,
         bytes: Some(Bytes(1_000_000)),
-    }
+    })
 }
 
 /// Offers packets at a steady rate for half a second, and visits at every event. Returns their number.

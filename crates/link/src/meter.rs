@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::bottleneck::BottleneckConfig;
     use crate::direction::Direction;
-    use crate::queue::Discipline;
+    use crate::queue::{Discipline, Limit};
     use crate::schedule::Schedule;
     use crate::trace::Trace;
 
@@ -261,10 +261,10 @@ mod tests {
     /// One opportunity every 5 ms, a queue of three packets.
     fn direction(zero: Time) -> Direction<()> {
         let trace = Arc::new(Trace::from_millis([5]).unwrap());
-        let queue = Discipline::DropTail {
+        let queue = Discipline::DropTail(Limit {
             packets: Some(Packets(3)),
             bytes: None,
-        };
+        });
         let bottleneck = BottleneckConfig::new(Schedule::looped(trace)).with_queue(queue);
         Direction::new(vec![bottleneck.into()], zero).with_meter()
     }

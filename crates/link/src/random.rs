@@ -56,7 +56,7 @@ impl TryFrom<f64> for Probability {
 /// assert_ne!(fates(1), fates(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct Seed(pub u64);
 
 /// A generator of uniform 64-bit numbers: PCG XSL RR 128/64 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient

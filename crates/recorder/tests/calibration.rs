@@ -25,9 +25,11 @@ fn calibrated(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Calibrati
 
 fn constant(rate: u64, queue: Option<u64>, delay: Duration) -> Vec<StageConfig> {
     let bottleneck = BottleneckConfig {
-        queue: queue.map_or(Discipline::Infinite, |bytes| Discipline::DropTail {
-            packets: None,
-            bytes: Some(Bytes(bytes)),
+        queue: queue.map_or(Discipline::Infinite, |bytes| {
+            Discipline::DropTail(Limit {
+                packets: None,
+                bytes: Some(Bytes(bytes)),
+            })
         }),
         ..BottleneckConfig::new(Schedule::Constant(BitRate(rate)))
     };
@@ -113,10 +115,10 @@ fn a_link_that_depends_on_its_load_gives_its_light_and_heavy_opportunities() {
         let config = WorkloadDependentConfig {
             idle: ms(5),
             idle_at: IdleAt::Queue,
-            queue: Discipline::DropTail {
+            queue: Discipline::DropTail(Limit {
                 packets: None,
                 bytes: Some(Bytes(300_000)),
-            },
+            }),
             ..WorkloadDependentConfig::new(Arc::new(light), Arc::new(heavy))
         };
         vec![StageConfig::from(config)]

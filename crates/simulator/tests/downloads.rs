@@ -12,10 +12,10 @@ fn ms(millis: u64) -> Duration {
 /// A drop-tail bottleneck and 20 ms one way.
 fn stages(rate: u64, queue: u64) -> Vec<StageConfig> {
     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    let queue = Discipline::DropTail {
+    let queue = Discipline::DropTail(Limit {
         packets: None,
         bytes: Some(Bytes(queue)),
-    };
+    });
     vec![
         bottleneck.with_queue(queue).into(),
         DelayConfig::Fixed(ms(20)).into(),

@@ -18,9 +18,9 @@ use service::Service;
 /// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
 ///
 /// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Packets, Schedule, Time};
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Limit, Packets, Schedule, Time};
 ///
-/// let queue = Discipline::DropTail { packets: Some(Packets(2)), bytes: None };
+/// let queue = Discipline::DropTail(Limit { packets: Some(Packets(2)), bytes: None });
 /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
 /// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
 /// for packet in ["first", "second", "third"] {

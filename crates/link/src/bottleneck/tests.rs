@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::queue::Limit;
 use crate::schedule::RateSeries;
 use crate::trace::Trace;
 use crate::units::{BitRate, Packets};
@@ -127,10 +128,10 @@ fn a_gap_of_78_seconds_holds_the_queue() {
 
 #[test]
 fn a_full_queue_drops_the_packet_that_comes() {
-    let config = BottleneckConfig::new(looped(&[10])).with_queue(Discipline::DropTail {
+    let config = BottleneckConfig::new(looped(&[10])).with_queue(Discipline::DropTail(Limit {
         packets: Some(Packets(1)),
         bytes: None,
-    });
+    }));
     assert_eq!(
         departures(config, &[(0, 1500), (1, 1500), (10, 1500)]),
         [Some(ms(10)), None, Some(ms(20))]

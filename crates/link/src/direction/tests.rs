@@ -6,7 +6,7 @@ use super::*;
 use crate::bottleneck::BottleneckConfig;
 use crate::delay::DelayConfig;
 use crate::loss::LossConfig;
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Limit};
 use crate::random::Probability;
 use crate::random::Seed;
 use crate::schedule::Schedule;
@@ -83,10 +83,10 @@ fn without_stages_a_packet_passes_at_once() {
 
 #[test]
 fn a_lost_packet_takes_no_room_in_the_queue() {
-    let tight = looped(&[2]).with_queue(Discipline::DropTail {
+    let tight = looped(&[2]).with_queue(Discipline::DropTail(Limit {
         packets: Some(Packets(1)),
         bytes: None,
-    });
+    }));
     let mut direction = Direction::new(vec![loss(1.0), tight.clone().into()], Time::ZERO);
     direction.accept(ms(0), 'a', Bytes(40));
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Controlled delay (RFC 8289): packets are dropped or marked where they leave, by the time that they have waited.
 
 use super::fifo::Line;
-use super::{Dropped, Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
@@ -11,7 +11,7 @@ use crate::units::{Bytes, MTU};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(default, deny_unknown_fields)
 )]
 pub struct CoDelConfig {
@@ -186,8 +186,10 @@ pub(crate) struct CoDel<P> {
     control: Control,
 }
 
-impl<P> CoDel<P> {
-    pub(crate) fn new(config: CoDelConfig) -> Self {
+impl<P> QueueDiscipline<P> for CoDel<P> {
+    type Config = CoDelConfig;
+
+    fn new(config: CoDelConfig, _packet: Option<Duration>, _zero: Time) -> Self {
         Self {
             config,
             line: Line::new(),
@@ -195,28 +197,29 @@ impl<P> CoDel<P> {
         }
     }
 
-    pub(crate) fn push(
+    fn adopt(
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.line.push_within(&self.config.limit, item, surcharge)
     }
 
-    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.control
             .dequeue(now, &self.config, &mut self.line, Bytes(0), dropped)
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
 
-    pub(crate) fn restart(&mut self) {
+    fn restart(&mut self, _zero: Time) {
         self.control = Control::default();
     }
 }
@@ -233,13 +236,15 @@ mod tests {
     /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when packets
     /// were dropped, and when marked, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
-        let mut queue = CoDel::new(config);
+        let mut queue = CoDel::new(config, None, Time::ZERO);
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
         for now in (20..millis).map(ms) {
             while queue.level().packets.0 < 40 {
                 let item = Item::new((), Bytes(1500), now - Duration::from_millis(20))
                     .tagged(Tag { flow: 0, ecn });
-                queue.push(item, Surcharge::default()).unwrap();
+                queue
+                    .adopt(item, Surcharge::default(), &mut dropped)
+                    .unwrap();
             }
             let sent = queue.pop(now, &mut dropped).unwrap();
             drops.extend(dropped.drain(..).map(|_| now.as_nanos() / 1_000_000));
@@ -311,11 +316,15 @@ mod tests {
 
     #[test]
     fn a_burst_shorter_than_an_interval_and_a_last_packet_pass() {
-        let mut queue = CoDel::new(CoDelConfig::default());
+        let mut queue = CoDel::new(CoDelConfig::default(), None, Time::ZERO);
         let mut dropped = Dropped::new();
         for _ in 0..90 {
             queue
-                .push(Item::new((), Bytes(1500), ms(0)), Surcharge::default())
+                .adopt(
+                    Item::new((), Bytes(1500), ms(0)),
+                    Surcharge::default(),
+                    &mut dropped,
+                )
                 .unwrap();
         }
         for now in 1..=90 {
@@ -325,9 +334,10 @@ mod tests {
         for now in (1000..5000).step_by(100) {
             for _ in 0..2 {
                 queue
-                    .push(
+                    .adopt(
                         Item::new((), Bytes(1500), ms(now - 500)),
                         Surcharge::default(),
+                        &mut dropped,
                     )
                     .unwrap();
             }
@@ -366,14 +376,20 @@ mod tests {
 
     #[test]
     fn a_shallow_threshold_marks_without_a_drop() {
-        let mut queue = CoDel::new(CoDelConfig {
-            ce_threshold: Some(Duration::from_millis(1)),
-            ..CoDelConfig::default()
-        });
+        let mut queue = CoDel::new(
+            CoDelConfig {
+                ce_threshold: Some(Duration::from_millis(1)),
+                ..CoDelConfig::default()
+            },
+            None,
+            Time::ZERO,
+        );
         let mut dropped = Dropped::new();
         let mut sent = |ecn, waited: Duration| {
             let item = Item::new((), Bytes(1500), ms(100) - waited).tagged(Tag { flow: 0, ecn });
-            queue.push(item, Surcharge::default()).unwrap();
+            queue
+                .adopt(item, Surcharge::default(), &mut dropped)
+                .unwrap();
             queue.pop(ms(100), &mut dropped).unwrap().marked
         };
         assert!(!sent(Ecn::Ect1, Duration::from_micros(1000)));

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Dropped, Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
+use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
 /// Packets in order of arrival, and how many bytes they are.
@@ -61,7 +62,7 @@ impl<P> Line<P> {
         limit: &Limit,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+    ) -> Result<(), Refused<P>> {
         if !limit.holds(surcharge.on(self.level().plus(item.size))) {
             return Err((item, DropReason::QueueFull));
         }
@@ -70,53 +71,93 @@ impl<P> Line<P> {
     }
 }
 
-/// Drop-tail or drop-head.
+/// A queue that drops the arriving packet when it is full.
 #[derive(Clone, Debug)]
-pub(crate) struct Fifo<P> {
+pub(crate) struct DropTail<P> {
     line: Line<P>,
     limit: Limit,
-    drops_head: bool,
 }
 
-impl<P> Fifo<P> {
-    #[inline]
-    pub(crate) fn drop_tail(limit: Limit) -> Self {
-        Self {
-            line: Line::new(),
-            limit,
-            drops_head: false,
+impl<P> QueueDiscipline<P> for DropTail<P> {
+    type Config = Limit;
+
+    #[cfg(feature = "serde")]
+    fn check(limit: &Limit) -> Result<(), String> {
+        match *limit == Limit::default() {
+            true => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),
+            false => Ok(()),
         }
     }
 
     #[inline]
-    pub(crate) fn drop_head(limit: Limit) -> Self {
-        Self {
-            drops_head: true,
-            ..Self::drop_tail(limit)
-        }
+    fn new(limit: Limit, _packet: Option<Duration>, _zero: Time) -> Self {
+        let line = Line::new();
+        Self { line, limit }
     }
 
     #[inline]
-    pub(crate) fn drops_head(&self) -> bool {
-        self.drops_head
+    fn decides_late(&self) -> bool {
+        false
     }
 
-    /// Whether the limits have room for a packet alone.
     #[inline]
-    pub(crate) fn admits(&self, size: Bytes) -> bool {
+    fn admits(&self, size: Bytes) -> bool {
         self.limit.holds(QueueLevel::default().plus(size))
     }
 
     #[inline]
-    pub(crate) fn push(
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        self.line.push_within(&self.limit, item, surcharge)
+    }
+
+    #[inline]
+    fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    fn remove(&mut self) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    #[inline]
+    fn level(&self) -> QueueLevel {
+        self.line.level()
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    fn restart(&mut self, _zero: Time) {}
+}
+
+/// A queue that drops its oldest packets when it is full.
+#[derive(Clone, Debug)]
+pub(crate) struct DropHead<P> {
+    line: Line<P>,
+    limit: Limit,
+}
+
+impl<P> QueueDiscipline<P> for DropHead<P> {
+    type Config = Limit;
+
+    fn new(limit: Limit, _packet: Option<Duration>, _zero: Time) -> Self {
+        let line = Line::new();
+        Self { line, limit }
+    }
+
+    fn adopt(
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
         dropped: &mut Dropped<P>,
-    ) -> Result<(), (Item<P>, DropReason)> {
-        if !self.drops_head {
-            return self.line.push_within(&self.limit, item, surcharge);
-        }
+    ) -> Result<(), Refused<P>> {
         self.line.push(item);
         while !self.limit.holds(surcharge.on(self.line.level())) {
             let Some(oldest) = self.line.pop() else { break };
@@ -125,26 +166,24 @@ impl<P> Fifo<P> {
         Ok(())
     }
 
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Item<P>> {
+    fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    #[inline]
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn remove(&mut self) -> Option<Item<P>> {
+        self.line.pop()
+    }
+
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
-    }
+    fn restart(&mut self, _zero: Time) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
 
     fn item(packet: char, size: u64) -> Item<char> {
         Item::new(packet, Bytes(size), Time::ZERO)
@@ -158,16 +197,16 @@ mod tests {
     }
 
     /// Pushes a packet, and returns those that were dropped for it.
-    fn push(queue: &mut Fifo<char>, packet: char, size: u64) -> String {
+    fn push(queue: &mut impl QueueDiscipline<char>, packet: char, size: u64) -> String {
         let mut dropped = Dropped::new();
-        let refused = queue.push(item(packet, size), Surcharge::default(), &mut dropped);
+        let refused = queue.adopt(item(packet, size), Surcharge::default(), &mut dropped);
         dropped.extend(refused.err());
         dropped.iter().map(|(item, _)| item.packet).collect()
     }
 
     #[test]
     fn a_drop_tail_queue_refuses_what_exceeds_either_limit() {
-        let mut queue = Fifo::drop_tail(limit(3, 3000));
+        let mut queue = DropTail::new(limit(3, 3000), None, Time::ZERO);
         assert_eq!(push(&mut queue, 'a', 1500), "");
         assert_eq!(push(&mut queue, 'b', 1501), "b"); // one byte too many
         assert_eq!(push(&mut queue, 'c', 40), "");
@@ -180,13 +219,13 @@ mod tests {
                 bytes: Bytes(1580)
             }
         );
-        assert_eq!(queue.pop().map(|item| item.packet), Some('a'));
+        assert_eq!(queue.remove().map(|item| item.packet), Some('a'));
         assert_eq!(push(&mut queue, 'f', 40), "");
     }
 
     #[test]
     fn a_drop_head_queue_gives_up_the_oldest() {
-        let mut queue = Fifo::drop_head(limit(3, 3000));
+        let mut queue = DropHead::new(limit(3, 3000), None, Time::ZERO);
         for packet in ['a', 'b', 'c'] {
             assert_eq!(push(&mut queue, packet, 500), "");
         }
@@ -198,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_infinite_queue_takes_everything() {
-        let mut queue = Fifo::drop_tail(Limit::default());
+        let mut queue = DropTail::new(Limit::default(), None, Time::ZERO);
         assert!((0..10_000).all(|_| push(&mut queue, 'a', 1500).is_empty()));
         assert_eq!(queue.level().bytes, Bytes(15_000_000));
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::codel::{CoDelConfig, Control};
 use super::fifo::Line;
-use super::{Dropped, Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::random::Seed;
@@ -33,7 +33,7 @@ const DROP_BATCH: u32 = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(default, deny_unknown_fields)
 )]
 pub struct FqCoDelConfig {
@@ -116,8 +116,10 @@ pub(crate) struct FqCoDel<P> {
     level: QueueLevel,
 }
 
-impl<P> FqCoDel<P> {
-    pub(crate) fn new(config: FqCoDelConfig) -> Self {
+impl<P> QueueDiscipline<P> for FqCoDel<P> {
+    type Config = FqCoDelConfig;
+
+    fn new(config: FqCoDelConfig, _packet: Option<Duration>, _zero: Time) -> Self {
         let flow = || Flow {
             line: Line::new(),
             control: Control::default(),
@@ -142,7 +144,12 @@ impl<P> FqCoDel<P> {
         }
     }
 
-    pub(crate) fn push(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         let index = self.slot(item.flow);
         let flow = &mut self.flows[usize::from(index)];
         self.level = self.level.plus(item.size);
@@ -155,10 +162,11 @@ impl<P> FqCoDel<P> {
         while !self.config.limit.holds(surcharge.on(self.level)) && self.level.packets.0 > 0 {
             self.relieve(dropped);
         }
+        Ok(())
     }
 
     /// The scheduler of RFC 8290 §4.2.
-    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         let quantum = quantum(&self.config);
         loop {
             let from_new = !self.new.is_empty();
@@ -195,7 +203,7 @@ impl<P> FqCoDel<P> {
         }
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         let index = *self.new.front().or(self.old.front())?;
         match self.flows[usize::from(index)].line.pop() {
             Some(item) => {
@@ -211,11 +219,11 @@ impl<P> FqCoDel<P> {
         }
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.level
     }
 
-    pub(crate) fn restart(&mut self) {
+    fn restart(&mut self, _zero: Time) {
         for flow in &mut self.flows {
             flow.control = Control::default();
             flow.deficit = quantum(&self.config);
@@ -232,7 +240,9 @@ impl<P> FqCoDel<P> {
             });
         }
     }
+}
 
+impl<P> FqCoDel<P> {
     fn slot(&self, key: u64) -> u16 {
         let mixed = mix(key ^ mix(self.config.seed.0));
         ((u128::from(mixed) * self.flows.len() as u128) >> 64) as u16 // below the number of flows
@@ -303,7 +313,9 @@ mod tests {
     fn fill(queue: &mut FqCoDel<(u64, u32)>, flow: u64, packets: u32, size: u64) -> usize {
         let mut dropped = Dropped::new();
         for packet in 0..packets {
-            queue.push(item(flow, packet, size), Surcharge::default(), &mut dropped);
+            queue
+                .adopt(item(flow, packet, size), Surcharge::default(), &mut dropped)
+                .unwrap();
         }
         dropped.len()
     }
@@ -316,7 +328,7 @@ mod tests {
 
     #[test]
     fn flows_share_bytes_rather_than_packets() {
-        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         fill(&mut queue, 1, 200, 1500);
         fill(&mut queue, 2, 2000, 150);
         let order = drain(&mut queue, 1100);
@@ -331,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_new_flow_goes_before_old_ones() {
-        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         fill(&mut queue, 1, 50, 1500);
         fill(&mut queue, 2, 50, 1500);
         drain(&mut queue, 10); // both are old by now
@@ -348,13 +360,17 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_longest_flow_loses_half_of_what_it_has() {
-        let mut queue = FqCoDel::new(FqCoDelConfig {
-            limit: Limit {
-                packets: Some(Packets(100)),
-                bytes: None,
+        let mut queue = FqCoDel::new(
+            FqCoDelConfig {
+                limit: Limit {
+                    packets: Some(Packets(100)),
+                    bytes: None,
+                },
+                ..FqCoDelConfig::default()
             },
-            ..FqCoDelConfig::default()
-        });
+            None,
+            Time::ZERO,
+        );
         assert_eq!(fill(&mut queue, 1, 90, 1000), 0);
         assert_eq!(fill(&mut queue, 2, 10, 1000), 0);
         assert_eq!(
@@ -369,7 +385,7 @@ mod tests {
 
     #[test]
     fn within_a_flow_the_order_is_kept() {
-        let mut queue = FqCoDel::new(FqCoDelConfig::default());
+        let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         for flow in 0..20 {
             fill(&mut queue, flow, 30, 700);
         }
@@ -386,7 +402,7 @@ mod tests {
 
     #[test]
     fn hashing_spreads_neighbouring_keys() {
-        let queue: FqCoDel<()> = FqCoDel::new(FqCoDelConfig::default());
+        let queue: FqCoDel<()> = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         let slots: std::collections::HashSet<u16> = (0..1024).map(|key| queue.slot(key)).collect();
         // 1024 keys into 1024 places leave 1 − 1/e of them used: 647 ± 4 · 9.8
         assert!((608..=687).contains(&slots.len()), "{}", slots.len());

@@ -1,4 +1,6 @@
 //! The bottleneck queue: which packets may wait, in what order, and which are dropped or marked.
+//!
+//! A discipline is a file here with a [`QueueDiscipline`] and its configuration, and a line in the list `disciplines!`.
 
 mod codel;
 mod dualpi2;
@@ -22,98 +24,230 @@ use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-use codel::CoDel;
-use dualpi2::DualPi2;
-use fifo::Fifo;
-use fq_codel::FqCoDel;
-use pie::Pie;
-use red::Red;
 
-/// What a queue does when packets come faster than they leave.
-///
-/// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate, Schedule, Time};
-///
-/// let queue = Discipline::CoDel(CoDelConfig::default());
-/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
-/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
-/// for packet in 0..1000 {
-///     link.accept(Time::from_micros(500 * packet), packet, Bytes(1500)); // twice what the link carries
-/// }
-/// let congestion = Fate::Dropped(DropReason::Congestion);
-/// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate == congestion).count();
-/// assert!(dropped > 0);
-/// ```
-#[derive(Clone, Debug, PartialEq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
-)]
-pub enum Discipline {
-    /// Every packet waits.
-    #[default]
-    Infinite,
-    /// A packet that would exceed a limit is dropped on arrival. The limits count every packet that has not left the
-    /// bottleneck, the one in service included (but see [`Clock::Milliseconds`](crate::bottleneck::Clock)); `None`
-    /// does not limit.
-    DropTail {
-        /// Most packets held.
-        packets: Option<Packets>,
-        /// Most bytes held. A single packet larger than this never passes.
-        bytes: Option<Bytes>,
-    },
-    /// Every packet enters, and those that have waited longest are dropped until the limits hold. The packet in service
-    /// counts, but is not dropped.
-    DropHead {
-        /// Most packets held.
-        packets: Option<Packets>,
-        /// Most bytes held. A single packet larger than this never passes.
-        bytes: Option<Bytes>,
-    },
-    /// Controlled delay (RFC 8289).
-    CoDel(CoDelConfig),
-    /// Flow queueing with CoDel in each flow (RFC 8290).
-    FqCoDel(FqCoDelConfig),
-    /// Proportional integral controller enhanced (RFC 8033).
-    Pie(PieConfig),
-    /// Random early detection, plain or adaptive.
-    Red(RedConfig),
-    /// The coupled dual queue of L4S (RFC 9332).
-    DualPi2(DualPi2Config),
-    /// What Mahimahi calls CoDel.
-    #[cfg_attr(feature = "serde", serde(rename = "mahimahi-codel"))]
-    MahimahiCoDel(MahimahiCoDelConfig),
-    /// What Mahimahi calls PIE.
-    #[cfg_attr(feature = "serde", serde(rename = "mahimahi-pie"))]
-    MahimahiPie(MahimahiPieConfig),
+/// Defines [`Discipline`] and [`Queue`] from a list: documentation, `KIND NAME(CONFIGURATION) => QUEUE`, where `KIND` is the name in serialised tables.
+macro_rules! disciplines {
+    ($($(#[$doc:meta])* $kind:literal $name:ident($config:ty) => $queue:ty,)*) => {
+        /// The discipline of a queue: what it does when packets arrive faster than they leave.
+        ///
+        /// ```
+        /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate, Schedule, Time};
+        ///
+        /// let queue = Discipline::CoDel(CoDelConfig::default());
+        /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
+        /// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
+        /// for packet in 0..1000 {
+        ///     link.accept(Time::from_micros(500 * packet), packet, Bytes(1500)); // twice what the link carries
+        /// }
+        /// let congestion = Fate::Dropped(DropReason::Congestion);
+        /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate == congestion).count();
+        /// assert!(dropped > 0);
+        /// ```
+        #[derive(Clone, Debug, PartialEq, Default)]
+        #[cfg_attr(
+            feature = "serde",
+            derive(serde::Deserialize, serde::Serialize),
+            serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
+        )]
+        pub enum Discipline {
+            /// Every packet waits: drop-tail without a limit.
+            #[default]
+            Infinite,
+            $($(#[$doc])* #[cfg_attr(feature = "serde", serde(rename = $kind))] $name($config),)*
+        }
+
+        impl Discipline {
+            /// Returns each discipline with its default parameters.
+            pub fn all() -> Vec<Self> {
+                vec![Self::Infinite, $(Self::$name(<$config>::default()),)*]
+            }
+
+            /// Refuses parameters that do not fit each other.
+            #[cfg(feature = "serde")]
+            pub(crate) fn check(&self) -> Result<(), String> {
+                type P = ();
+                match self {
+                    Self::Infinite => Ok(()),
+                    $(Self::$name(config) => <$queue as QueueDiscipline<P>>::check(config),)*
+                }
+            }
+        }
+
+        /// The packets that wait, without the one in service. Its memory grows to the longest queue seen and stays.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Queue<P> { $($name($queue),)* }
+
+        impl<P> Queue<P> {
+            /// packet: time that one takes at the link's mean rate, where it has one.
+            pub(crate) fn new(discipline: &Discipline, packet: Option<Duration>, zero: Time) -> Self {
+                match discipline {
+                    Discipline::Infinite => Self::new(&Discipline::DropTail(Limit::default()), packet, zero),
+                    $(Discipline::$name(config) => Self::$name(QueueDiscipline::new(config.clone(), packet, zero)),)*
+                }
+            }
+        }
+
+        /// Calls a method of the queue that it is.
+        macro_rules! dispatch {
+            ($on:expr, $it:ident => $call:expr) => {
+                match $on { $(Queue::$name($it) => $call,)* }
+            };
+        }
+    };
 }
 
-#[cfg(feature = "serde")]
-impl Discipline {
+disciplines! {
+    /// A packet that would exceed a limit is dropped on arrival. The limits count every packet that has not left the
+    /// bottleneck, the one in service included (but see [`Clock::Milliseconds`](crate::bottleneck::Clock)).
+    "droptail" DropTail(Limit) => fifo::DropTail<P>,
+    /// Every packet enters, and those that have waited longest are dropped until the limits hold. The packet in service
+    /// counts, but is not dropped.
+    "drophead" DropHead(Limit) => fifo::DropHead<P>,
+    /// Controlled delay (RFC 8289).
+    "codel" CoDel(CoDelConfig) => codel::CoDel<P>,
+    /// Flow queueing with CoDel in each flow (RFC 8290).
+    "fqcodel" FqCoDel(FqCoDelConfig) => fq_codel::FqCoDel<P>,
+    /// Proportional integral controller enhanced (RFC 8033).
+    "pie" Pie(PieConfig) => pie::Pie<P>,
+    /// Random early detection, plain or adaptive.
+    "red" Red(RedConfig) => red::Red<P>,
+    /// The coupled dual queue of L4S (RFC 9332).
+    "dualpi2" DualPi2(DualPi2Config) => dualpi2::DualPi2<P>,
+    /// CoDel as in Mahimahi.
+    "mahimahi-codel" MahimahiCoDel(MahimahiCoDelConfig) => mahimahi::CoDel<P>,
+    /// PIE as in Mahimahi.
+    "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => mahimahi::Pie<P>,
+}
+
+/// A packet that a queue does not take in, with the reason.
+pub(crate) type Refused<P> = (Item<P>, DropReason);
+
+/// Packets that a queue has dropped, with the reason.
+pub(crate) type Dropped<P> = VecDeque<(Item<P>, DropReason)>;
+
+/// A queue discipline with the packets that wait. All that [`Queue`] does is defined here.
+pub(crate) trait QueueDiscipline<P> {
+    /// Its parameters; their fields are the keys of the serialised table.
+    type Config;
+
     /// Refuses parameters that do not fit each other.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match self {
-            Self::DropTail {
-                packets: None,
-                bytes: None,
-            } => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),
-            Self::Red(config) => config.check(),
-            Self::MahimahiCoDel(config) => {
-                mahimahi::at_least_a_millisecond("target_ns", config.target)?;
-                mahimahi::at_least_a_millisecond("interval_ns", config.interval)
-            }
-            Self::MahimahiPie(config) => {
-                mahimahi::at_least_a_millisecond("qdelay_ref_ns", config.target)?;
-                mahimahi::at_least_a_millisecond("max_burst_ns", config.burst)
-            }
-            _ => Ok(()),
-        }
+    #[cfg(feature = "serde")]
+    fn check(_config: &Self::Config) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Returns an empty queue whose generators and timers start at `zero`. packet: time that one takes at the link's mean
+    /// rate, where it has one.
+    fn new(config: Self::Config, packet: Option<Duration>, zero: Time) -> Self
+    where
+        Self: Sized;
+
+    /// Takes a packet in by the limits alone, or gives it back with the reason: nothing is drawn, as it has waited in
+    /// another queue. Others that are given up for it go to `dropped`.
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>>;
+
+    /// Takes in a packet that arrives at `now`, or gives it back with the reason.
+    #[inline]
+    fn push(
+        &mut self,
+        _now: Time,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        self.adopt(item, surcharge, dropped)
+    }
+
+    /// Takes out the packet to be served from `now` on; those dropped on the way to it go to `dropped`.
+    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>>;
+
+    /// Takes out a packet without any decision, to move it to another queue.
+    fn remove(&mut self) -> Option<Item<P>>;
+
+    /// Returns how much waits.
+    fn level(&self) -> QueueLevel;
+
+    /// Returns whether nothing waits.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.level().packets.0 == 0
+    }
+
+    /// Resets the control loop, the generators and the timers, which start at `zero`; the packets stay.
+    fn restart(&mut self, zero: Time);
+
+    /// Returns whether the packet that is served next can still change while the server waits for the schedule. If not, the
+    /// head is committed as soon as the one before has left, which spares an event per packet.
+    #[inline]
+    fn decides_late(&self) -> bool {
+        true
+    }
+
+    /// Returns whether an empty queue that does not decide late takes a packet in.
+    #[inline]
+    fn admits(&self, _size: Bytes) -> bool {
+        false
     }
 }
 
-/// How much a queue with active management holds at most. The packet in service counts as with
-/// [`Discipline::DropTail`]; `None` does not limit.
+impl<P> Queue<P> {
+    #[inline]
+    pub(crate) fn decides_late(&self) -> bool {
+        dispatch!(self, queue => queue.decides_late())
+    }
+
+    #[inline]
+    pub(crate) fn admits(&self, size: Bytes) -> bool {
+        dispatch!(self, queue => queue.admits(size))
+    }
+
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        dispatch!(self, queue => queue.push(now, item, surcharge, dropped))
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        dispatch!(self, queue => queue.pop(now, dropped))
+    }
+
+    #[inline]
+    pub(crate) fn level(&self) -> QueueLevel {
+        dispatch!(self, queue => queue.level())
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        dispatch!(self, queue => queue.is_empty())
+    }
+
+    pub(crate) fn restart(&mut self, zero: Time) {
+        dispatch!(self, queue => queue.restart(zero));
+    }
+
+    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+        dispatch!(self, queue => queue.remove())
+    }
+
+    /// Takes over a packet that waited in another queue.
+    pub(crate) fn adopt(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
+        let refused = dispatch!(self, queue => queue.adopt(item, surcharge, dropped));
+        dropped.extend(refused.err());
+    }
+}
+
+/// How much a queue holds at most. The packet in service counts as with [`Discipline::DropTail`]; `None` does not limit.
 ///
 /// ```
 /// use cellbed_link::{Bytes, Limit, PieConfig};
@@ -121,11 +255,15 @@ impl Discipline {
 /// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Limit {
     /// Most packets held.
     pub packets: Option<Packets>,
-    /// Most bytes held.
+    /// Most bytes held. A single packet larger than this never passes.
     pub bytes: Option<Bytes>,
 }
 
@@ -174,9 +312,6 @@ impl QueueLevel {
     }
 }
 
-/// Packets that a queue has given up, with the reason.
-pub(crate) type Dropped<P> = VecDeque<(Item<P>, DropReason)>;
-
 /// What counts against the limits beside the packets that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Surcharge {
@@ -192,172 +327,5 @@ impl Surcharge {
         let mut level = waiting.and(self.serving);
         level.bytes += Bytes(self.overhead.0.saturating_mul(waiting.packets.0));
         level
-    }
-}
-
-/// The packets that wait, without the one in service. Its memory grows to the longest queue seen and stays.
-#[derive(Clone, Debug)]
-pub(crate) enum Queue<P> {
-    Fifo(Fifo<P>),
-    CoDel(CoDel<P>),
-    FqCoDel(Box<FqCoDel<P>>),
-    Pie(Pie<P>),
-    Red(Red<P>),
-    DualPi2(DualPi2<P>),
-    MahimahiCoDel(mahimahi::CoDel<P>),
-    MahimahiPie(mahimahi::Pie<P>),
-}
-
-impl<P> Queue<P> {
-    /// packet: time that one takes at the link's mean rate, where it has one.
-    pub(crate) fn new(discipline: &Discipline, packet: Option<Duration>, zero: Time) -> Self {
-        match discipline {
-            Discipline::Infinite => Self::Fifo(Fifo::drop_tail(Limit::default())),
-            Discipline::DropTail { packets, bytes } => Self::Fifo(Fifo::drop_tail(Limit {
-                packets: *packets,
-                bytes: *bytes,
-            })),
-            Discipline::DropHead { packets, bytes } => Self::Fifo(Fifo::drop_head(Limit {
-                packets: *packets,
-                bytes: *bytes,
-            })),
-            Discipline::CoDel(config) => Self::CoDel(CoDel::new(config.clone())),
-            Discipline::FqCoDel(config) => Self::FqCoDel(Box::new(FqCoDel::new(config.clone()))),
-            Discipline::Pie(config) => Self::Pie(Pie::new(config.clone(), zero)),
-            Discipline::Red(config) => Self::Red(Red::new(config.clone(), packet, zero)),
-            Discipline::DualPi2(config) => Self::DualPi2(DualPi2::new(config.clone(), zero)),
-            Discipline::MahimahiCoDel(config) => {
-                Self::MahimahiCoDel(mahimahi::CoDel::new(config.clone(), zero))
-            }
-            Discipline::MahimahiPie(config) => {
-                Self::MahimahiPie(mahimahi::Pie::new(config.clone(), zero))
-            }
-        }
-    }
-
-    /// Whether the packet that is served next can still change while the server waits for the schedule. If not, the
-    /// head is committed as soon as the one before has left, which spares an event per packet.
-    #[inline]
-    pub(crate) fn decides_late(&self) -> bool {
-        match self {
-            Self::Fifo(queue) => queue.drops_head(),
-            _ => true,
-        }
-    }
-
-    /// Whether an empty queue that does not decide late takes a packet in.
-    #[inline]
-    pub(crate) fn admits(&self, size: Bytes) -> bool {
-        match self {
-            Self::Fifo(queue) => queue.admits(size),
-            _ => false,
-        }
-    }
-
-    /// Takes the packet in, or gives it back with the reason; what else it costs goes to `dropped`.
-    #[inline]
-    pub(crate) fn push(
-        &mut self,
-        now: Time,
-        item: Item<P>,
-        surcharge: Surcharge,
-        dropped: &mut Dropped<P>,
-    ) -> Result<(), (Item<P>, DropReason)> {
-        match self {
-            Self::Fifo(queue) => queue.push(item, surcharge, dropped),
-            Self::CoDel(queue) => queue.push(item, surcharge),
-            Self::FqCoDel(queue) => {
-                queue.push(item, surcharge, dropped);
-                Ok(())
-            }
-            Self::Pie(queue) => queue.push(now, item, surcharge),
-            Self::Red(queue) => queue.push(now, item, surcharge),
-            Self::DualPi2(queue) => queue.push(now, item, surcharge),
-            Self::MahimahiCoDel(queue) => queue.push(item),
-            Self::MahimahiPie(queue) => queue.push(now, item),
-        }
-    }
-
-    /// The packet to be served from `now` on; those dropped on the way to it go to `dropped`.
-    #[inline]
-    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        match self {
-            Self::Fifo(queue) => queue.pop(),
-            Self::CoDel(queue) => queue.pop(now, dropped),
-            Self::FqCoDel(queue) => queue.pop(now, dropped),
-            Self::Pie(queue) => queue.pop(now),
-            Self::Red(queue) => queue.pop(now),
-            Self::DualPi2(queue) => queue.pop(now, dropped),
-            Self::MahimahiCoDel(queue) => queue.pop(now, dropped),
-            Self::MahimahiPie(queue) => queue.pop(now),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn level(&self) -> QueueLevel {
-        match self {
-            Self::Fifo(queue) => queue.level(),
-            Self::CoDel(queue) => queue.level(),
-            Self::FqCoDel(queue) => queue.level(),
-            Self::Pie(queue) => queue.level(),
-            Self::Red(queue) => queue.level(),
-            Self::DualPi2(queue) => queue.level(),
-            Self::MahimahiCoDel(queue) => queue.level(),
-            Self::MahimahiPie(queue) => queue.level(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::Fifo(queue) => queue.is_empty(), // asked most often
-            _ => self.level().packets.0 == 0,
-        }
-    }
-
-    /// Forgets what the discipline has learnt and starts its generators and timers anew; the packets stay.
-    pub(crate) fn restart(&mut self, zero: Time) {
-        match self {
-            Self::Fifo(_) => {}
-            Self::CoDel(queue) => queue.restart(),
-            Self::FqCoDel(queue) => queue.restart(),
-            Self::Pie(queue) => queue.restart(zero),
-            Self::Red(queue) => queue.restart(zero),
-            Self::DualPi2(queue) => queue.restart(zero),
-            Self::MahimahiCoDel(queue) => queue.restart(zero),
-            Self::MahimahiPie(queue) => queue.restart(zero),
-        }
-    }
-
-    /// Takes out a packet without any decision, to move it to another queue.
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
-        match self {
-            Self::Fifo(queue) => queue.pop(),
-            Self::CoDel(queue) => queue.remove(),
-            Self::FqCoDel(queue) => queue.remove(),
-            Self::Pie(queue) => queue.remove(),
-            Self::Red(queue) => queue.remove(),
-            Self::DualPi2(queue) => queue.remove(),
-            Self::MahimahiCoDel(queue) => queue.remove(),
-            Self::MahimahiPie(queue) => queue.remove(),
-        }
-    }
-
-    /// Takes over a packet that waited in another queue: only the limit is applied, nothing is drawn.
-    pub(crate) fn adopt(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
-        let refused = match self {
-            Self::Fifo(queue) => queue.push(item, surcharge, dropped),
-            Self::CoDel(queue) => queue.push(item, surcharge),
-            Self::FqCoDel(queue) => {
-                queue.push(item, surcharge, dropped);
-                Ok(())
-            }
-            Self::Pie(queue) => queue.adopt(item, surcharge),
-            Self::Red(queue) => queue.adopt(item, surcharge),
-            Self::DualPi2(queue) => queue.adopt(item, surcharge),
-            Self::MahimahiCoDel(queue) => queue.push(item),
-            Self::MahimahiPie(queue) => queue.adopt(item),
-        };
-        dropped.extend(refused.err());
     }
 }

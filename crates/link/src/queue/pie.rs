@@ -3,7 +3,7 @@
 
 use super::fifo::Line;
 use super::timer::Timer;
-use super::{Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::random::{Random, Seed};
@@ -19,7 +19,7 @@ use crate::units::{Bytes, MTU};
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(default, deny_unknown_fields)
 )]
 pub struct PieConfig {
@@ -169,8 +169,10 @@ pub(crate) struct Pie<P> {
     timer: Timer,
 }
 
-impl<P> Pie<P> {
-    pub(crate) fn new(config: PieConfig, zero: Time) -> Self {
+impl<P> QueueDiscipline<P> for Pie<P> {
+    type Config = PieConfig;
+
+    fn new(config: PieConfig, _packet: Option<Duration>, zero: Time) -> Self {
         Self {
             line: Line::new(),
             control: Control::new(&config),
@@ -180,18 +182,19 @@ impl<P> Pie<P> {
         }
     }
 
-    pub(crate) fn restart(&mut self, zero: Time) {
+    fn restart(&mut self, zero: Time) {
         self.control = Control::new(&self.config);
         self.random = Random::new(self.config.seed);
         self.timer = Timer::new(zero, self.config.update);
     }
 
-    pub(crate) fn push(
+    fn push(
         &mut self,
         now: Time,
         mut item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.update(now);
         let fits = surcharge.on(self.line.level().plus(item.size));
         if !self.config.limit.holds(fits) {
@@ -211,7 +214,7 @@ impl<P> Pie<P> {
         Ok(())
     }
 
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Item<P>> {
+    fn pop(&mut self, now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.update(now);
         let item = self.line.pop()?;
         self.control.current_qdelay = match self.line.is_empty() {
@@ -221,22 +224,25 @@ impl<P> Pie<P> {
         Some(item)
     }
 
-    pub(crate) fn adopt(
+    fn adopt(
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.line.push_within(&self.config.limit, item, surcharge)
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
+}
 
+impl<P> Pie<P> {
     /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
     fn update(&mut self, now: Time) {
         while self.timer.due(now).is_some() {

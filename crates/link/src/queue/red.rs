@@ -4,7 +4,7 @@
 
 use super::fifo::Line;
 use super::timer::Timer;
-use super::{Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::random::{Random, Seed};
@@ -22,7 +22,7 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(default, deny_unknown_fields)
 )]
 pub struct RedConfig {
@@ -91,17 +91,6 @@ impl RedConfig {
             maximum,
             ..Self::default()
         }
-    }
-
-    #[cfg(feature = "serde")]
-    pub(super) fn check(&self) -> Result<(), String> {
-        let (minimum, maximum) = (self.minimum, self.maximum);
-        if minimum >= maximum {
-            return Err(format!(
-                "the lower threshold of RED, {minimum}, must lie below the upper one, {maximum}"
-            ));
-        }
-        Ok(())
     }
 
     /// The same with all that follows from the link. packet: time that one takes at its mean rate.
@@ -222,9 +211,21 @@ pub(crate) struct Red<P> {
     timer: Timer,
 }
 
-impl<P> Red<P> {
-    /// packet: time that one takes at the link's mean rate.
-    pub(crate) fn new(config: RedConfig, packet: Option<Duration>, zero: Time) -> Self {
+impl<P> QueueDiscipline<P> for Red<P> {
+    type Config = RedConfig;
+
+    #[cfg(feature = "serde")]
+    fn check(config: &RedConfig) -> Result<(), String> {
+        let (minimum, maximum) = (config.minimum, config.maximum);
+        if minimum >= maximum {
+            return Err(format!(
+                "the lower threshold of RED, {minimum}, must lie below the upper one, {maximum}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn new(config: RedConfig, packet: Option<Duration>, zero: Time) -> Self {
         let config = config.completed(packet);
         Self {
             line: Line::new(),
@@ -235,7 +236,7 @@ impl<P> Red<P> {
         }
     }
 
-    pub(crate) fn restart(&mut self, zero: Time) {
+    fn restart(&mut self, zero: Time) {
         self.control = Control::new(&self.config, zero);
         if !self.line.is_empty() {
             self.control.q_time = None;
@@ -244,12 +245,13 @@ impl<P> Red<P> {
         self.timer = Timer::new(zero, INTERVAL);
     }
 
-    pub(crate) fn push(
+    fn push(
         &mut self,
         now: Time,
         mut item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.adapt(now);
         let backlog = self.line.level().bytes;
         self.control.average(backlog, now);
@@ -270,7 +272,7 @@ impl<P> Red<P> {
         Ok(())
     }
 
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Item<P>> {
+    fn pop(&mut self, now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
         let item = self.line.pop();
         if self.line.is_empty() {
             self.control.q_time = Some(now);
@@ -278,23 +280,26 @@ impl<P> Red<P> {
         item
     }
 
-    pub(crate) fn adopt(
+    fn adopt(
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.control.q_time = None;
         self.line.push_within(&self.config.limit, item, surcharge)
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
+}
 
+impl<P> Red<P> {
     /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
     fn adapt(&mut self, now: Time) {
         while self.config.adaptive && self.timer.due(now).is_some() {

@@ -8,7 +8,7 @@
 use super::config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
 };
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Limit};
 use crate::random::{Probability, Seed};
 use crate::time::Duration;
 use crate::units::Bytes;
@@ -200,10 +200,10 @@ fn midband(way: Way) -> RadioConfig {
             step: ms(1),
             per_byte_ps: 500_000,
         },
-        queue: Discipline::DropTail {
+        queue: Discipline::DropTail(Limit {
             packets: None,
             bytes: Some(Bytes(if down { 4_000_000 } else { 1_000_000 })),
-        },
+        }),
         seed: Seed(0),
         device: 0,
         offset: Duration::ZERO,
@@ -271,10 +271,10 @@ fn lowband(way: Way) -> RadioConfig {
             step: ms(1),
             per_byte_ps: 1_830_000,
         },
-        queue: Discipline::DropTail {
+        queue: Discipline::DropTail(Limit {
             packets: None,
             bytes: Some(Bytes(if down { 2_000_000 } else { 500_000 })),
-        },
+        }),
         seed: Seed(0),
         device: 0,
         offset: Duration::ZERO,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::direction::Direction;
 use crate::outcome::{Fate, Outcome};
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Limit};
 use crate::random::Probability;
 use crate::stage::StageConfig;
 use crate::units::Packets;
@@ -125,10 +125,10 @@ fn nothing_passes_during_a_handover_and_nothing_is_lost() {
 #[test]
 fn the_queue_has_its_limit() {
     let mut config = plain();
-    config.queue = Discipline::DropTail {
+    config.queue = Discipline::DropTail(Limit {
         packets: Some(Packets(2)),
         bytes: None,
-    };
+    });
     let outcomes = outcomes(config, &[(Time::from_nanos(1), 1000); 4]);
     let dropped: Vec<_> = outcomes
         .iter()

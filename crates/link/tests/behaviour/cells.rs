@@ -116,9 +116,11 @@ fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
             Schedule::TokenBucket { rate: BitRate(rate), burst: Bytes(burst) }
         }),
     ];
-    let limit = |packets| Discipline::DropTail {
-        packets: Some(Packets(packets)),
-        bytes: None,
+    let limit = |packets| {
+        Discipline::DropTail(Limit {
+            packets: Some(Packets(packets)),
+            bytes: None,
+        })
     };
     let discipline = prop_oneof![
         2 => Just(Discipline::Infinite),

@@ -86,14 +86,14 @@ fn schedules_of_all_kinds_take_over_from_each_other() {
 #[test]
 fn a_smaller_limit_drops_what_has_no_room() {
     let with = |queue| StageConfig::from(constant(12).with_queue(queue));
-    let tail = with(Discipline::DropTail {
+    let tail = with(Discipline::DropTail(Limit {
         packets: Some(Packets(3)),
         bytes: None,
-    });
-    let head = with(Discipline::DropHead {
+    }));
+    let head = with(Discipline::DropHead(Limit {
         packets: Some(Packets(3)),
         bytes: None,
-    });
+    }));
     for (config, dropped) in [(tail, [3, 4, 5]), (head, [1, 2, 3])] {
         let mut direction = Direction::new(vec![with(Discipline::Infinite)], Time::ZERO);
         for packet in 0..6 {

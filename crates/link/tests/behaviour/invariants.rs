@@ -25,10 +25,10 @@ fn discipline() -> impl Strategy<Value = Discipline> {
     let limits = (prop::option::of(1..8u64), prop::option::of(1000..20_000u64));
     prop_oneof![
         Just(Discipline::Infinite),
-        limits.prop_map(|(packets, bytes)| Discipline::DropTail {
+        limits.prop_map(|(packets, bytes)| Discipline::DropTail(Limit {
             packets: packets.map(Packets),
             bytes: bytes.map(Bytes),
-        }),
+        })),
     ]
 }
 

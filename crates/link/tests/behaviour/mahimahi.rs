@@ -59,7 +59,7 @@ fn a_log_written_by_hand() {
 
 #[test]
 fn limits_leave_out_the_packet_in_service_and_count_its_header() {
-    let limit = |packets, bytes| Discipline::DropTail { packets, bytes };
+    let limit = |packets, bytes| Discipline::DropTail(Limit { packets, bytes });
     let bytes = limit(None, Some(Bytes(1508)));
     // With an opportunity of 1504 bytes at 2, 5, 7, … ms: a and b wait with 1000 + 500 and twice 4 bytes, c is one byte too
     // large beside them. At 2 ms a leaves and b but for 4 bytes, which is in service then and leaves d all the room.
@@ -160,9 +160,9 @@ proptest! {
         let packets: Vec<(u64, u64)> = packets.into_iter().map(|(wait, size)| { now += wait; (now, size) }).collect();
         let (most_packets, most_bytes) = (limit.0.map(Packets), limit.1.map(Bytes));
         let queue = if drop_head {
-            Discipline::DropHead { packets: most_packets, bytes: most_bytes }
+            Discipline::DropHead(Limit { packets: most_packets, bytes: most_bytes })
         } else {
-            Discipline::DropTail { packets: most_packets, bytes: most_bytes }
+            Discipline::DropTail(Limit { packets: most_packets, bytes: most_bytes })
         };
         let expected = reference(&schedule, limit, drop_head, &packets);
         prop_assert_eq!(ends(direction(&schedule, true, queue), &packets), expected);

@@ -115,7 +115,7 @@ proptest! {
             Schedule::Unlimited,
         ][schedule].clone();
         let queue = [
-            Discipline::DropTail { packets: Some(Packets(5)), bytes: None },
+            Discipline::DropTail(Limit { packets: Some(Packets(5)), bytes: None }),
             Discipline::CoDel(CoDelConfig::default()),
             Discipline::Infinite,
         ][queue].clone();

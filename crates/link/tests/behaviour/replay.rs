@@ -264,10 +264,10 @@ fn service_is_byte_wise() {
 #[test]
 fn the_queue_drops_beyond_b_bytes_and_counts_nothing_on_the_way() {
     let config = WorkloadDependentConfig {
-        queue: Discipline::DropTail {
+        queue: Discipline::DropTail(Limit {
             packets: None,
             bytes: Some(Bytes(4200)),
-        },
+        }),
         ..figure_7()
     };
     // All five come to the queue at 20 ms; the first leaves at once.

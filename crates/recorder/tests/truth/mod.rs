@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use cellbed_link::{Discipline, Duration, Profile, RadioConfig, Seed, StageConfig};
+use cellbed_link::{Discipline, Duration, Limit, Profile, RadioConfig, Seed, StageConfig};
 use cellbed_recorder::calibration::{
     Both, Calibration, Experiment, PACKET_BYTES, Purpose, TimedTrain, Workload,
 };
@@ -126,9 +126,9 @@ impl Truth {
             let cold = gaps[0].1;
             let like = |gap: &&(f64, f64)| (gap.1 / cold - 1.0).abs() <= 0.2;
             let least = *gaps.iter().take_while(like).last().unwrap_or(&gaps[0]);
-            let Discipline::DropTail {
+            let Discipline::DropTail(Limit {
                 bytes: Some(limit), ..
-            } = config(profile, way, 0).queue
+            }) = config(profile, way, 0).queue
             else {
                 panic!("the profiles have drop-tail queues with a limit in bytes");
             };

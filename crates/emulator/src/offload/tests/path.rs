@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cellbed_link::{
     BitRate, BottleneckConfig, Bytes, CoDelConfig, CorruptionConfig, DelayConfig, Direction,
-    Discipline, DualPi2Config, DuplicationConfig, Duration, Ecn, Fate, FqCoDelConfig, LossConfig,
-    Outcome, Packets, Probability, Schedule, Seed, StageConfig, Tag, Time, Trace,
+    Discipline, DualPi2Config, DuplicationConfig, Duration, Ecn, Fate, FqCoDelConfig, Limit,
+    LossConfig, Outcome, Packets, Probability, Schedule, Seed, StageConfig, Tag, Time, Trace,
 };
 use proptest::prelude::*;
 
@@ -32,10 +32,10 @@ fn stages(seed: u64, choice: u8) -> [Vec<StageConfig>; 2] {
         ..CoDelConfig::default()
     };
     let queue = match choice >> 2 & 3 {
-        0 => Discipline::DropTail {
+        0 => Discipline::DropTail(Limit {
             packets: Some(Packets(20)),
             bytes: Some(Bytes(60_000)),
-        },
+        }),
         1 => Discipline::CoDel(fast),
         2 => Discipline::FqCoDel(FqCoDelConfig {
             target: fast.target,

@@ -4,7 +4,7 @@ mod control;
 
 use super::fifo::Line;
 use super::timer::Timer;
-use super::{Dropped, Limit, QueueLevel, Surcharge};
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
@@ -36,7 +36,7 @@ use control::{Control, ramp, recur};
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(default, deny_unknown_fields)
 )]
 pub struct DualPi2Config {
@@ -99,8 +99,10 @@ pub(crate) struct DualPi2<P> {
     credit: i64,
 }
 
-impl<P> DualPi2<P> {
-    pub(crate) fn new(config: DualPi2Config, zero: Time) -> Self {
+impl<P> QueueDiscipline<P> for DualPi2<P> {
+    type Config = DualPi2Config;
+
+    fn new(config: DualPi2Config, _packet: Option<Duration>, zero: Time) -> Self {
         Self {
             low: Line::new(),
             classic: Line::new(),
@@ -111,27 +113,29 @@ impl<P> DualPi2<P> {
         }
     }
 
-    pub(crate) fn restart(&mut self, zero: Time) {
+    fn restart(&mut self, zero: Time) {
         self.control = Control::default();
         self.timer = Timer::new(zero, self.config.update);
         self.credit = first_credit(&self.config);
     }
 
-    pub(crate) fn push(
+    fn push(
         &mut self,
         now: Time,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         self.update(now);
-        self.adopt(item, surcharge)
+        self.adopt(item, surcharge, dropped)
     }
 
-    pub(crate) fn adopt(
+    fn adopt(
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
-    ) -> Result<(), (Item<P>, DropReason)> {
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         let counted = item.size.max(self.config.mtu);
         let level = surcharge.on(self.level().plus(counted));
         if !self.config.limit.holds(level) {
@@ -146,7 +150,7 @@ impl<P> DualPi2<P> {
     }
 
     /// `dualpi2_dequeue` of RFC 9332 Appendix A.2 (Figure 7).
-    pub(crate) fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         self.update(now);
         loop {
             let backlog = self.level().bytes.0;
@@ -173,6 +177,22 @@ impl<P> DualPi2<P> {
         }
     }
 
+    fn remove(&mut self) -> Option<Item<P>> {
+        let low = self.low.head().map(|item| item.entered);
+        let classic = self.classic.head().map(|item| item.entered);
+        match (low, classic) {
+            (Some(low), Some(classic)) if classic < low => self.classic.pop(),
+            (Some(_), _) => self.low.pop(),
+            (None, _) => self.classic.pop(),
+        }
+    }
+
+    fn level(&self) -> QueueLevel {
+        self.low.level().and(self.classic.level())
+    }
+}
+
+impl<P> DualPi2<P> {
     /// Lines 4b to 8j: marks a packet of L, or returns that it must be dropped.
     fn drops_low(&mut self, now: Time, item: &mut Item<P>, spared: bool) -> bool {
         let control = &mut self.control;
@@ -205,20 +225,6 @@ impl<P> DualPi2<P> {
         let classic = control.classic();
         let signalled = recur(&mut control.classic_count, classic);
         signalled && (control.saturates_classic(&self.config) || !item.mark())
-    }
-
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
-        let low = self.low.head().map(|item| item.entered);
-        let classic = self.classic.head().map(|item| item.entered);
-        match (low, classic) {
-            (Some(low), Some(classic)) if classic < low => self.classic.pop(),
-            (Some(_), _) => self.low.pop(),
-            (None, _) => self.classic.pop(),
-        }
-    }
-
-    pub(crate) fn level(&self) -> QueueLevel {
-        self.low.level().and(self.classic.level())
     }
 
     /// Weighted round robin, as in Linux: while both queues have packets, each byte of L adds C's weight to the
@@ -285,16 +291,19 @@ mod tests {
         Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn })
     }
 
+    fn push(queue: &mut DualPi2<Ecn>, item: Item<Ecn>) {
+        let pushed = queue.push(Time::ZERO, item, Surcharge::default(), &mut Dropped::new());
+        pushed.unwrap();
+    }
+
     /// Signals per 1000 packets of each kind, (marked, dropped), with p′ held and packets always waiting.
     fn signals(base: f64, ecn: Ecn) -> (usize, usize) {
-        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        let mut queue = DualPi2::new(DualPi2Config::default(), None, Time::ZERO);
         queue.control.base = base;
         let (mut marked, mut dropped) = (0, Dropped::new());
         for _ in 0..100_000 {
             while queue.level().packets.0 < 50 {
-                queue
-                    .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
-                    .unwrap();
+                push(&mut queue, item(ecn, Time::ZERO));
             }
             let sent = queue.pop(Time::ZERO, &mut dropped);
             marked += usize::from(sent.is_some_and(|item| item.marked));
@@ -322,13 +331,11 @@ mod tests {
 
     #[test]
     fn the_last_packet_is_spared() {
-        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        let mut queue = DualPi2::new(DualPi2Config::default(), None, Time::ZERO);
         queue.control.base = 1.0;
         let mut dropped = Dropped::new();
         for ecn in [Ecn::Ect1, Ecn::Ect0, Ecn::NotEct].repeat(10) {
-            queue
-                .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
-                .unwrap();
+            push(&mut queue, item(ecn, Time::ZERO));
             assert!(!queue.pop(Time::ZERO, &mut dropped).unwrap().marked);
         }
         assert!(dropped.is_empty());
@@ -336,20 +343,15 @@ mod tests {
 
     #[test]
     fn an_alternating_link_owes_nothing() {
-        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        let mut queue = DualPi2::new(DualPi2Config::default(), None, Time::ZERO);
         let mut dropped = Dropped::new();
-        let push = |queue: &mut DualPi2<Ecn>, ecn| {
-            queue
-                .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
-                .unwrap();
-        };
         // L alone for long: C has no claim from it once it comes
         for _ in 0..1000 {
-            push(&mut queue, Ecn::Ect1);
+            push(&mut queue, item(Ecn::Ect1, Time::ZERO));
             queue.pop(Time::ZERO, &mut dropped).unwrap();
         }
-        push(&mut queue, Ecn::Ect1);
-        push(&mut queue, Ecn::NotEct);
+        push(&mut queue, item(Ecn::Ect1, Time::ZERO));
+        push(&mut queue, item(Ecn::NotEct, Time::ZERO));
         let first = queue.pop(Time::ZERO, &mut dropped).unwrap().packet;
         assert_eq!(first, Ecn::Ect1);
     }
@@ -357,15 +359,9 @@ mod tests {
     #[test]
     fn a_ramp_marks_what_waits_in_the_low_latency_queue() {
         let config = DualPi2Config::default();
-        let mut queue = DualPi2::new(config, Time::ZERO);
+        let mut queue = DualPi2::new(config, None, Time::ZERO);
         for _ in 0..2 {
-            queue
-                .push(
-                    Time::ZERO,
-                    item(Ecn::Ect1, Time::ZERO),
-                    Surcharge::default(),
-                )
-                .unwrap();
+            push(&mut queue, item(Ecn::Ect1, Time::ZERO));
         }
         let later = Time::from_millis(2);
         let mut dropped = Dropped::new();
@@ -379,12 +375,10 @@ mod tests {
 
     #[test]
     fn the_classic_queue_keeps_its_share() {
-        let mut queue = DualPi2::new(DualPi2Config::default(), Time::ZERO);
+        let mut queue = DualPi2::new(DualPi2Config::default(), None, Time::ZERO);
         for _ in 0..1000 {
             for ecn in [Ecn::Ect1, Ecn::NotEct] {
-                queue
-                    .push(Time::ZERO, item(ecn, Time::ZERO), Surcharge::default())
-                    .unwrap();
+                push(&mut queue, item(ecn, Time::ZERO));
             }
         }
         let mut dropped = Dropped::new();

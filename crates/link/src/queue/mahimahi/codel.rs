@@ -1,8 +1,9 @@
 //! Mahimahi's CoDel, which sends the packet that it has decided to drop and drops those behind.
 
-use super::super::Dropped;
 use super::super::fifo::Line;
-use super::super::{Limit, QueueLevel};
+use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
+#[cfg(feature = "serde")]
+use super::at_least_a_millisecond;
 use super::{LARGEST, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
 use crate::packet::Item;
@@ -14,7 +15,7 @@ use crate::time::{Duration, Time};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(deny_unknown_fields)
 )]
 pub struct MahimahiCoDelConfig {
@@ -27,6 +28,17 @@ pub struct MahimahiCoDelConfig {
     /// How much waits at most, with 4 bytes more for each packet; what exceeds it is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
+}
+
+impl Default for MahimahiCoDelConfig {
+    /// The times of RFC 8289 and no limit; `mm-link` itself has no defaults.
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            limit: Limit::default(),
+        }
+    }
 }
 
 /// The queue; times in ms since the start of the schedule.
@@ -47,8 +59,16 @@ struct Control {
     dropping: bool,
 }
 
-impl<P> CoDel<P> {
-    pub(crate) fn new(config: MahimahiCoDelConfig, zero: Time) -> Self {
+impl<P> QueueDiscipline<P> for CoDel<P> {
+    type Config = MahimahiCoDelConfig;
+
+    #[cfg(feature = "serde")]
+    fn check(config: &MahimahiCoDelConfig) -> Result<(), String> {
+        at_least_a_millisecond("target_ns", config.target)?;
+        at_least_a_millisecond("interval_ns", config.interval)
+    }
+
+    fn new(config: MahimahiCoDelConfig, _packet: Option<Duration>, zero: Time) -> Self {
         Self {
             config,
             line: Line::new(),
@@ -57,24 +77,29 @@ impl<P> CoDel<P> {
         }
     }
 
-    pub(crate) fn restart(&mut self, zero: Time) {
+    fn restart(&mut self, zero: Time) {
         self.zero = zero;
         self.control = Control::default();
     }
 
-    pub(crate) fn push(&mut self, item: Item<P>) -> Result<(), (Item<P>, DropReason)> {
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        _surcharge: Surcharge,
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         push_within(&self.config.limit, &mut self.line, item)
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
 
-    pub(crate) fn pop(&mut self, at: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+    fn pop(&mut self, at: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         let now = millis(at, self.zero);
         let (sent, may_drop) = self.take(now)?;
         if self.control.dropping {
@@ -101,7 +126,9 @@ impl<P> CoDel<P> {
         }
         Some(sent)
     }
+}
 
+impl<P> CoDel<P> {
     /// The head, and whether the queue has been too long for an interval.
     fn take(&mut self, now: u64) -> Option<(Item<P>, bool)> {
         let item = self.line.pop()?;
@@ -153,6 +180,7 @@ mod tests {
                 interval: Duration::from_millis(100),
                 limit: Limit::default(),
             },
+            None,
             Time::ZERO,
         )
     }
@@ -161,10 +189,14 @@ mod tests {
         Item::new(number, Bytes(1500), ms(entered))
     }
 
+    fn push(queue: &mut CoDel<u64>, item: Item<u64>) -> Result<(), Refused<u64>> {
+        queue.adopt(item, Surcharge::default(), &mut Dropped::new())
+    }
+
     #[test]
     fn the_late_packet_is_sent_and_those_behind_it_are_dropped() {
         let mut queue = queue();
-        (0..500).for_each(|number| queue.push(item(number, 0)).unwrap());
+        (0..500).for_each(|number| push(&mut queue, item(number, 0)).unwrap());
         let (mut sent, mut lost) = (Vec::new(), Vec::new());
         for now in 10..400 {
             let mut dropped = Dropped::new();
@@ -185,8 +217,8 @@ mod tests {
         let mut queue = queue();
         let mut dropped = Dropped::new();
         for now in (1000..5000).step_by(50) {
-            queue.push(item(now, now - 500)).unwrap();
-            queue.push(item(now + 1, now - 500)).unwrap(); // 1504 bytes behind the first
+            push(&mut queue, item(now, now - 500)).unwrap();
+            push(&mut queue, item(now + 1, now - 500)).unwrap(); // 1504 bytes behind the first
             while queue.pop(ms(now), &mut dropped).is_some() {}
         }
         assert!(dropped.is_empty());
@@ -201,8 +233,8 @@ mod tests {
             },
             ..queue().config
         };
-        let mut queue = CoDel::new(config, Time::ZERO);
-        assert!(queue.push(item(0, 0)).is_ok());
-        assert!(queue.push(item(1, 0)).is_err(), "3008 bytes");
+        let mut queue = CoDel::new(config, None, Time::ZERO);
+        assert!(push(&mut queue, item(0, 0)).is_ok());
+        assert!(push(&mut queue, item(1, 0)).is_err(), "3008 bytes");
     }
 }

@@ -8,7 +8,7 @@ mod codel;
 mod pie;
 
 use super::fifo::Line;
-use super::{Limit, QueueLevel};
+use super::{Limit, QueueLevel, Refused};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
@@ -21,7 +21,7 @@ pub(crate) use pie::Pie;
 
 /// Refuses a span that no whole millisecond fits into, by its name.
 #[cfg(feature = "serde")]
-pub(super) fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
+fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     if whole_millis(span) == 0 {
         let nanos = span.as_nanos();
         return Err(format!(
@@ -58,11 +58,7 @@ fn fits<P>(limit: &Limit, line: &Line<P>, item: &Item<P>) -> bool {
     limit.holds(level(line).plus(item.size + Bytes(HEADER)))
 }
 
-fn push_within<P>(
-    limit: &Limit,
-    line: &mut Line<P>,
-    item: Item<P>,
-) -> Result<(), (Item<P>, DropReason)> {
+fn push_within<P>(limit: &Limit, line: &mut Line<P>, item: Item<P>) -> Result<(), Refused<P>> {
     if !fits(limit, line, &item) {
         return Err((item, DropReason::QueueFull));
     }

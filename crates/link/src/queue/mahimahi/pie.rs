@@ -1,7 +1,9 @@
 //! Mahimahi's PIE: an early draft's, in whole milliseconds, with the delay estimated from the departure rate.
 
 use super::super::fifo::Line;
-use super::super::{Limit, QueueLevel};
+use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
+#[cfg(feature = "serde")]
+use super::at_least_a_millisecond;
 use super::{LARGEST, fits, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
 use crate::packet::Item;
@@ -14,7 +16,7 @@ use crate::time::{Duration, Time};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
-    derive(serde::Deserialize),
+    derive(serde::Deserialize, serde::Serialize),
     serde(deny_unknown_fields)
 )]
 pub struct MahimahiPieConfig {
@@ -31,6 +33,18 @@ pub struct MahimahiPieConfig {
     /// 32 bits count. The original takes a new one from the system each time.
     #[cfg_attr(feature = "serde", serde(default))]
     pub seed: Seed,
+}
+
+impl Default for MahimahiPieConfig {
+    /// The times of RFC 8033 and no limit; `mm-link` itself has no defaults.
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(15),
+            burst: Duration::from_millis(150),
+            limit: Limit::default(),
+            seed: Seed::default(),
+        }
+    }
 }
 
 const ALPHA: f64 = 0.125;
@@ -64,8 +78,16 @@ struct Control {
     departure_rate: u64,
 }
 
-impl<P> Pie<P> {
-    pub(crate) fn new(config: MahimahiPieConfig, zero: Time) -> Self {
+impl<P> QueueDiscipline<P> for Pie<P> {
+    type Config = MahimahiPieConfig;
+
+    #[cfg(feature = "serde")]
+    fn check(config: &MahimahiPieConfig) -> Result<(), String> {
+        at_least_a_millisecond("qdelay_ref_ns", config.target)?;
+        at_least_a_millisecond("max_burst_ns", config.burst)
+    }
+
+    fn new(config: MahimahiPieConfig, _packet: Option<Duration>, zero: Time) -> Self {
         Self {
             line: Line::new(),
             zero,
@@ -76,14 +98,20 @@ impl<P> Pie<P> {
         }
     }
 
-    pub(crate) fn restart(&mut self, zero: Time) {
+    fn restart(&mut self, zero: Time) {
         self.zero = zero;
         self.last_update = 0;
         self.random = MinStd::new(self.config.seed);
         self.control = Control::default();
     }
 
-    pub(crate) fn push(&mut self, at: Time, item: Item<P>) -> Result<(), (Item<P>, DropReason)> {
+    fn push(
+        &mut self,
+        at: Time,
+        item: Item<P>,
+        _surcharge: Surcharge,
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         let backlog = level(&self.line).bytes.0;
         self.update(millis(at, self.zero), backlog);
         if !fits(&self.config.limit, &self.line, &item) {
@@ -96,7 +124,7 @@ impl<P> Pie<P> {
         Ok(())
     }
 
-    pub(crate) fn pop(&mut self, at: Time) -> Option<Item<P>> {
+    fn pop(&mut self, at: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
         let now = millis(at, self.zero);
         let before = level(&self.line).bytes.0;
         let item = self.line.pop()?;
@@ -106,18 +134,25 @@ impl<P> Pie<P> {
         Some(item)
     }
 
-    pub(crate) fn adopt(&mut self, item: Item<P>) -> Result<(), (Item<P>, DropReason)> {
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        _surcharge: Surcharge,
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
         push_within(&self.config.limit, &mut self.line, item)
     }
 
-    pub(crate) fn remove(&mut self) -> Option<Item<P>> {
+    fn remove(&mut self) -> Option<Item<P>> {
         self.line.pop()
     }
 
-    pub(crate) fn level(&self) -> QueueLevel {
+    fn level(&self) -> QueueLevel {
         self.line.level()
     }
+}
 
+impl<P> Pie<P> {
     fn drops(&mut self, backlog: u64) -> bool {
         let control = &self.control;
         let low =
@@ -295,6 +330,12 @@ mod tests {
         assert_eq!(control.measuring, Some((11, 0)));
     }
 
+    fn push(queue: &mut Pie<()>, at: Time) {
+        let item = Item::new((), Bytes(40), Time::ZERO);
+        let pushed = queue.push(at, item, Surcharge::default(), &mut Dropped::new());
+        pushed.unwrap();
+    }
+
     #[test]
     fn updates_are_made_up_for_after_any_silence() {
         let config = MahimahiPieConfig {
@@ -303,19 +344,15 @@ mod tests {
             limit: Limit::default(),
             seed: Seed(1),
         };
-        let mut queue = Pie::new(config, Time::ZERO);
+        let mut queue = Pie::new(config, None, Time::ZERO);
         queue.control = control(0.9, 100, 1000);
-        queue
-            .push(Time::from_millis(30), Item::new((), Bytes(40), Time::ZERO))
-            .unwrap();
+        push(&mut queue, Time::from_millis(30));
         assert_eq!(
             (queue.last_update, queue.control.qdelay),
             (0, 100),
             "due after 30 ms, not at 30 ms"
         );
-        queue
-            .push(Time::MAX, Item::new((), Bytes(40), Time::ZERO))
-            .unwrap();
+        push(&mut queue, Time::MAX);
         let now = millis(Time::MAX, Time::ZERO);
         assert!(now - queue.last_update <= UPDATE);
         assert_eq!(queue.control.drop_prob, 0.0);

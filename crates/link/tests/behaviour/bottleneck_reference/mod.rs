@@ -66,10 +66,10 @@ fn direction(reference: &Reference) -> Direction<usize> {
             repeat,
             offset: Duration::from_nanos(reference.offset),
         },
-        queue: Discipline::DropTail {
+        queue: Discipline::DropTail(Limit {
             packets: reference.limit_packets.map(Packets),
             bytes: reference.limit_bytes.map(Bytes),
-        },
+        }),
         opportunity: Bytes(reference.opportunity),
         overhead: Bytes(reference.overhead),
         clock: Clock::Exact,

@@ -145,7 +145,7 @@ proptest! {
             most: Duration::from_nanos(extreme.rotate_left(31)),
             spread_db: 3.0,
         });
-        config.queue = Discipline::DropTail { packets: Some(Packets(100)), bytes: Some(Bytes(1_000_000)) };
+        config.queue = Discipline::DropTail(Limit { packets: Some(Packets(100)), bytes: Some(Bytes(1_000_000)) });
         let mut direction = Direction::new(vec![config.into()], Time::from_nanos(zero)).with_meter();
         call(&mut direction, calls);
     }

@@ -107,10 +107,10 @@ fn direction(model: &Model) -> Direction<usize> {
         } else {
             Anchor::BaseDelay
         },
-        queue: Discipline::DropTail {
+        queue: Discipline::DropTail(Limit {
             packets: None,
             bytes: model.limit.map(Bytes),
-        },
+        }),
         opportunity: Bytes(model.opportunity),
         overhead: Bytes(model.overhead),
         ..WorkloadDependentConfig::new(light, heavy)
