@@ -28,7 +28,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -142,6 +141,8 @@ daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
   scgi_temp_path t; keepalive_requests 100000; server { listen 8080; root .; } server { listen 8081 http2; root .; } }
 """
+LEAST_MBIT_S = 0.1
+"""A link that carries less is idle: acknowledgements of the other direction are not a transfer."""
 SIZES = {"small": 12_000, "page": 76_000, "large": 100_000}
 
 
@@ -388,23 +389,19 @@ def cellbed(*words: str) -> str:
 
 
 def figures(run: Path) -> NDArray[np.float64]:
-    """Return the latencies of a run's requests; round-trip times, ms, or rates of each second, Mbit/s, of programs."""
+    """Return the latencies of a run's requests; of programs the round-trip times that ping printed, ms, or the rates of
+    the links in each second, Mbit/s."""
     requests = pl.read_parquet(run / "requests.parquet")
     if len(requests):
         due = requests.filter(pl.col("status") != "skipped")
         return due["latency_s"].fill_null(TIMEOUT_S).to_numpy() * 1e3
-    return np.array(list(printed(run)))
-
-
-def printed(run: Path) -> Iterator[float]:
-    """Yield the figures that ping and iperf3 have printed."""
-    scale = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3}
-    for path in sorted((run / "raw").glob("*.client.out")):
-        for line in path.read_text().splitlines():
-            if found := re.search(r"time=([\d.]+) ms", line):
-                yield float(found[1])
-            elif found := re.search(r"([\d.]+) ([KMG]?)bits/sec(?!.*(sender|receiver))", line):
-                yield float(found[1]) * scale[found[2]]
+    texts = "".join(path.read_text() for path in sorted((run / "raw").glob("*.client.out")))
+    if times := re.findall(r"time=([\d.]+) ms", texts):
+        return np.array(times, np.float64)
+    second = pl.col("time_s").floor()
+    links = pl.read_parquet(run / "links.parquet").filter(pl.col("time_s") >= 0)
+    rates = links.group_by("direction", second, maintain_order=True).agg(pl.col("used_mbit_s").mean())["used_mbit_s"]
+    return rates.filter(rates > LEAST_MBIT_S).to_numpy()
 
 
 if __name__ == "__main__":

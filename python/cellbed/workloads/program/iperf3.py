@@ -1,4 +1,4 @@
-"""``iperf3`` in virtual time: its control connection, its streams over TCP or UDP, and the text of version 3.12.
+"""``iperf3`` in virtual time: its control connection and its streams over TCP or UDP, as of version 3.12.
 
 The client opens the control connection and sends a cookie; both sides exchange states of one byte and parameters in
 JSON. Each stream is a connection that begins with the cookie, or for UDP a datagram of 4 bytes with its answer. When
@@ -8,7 +8,6 @@ resets.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
@@ -16,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Output, Program, SendBuffer, Socket, World
+from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Program, SendBuffer, Socket, World
 
 PORT = 5201
 _START, _RUNNING, _END, _PARAMETERS, _STREAMS = 1, 2, 4, 9, 10
@@ -43,7 +42,6 @@ class Options:
     size: int | None
     reverse: bool
     streams: int
-    interval_ns: int
     block: int
     rate: float | None
 
@@ -60,18 +58,8 @@ class Options:
 class _Stream(Protocol):
     """One side's end of a stream. moved: bytes that the test has carried here."""
 
-    identifier: int
-    local: tuple[str, int]
-    remote: tuple[str, int]
-
     @property
     def moved(self) -> int: ...
-    def figures(self) -> tuple[int, ...]:
-        """Counters beside `moved`: of a TCP sender retransmissions; of UDP lost and all datagrams."""
-
-    def words(self, before: tuple[int, ...], *, final: bool) -> str:
-        """These in the columns behind the bit rate, since an earlier time."""
-
     def start(self) -> None:
         """Begin to send, at a sender."""
 
@@ -91,9 +79,8 @@ class _Budget:
 class _Tcp:
     """See :class:`_Stream`. sending: whether this end sends. budget: how much the streams of the test may send."""
 
-    def __init__(self, socket: Socket, identifier: int, *, sending: bool, block: int, budget: _Budget) -> None:
-        self.socket, self.identifier, self.is_sender = socket, identifier, sending
-        self.local, self.remote = socket.getsockname(), socket.getpeername()
+    def __init__(self, socket: Socket, *, sending: bool, block: int, budget: _Budget) -> None:
+        self.socket, self.is_sender = socket, sending
         self._block, self._budget = block, budget
         self._written, self._buffer = 0, SendBuffer(socket, block)
         self._stopped = False
@@ -104,19 +91,6 @@ class _Tcp:
     @property
     def moved(self) -> int:
         return self._written if self.is_sender else max(0, self.socket.transferred()[1] - self._first)
-
-    def figures(self) -> tuple[int, ...]:
-        return (self.socket.sending()[2],) if self.is_sender else ()
-
-    def words(self, before: tuple[int, ...], *, final: bool) -> str:
-        if not self.is_sender:
-            return "                "
-        window = "" if final else _amount(self.socket.sending()[0] * _SEGMENT, 1024, "Byte")
-        return (
-            f"{self.figures()[0] - before[0]:3}   {window}       "
-            if not final
-            else f"{self.figures()[0]:3}             "
-        )
 
     def start(self) -> None:
         if self.is_sender:
@@ -151,37 +125,23 @@ class _Udp:
         self,
         world: World,
         ends: tuple[tuple[Host, int], tuple[Host, int]],
-        identifier: int,
         *,
         sending: bool,
         options: Options,
         budget: _Budget,
     ) -> None:
-        self._world, self.ends, self.identifier, self.is_sender = world, ends, identifier, sending
-        self.local, self.remote = ((host.address, port) for host, port in ends)
+        self._world, self.ends, self.is_sender = world, ends, sending
         self._options, self._budget = options, budget
-        self.sent = self.received = self.lost = self.highest = 0
-        self.jitter_s = 0.0
-        self._transit_s: float | None = None
+        self.sent = self.received = 0
         self._begun_ns = 0
         self._stopped = False
         self.peer: _Udp | None = None
-        self._times: dict[int, int] = {}
         self._datagrams = Datagrams(world, icmp=False, arrived=self._arrived)
         self.on_written: Callable[[], None] = lambda: None
 
     @property
     def moved(self) -> int:
         return (self.sent if self.is_sender else self.received) * self._options.block
-
-    def figures(self) -> tuple[int, ...]:
-        return (0, self.sent) if self.is_sender else (self.lost, self.highest)
-
-    def words(self, before: tuple[int, ...], *, final: bool) -> str:
-        lost, total = (after - was for after, was in zip(self.figures(), (0, 0) if final else before, strict=True))
-        if self.is_sender and not final:
-            return f"{total}  "
-        return f"{self.jitter_s * 1e3:5.3f} ms  {lost}/{total} ({100 * lost / total if total else 0:.2g}%)  "
 
     def start(self) -> None:
         self._begun_ns = self._world.now_ns
@@ -201,7 +161,6 @@ class _Udp:
         while not self._stopped and self._budget.left > 0 and self.sent * size * 8 * SECOND <= due:
             self.sent += 1
             self._budget.left -= size
-            self._times[self.sent] = self._world.now_ns
             self._datagrams.send(*self.ends, size + _UDP_HEADERS, self.sent)
         if self._budget.left <= 0:
             self.on_written()
@@ -210,123 +169,9 @@ class _Udp:
             due_ns = max(1, math.ceil(due_ns / _TICK_NS)) * _TICK_NS
             self._world.at(self._begun_ns + max(due_ns, elapsed_ns + _TICK_NS), self._send)
 
-    def _arrived(self, number: int) -> None:
+    def _arrived(self, _: int) -> None:
         if self.peer is not None and not self.peer._stopped:
-            self.peer._receive(number, self._times.pop(number, self._world.now_ns))
-
-    def _receive(self, number: int, sent_ns: int) -> None:
-        """Count a datagram (RFC 1889, §6.3.1: jitter)."""
-        self.received += 1
-        if number > self.highest:
-            self.lost += number - self.highest - 1
-            self.highest = number
-        else:
-            self.lost = max(0, self.lost - 1)
-        transit_s = (self._world.now_ns - sent_ns) / 1e9
-        if self._transit_s is not None:
-            self.jitter_s += (abs(transit_s - self._transit_s) - self.jitter_s) / 16
-        self._transit_s = transit_s
-
-
-class _Report:
-    """What one side prints of a test: a line for each stream and interval, and their sum."""
-
-    def __init__(
-        self, world: World, output: Output, streams: Sequence[_Stream], options: Options, *, sending: bool
-    ) -> None:
-        self._world, self._output, self._streams, self._options = world, output, streams, options
-        self._is_sender = sending
-        self.begun_ns = self._last_ns = world.now_ns
-        self._before = [(0, stream.figures()) for stream in streams]
-        self._over = False
-        self._due_ns = self.begun_ns
-        for stream in streams:
-            output.out(f"[{stream.identifier:3}] local {stream.local[0]} port {stream.local[1]} connected to "
-                       f"{stream.remote[0]} port {stream.remote[1]}")  # fmt: skip
-        output.out(self._heading(final=False))
-        self._schedule()
-
-    def _heading(self, *, final: bool) -> str:
-        more = ""
-        if self._options.rate is not None:
-            more = "Total Datagrams" if self._is_sender and not final else "Jitter    Lost/Total Datagrams"
-        elif self._is_sender or (final and self._options.reverse):
-            more = "Retr" if final else "Retr  Cwnd"
-        return "[ ID] Interval           Transfer     Bitrate" + (f"         {more}" if more else "")
-
-    def _schedule(self) -> None:
-        self._due_ns += self._options.interval_ns
-        self._world.at(self._due_ns, self._interval)
-
-    def _interval(self) -> None:
-        if not self._over:
-            self._print()
-            self._schedule()
-
-    def _print(self) -> None:
-        now = self._world.now_ns
-        if now == self._last_ns:
-            return
-        total, lines = 0, []
-        span = (self._last_ns - self.begun_ns, now - self.begun_ns)
-        sums = [0] * len(self._before[0][1])
-        for index, stream in enumerate(self._streams):
-            (before, figures), after = self._before[index], stream.moved
-            lines.append(_line(f"{stream.identifier:3}", span, after - before, stream.words(figures, final=False)))
-            total += after - before
-            sums = [value + now_ - was for value, now_, was in zip(sums, stream.figures(), figures, strict=True)]
-            self._before[index] = (after, stream.figures())
-        if len(lines) > 1:
-            if self._last_ns > self.begun_ns:
-                lines.insert(0, _RULE)
-            more = f"{sums[-1]:3}             " if sums else "                "
-            lines.append(_line("SUM", span, total, more))
-        self._last_ns = now
-        for line in lines:
-            self._output.out(line)
-
-    def end(self) -> int:
-        """Print the last interval; how long the test was, ns."""
-        self._over = True
-        now = self._world.now_ns
-        moved = any(stream.moved > before for stream, (before, _) in zip(self._streams, self._before, strict=True))
-        if moved or (now - self._last_ns) * 10 >= self._options.interval_ns:
-            self._print()
-        return now - self.begun_ns
-
-    def totals(self, sides: Sequence[tuple[str, int, Sequence[tuple[int, str, int]]]]) -> None:
-        """Print the sums of a test. sides: sender and receiver, what is known of them: how long, and of each stream
-        its bytes, the columns behind, and a number of the sum."""
-        self._output.out(_RULE)
-        self._output.out(self._heading(final=True))
-        for index, stream in enumerate(self._streams):
-            for name, took_ns, streams in sides:
-                moved, words, _ = streams[index]
-                self._output.out(_line(f"{stream.identifier:3}", (0, took_ns), moved, words + name))
-        if len(self._streams) > 1:
-            for name, took_ns, streams in sides:
-                number = sum(each[2] for each in streams)
-                words = f"{number:3}             " if name == "sender" else "                "
-                self._output.out(_line("SUM", (0, took_ns), sum(each[0] for each in streams), words + name))
-
-
-_RULE = "- - - - - - - - - - - - - - - - - - - - - - - - -"
-
-
-def _line(identifier: str, span_ns: tuple[int, int], size: int, words: str) -> str:
-    begin, end = (moment / 1e9 for moment in span_ns)
-    rate = size * 8 / (end - begin) if end > begin else 0.0
-    amounts = f"{_amount(size, 1024, 'Byte')}  {_amount(rate, 1000, 'bit')}/sec"
-    return f"[{identifier}] {begin:6.2f}-{end:<6.2f} sec  {amounts}  {words}"
-
-
-def _amount(value: float, step: int, unit: str) -> str:
-    """``1.91 MBytes``, as ``unit_snprintf`` of iperf."""
-    prefix = 0
-    while value >= step and prefix < 4:
-        value, prefix = value / step, prefix + 1
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:4.{digits}f} {('', 'K', 'M', 'G', 'T')[prefix]}{unit}s"
+            self.peer.received += 1
 
 
 def _framed(content: object) -> bytes:
@@ -335,22 +180,18 @@ def _framed(content: object) -> bytes:
 
 
 def _results(streams: Sequence[_Stream], took_ns: int, *, sending: bool) -> dict[str, Any]:
-    """What a side sends of its results, with as many digits as the real ones."""
+    """Return what a side sends of its results; of counters that have no model, as many digits as the real ones have."""
     usage = {f"cpu_util_{which}": 0.1234567890123456 for which in ("total", "user", "system")}
-    rows: list[dict[str, Any]] = []
-    for stream in streams:
-        figures = stream.figures()
-        udp = (
-            {"jitter": stream.jitter_s, "errors": figures[0], "packets": figures[1]} if isinstance(stream, _Udp) else {}
-        )
-        rows.append(
-            {"id": 1 + len(rows) + bool(rows), "bytes": stream.moved}
-            | {"retransmits": figures[0] if isinstance(stream, _Tcp) and sending else -1}
-            | {"jitter": 0, "errors": 0, "packets": 0} | udp
-            | {"start_time": 0, "end_time": round(took_ns / 1e9, 6)}
-        )  # fmt: skip
-    more = {"congestion_used": "cubic"} if isinstance(streams[0], _Tcp) else {}
-    return usage | {"sender_has_retransmits": int(sending and bool(more)) or -1} | more | {"streams": rows}
+    is_tcp = isinstance(streams[0], _Tcp)
+    counters = {"jitter": 0, "errors": 0, "packets": 0} if is_tcp else {"jitter": 1e-4 / 3, "errors": 0, "packets": 100}
+    rows = [
+        {"id": 1 + number + bool(number), "bytes": stream.moved, "retransmits": 0 if is_tcp and sending else -1}
+        | counters
+        | {"start_time": 0, "end_time": round(took_ns / 1e9, 6)}
+        for number, stream in enumerate(streams)
+    ]
+    more = {"congestion_used": "cubic"} if is_tcp else {}
+    return usage | {"sender_has_retransmits": int(sending and is_tcp) or -1} | more | {"streams": rows}
 
 
 class _Steps:
@@ -379,10 +220,15 @@ class _Steps:
 
 
 class Client:
-    """One start of a client. ended: gets its exit status."""
+    """One start of a client. output: gets the reason of a failure. ended: gets its exit status."""
 
     def __init__(
-        self, world: World, program: Program, options: Options, output: Output, ended: Callable[[int], None]
+        self,
+        world: World,
+        program: Program,
+        options: Options,
+        output: Callable[[str], object],
+        ended: Callable[[int], None],
     ) -> None:
         self._world, self._program, self._options, self._output = world, program, options, output
         self._steps = _Steps(self._life(), ended)
@@ -390,27 +236,18 @@ class Client:
         self._control: Socket | None = None
         self._streams: list[_Tcp | _Udp] = []
         self._budget = _Budget(_UNLIMITED if options.size is None or options.reverse else options.size)
-        self._report: _Report | None = None
 
     def begin(self) -> None:
         """Connect to the server."""
         self._happened()
 
     def terminate(self) -> int:
-        """End it by SIGTERM: it prints what there is; its exit status."""
+        """End it by SIGTERM: its exit status."""
         self._steps.cancel()
-        if self._report is not None:
-            took_ns = self._report.end()
-            if self._options.rate is None or not self._options.reverse:
-                nothing = [(0, "                ", 0)] * len(self._streams)
-                mine = "receiver" if self._options.reverse else "sender"
-                sides = {mine: self._figures(), "sender" if self._options.reverse else "receiver": nothing}
-                self._report.totals([(name, took_ns, sides[name]) for name in ("sender", "receiver")])
         if self._control is not None:
             self._control.send(bytes((_TERMINATED,)))
         for stream in self._streams:
             stream.close()
-        self._output.err("iperf3: interrupt - the client has terminated")
         return 1
 
     def _happened(self) -> None:
@@ -438,26 +275,22 @@ class Client:
         return socket
 
     def _life(self) -> Steps:
-        options, output = self._options, self._output
-        output.out(f"Connecting to host {options.target}, port {options.port}")
+        options = self._options
         control = self._control = yield from self._connected()
         control.on_event = self._heard
         key = f"{self._program.host.name}/{control.getsockname()[1]}"
         cookie = f"{random.Random(key).getrandbits(144):036x}".encode() + b"\0"
         control.send(cookie)
         if (yield from self._state()) == _DENIED:
-            output.err("iperf3: error - the server is busy running a test. try again later")
+            self._output("iperf3: error - the server is busy running a test. try again later")
             return 1
         control.send(_framed(options.parameters))
         yield from self._state()
-        address = self._world.address_of(options.target)
-        if options.reverse:
-            output.out(f"Reverse mode, remote host {address} is sending")
-        for number in range(options.streams):
-            yield from self._open_stream(5 + 2 * number, cookie)
+        for _ in range(options.streams):
+            yield from self._open_stream(cookie)
         yield from self._state()
         sending = not options.reverse
-        report = self._report = _Report(self._world, output, self._streams, options, sending=sending)
+        begun_ns = self._world.now_ns
         yield from self._state()
         end_ns = self._world.now_ns + options.time_ns
         for stream in self._streams:
@@ -473,36 +306,32 @@ class Client:
                 due_ns = self._world.now_ns + _TICK_NS
                 self._world.at(due_ns, self._happened)
                 yield lambda: self._world.now_ns >= due_ns  # noqa: B023
-        took_ns = report.end()
+        took_ns = self._world.now_ns - begun_ns
         for stream in self._streams:
             stream.stop()
-        mine = self._figures()
         control.send(bytes((_END,)))
         yield from self._state()
         control.send(_framed(_results(self._streams, took_ns, sending=sending)))
         length = int.from_bytes((yield from self._read(4)), "big")
-        theirs = json.loads((yield from self._read(length)))
+        yield from self._read(length)
         yield from self._state()
-        self._summarise(report, took_ns, mine, theirs)
         for stream in self._streams:
             stream.close()
         control.send(bytes((_DONE,)))
-        output.out("\niperf Done.")
         return 0
 
-    def _open_stream(self, identifier: int, cookie: bytes) -> Generator[Callable[[], bool], None, None]:
+    def _open_stream(self, cookie: bytes) -> Generator[Callable[[], bool], None, None]:
         options, sending = self._options, not self._options.reverse
         if options.rate is None:
             socket = yield from self._connected()
             socket.send(cookie)
-            self._streams.append(_Tcp(socket, identifier, sending=sending, block=options.block, budget=self._budget))
+            self._streams.append(_Tcp(socket, sending=sending, block=options.block, budget=self._budget))
             return
         here = (self._program.host, next(self._program.host.ports))
         server = self._control.peer_host if self._control is not None else here[0]
         stream = _Udp(
             self._world,
             (here, (server, options.port)),
-            identifier,
             sending=sending,
             options=options,
             budget=self._budget,
@@ -526,47 +355,16 @@ class Client:
         hello.send(here, (server, options.port), 4 + _UDP_HEADERS, 0)
         yield lambda: bool(answered)
 
-    def _figures(self) -> list[tuple[int, str, int]]:
-        return [
-            (stream.moved, stream.words(stream.figures(), final=True), stream.figures()[0] if stream.is_sender else 0)
-            for stream in self._streams
-        ]
-
-    def _summarise(
-        self, report: _Report, took_ns: int, mine: list[tuple[int, str, int]], theirs: dict[str, Any]
-    ) -> None:
-        """Print the sums of both sides. theirs: the server's results."""
-        rows: list[tuple[int, str, int]] = []
-        for row in theirs["streams"]:
-            if self._options.rate is not None:
-                share = 100 * row["errors"] / row["packets"] if row["packets"] else 0
-                words = f"{row['jitter'] * 1e3:5.3f} ms  {row['errors']}/{row['packets']} ({share:.2g}%)  "
-            else:
-                words = f"{row['retransmits']:3}             " if self._options.reverse else "                "
-            rows.append((row["bytes"], words, max(0, row["retransmits"])))
-        their_ns = round(theirs["streams"][0]["end_time"] * 1e9)
-        sides = [(took_ns, mine), (their_ns, rows)]
-        sender, receiver = reversed(sides) if self._options.reverse else sides
-        report.totals([("sender", *sender), ("receiver", *receiver)])
-
 
 class Server:
     """A server: one test at a time, each as its client asks."""
 
-    def __init__(self, world: World, port: int, interval_ns: int, output: Output) -> None:
-        self._world, self._port, self._interval_ns, self._output = world, port, interval_ns, output
-        self._tests = itertools.count(1)
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._test: _Test | None = None
-        self._listen()
 
     def _listen(self) -> None:
-        rule = "-" * 59
-        self._output.out(f"{rule}\nServer listening on {self._port} (test #{next(self._tests)})\n{rule}")
         self._test = None
-
-    def finish(self) -> None:
-        """End it by SIGTERM, with the run."""
-        self._output.err("iperf3: interrupt - the server has terminated")
 
     def take(self, theirs: _Udp) -> None:
         """The stream of a client has begun."""
@@ -587,9 +385,7 @@ class Server:
                 cookie = bytes(rest[:_COOKIE])
                 del rest[:_COOKIE]
                 if self._test is None:
-                    test = self._test = _Test(
-                        self._world, connection, cookie, rest, self._interval_ns, self._output, self._listen
-                    )
+                    test = self._test = _Test(self._world, connection, cookie, rest, self._listen)
                 elif cookie == self._test.cookie:
                     self._test.take_tcp(connection)
                 else:
@@ -604,17 +400,9 @@ class _Test:
     """A test at a server. inbox: what the client has sent on the control connection. over: called at its end."""
 
     def __init__(
-        self,
-        world: World,
-        control: Socket,
-        cookie: bytes,
-        inbox: bytearray,
-        interval_ns: int,
-        output: Output,
-        over: Callable[[], None],
+        self, world: World, control: Socket, cookie: bytes, inbox: bytearray, over: Callable[[], None]
     ) -> None:
-        self._world, self._control, self.cookie, self._inbox, self._output = world, control, cookie, inbox, output
-        self._interval_ns = interval_ns
+        self._world, self._control, self.cookie, self._inbox = world, control, cookie, inbox
         self._streams: list[_Tcp | _Udp] = []
         self._options: Options | None = None
         self._steps = _Steps(self._life(), lambda _: over())
@@ -623,18 +411,12 @@ class _Test:
         """Something has happened."""
         self._steps.go_on()
 
-    def _identifier(self) -> int:
-        count = len(self._streams)
-        return 5 if not count else 6 + 2 * count
-
     def take_tcp(self, connection: Socket) -> None:
         """A stream of the client has connected."""
         options = self._options
         assert options is not None
-        end = _Tcp(
-            connection, self._identifier(), sending=options.reverse, block=options.block, budget=_Budget(_UNLIMITED)
-        )
-        self._streams.append(end)
+        budget = _Budget(_UNLIMITED)
+        self._streams.append(_Tcp(connection, sending=options.reverse, block=options.block, budget=budget))
         self.go_on()
 
     def take_udp(self, theirs: _Udp) -> None:
@@ -642,7 +424,7 @@ class _Test:
         options = self._options
         assert options is not None
         mine = _Udp(
-            self._world, theirs.ends[::-1], self._identifier(),
+            self._world, theirs.ends[::-1],
             sending=options.reverse, options=options, budget=_Budget(_UNLIMITED),
         )  # fmt: skip
         mine.peer, theirs.peer = theirs, mine
@@ -650,38 +432,29 @@ class _Test:
         self.go_on()
 
     def _life(self) -> Steps:
-        world, control, output = self._world, self._control, self._output
-        address, port = control.getpeername()
-        output.out(f"Accepted connection from {address}, port {port}")
+        world, control = self._world, self._control
         control.send(bytes((_PARAMETERS,)))
         yield lambda: len(self._inbox) >= 4
         length = 4 + int.from_bytes(self._inbox[:4], "big")
         yield lambda: len(self._inbox) >= length
         asked = json.loads(self._inbox[4:length])
         del self._inbox[:length]
-        options = self._options = _of_parameters(asked, self._interval_ns)
+        options = self._options = _of_parameters(asked)
         control.send(bytes((_STREAMS,)))
         yield lambda: len(self._streams) == options.streams
         control.send(bytes((_START,)))
-        report = _Report(world, output, self._streams, options, sending=options.reverse)
+        begun_ns = world.now_ns
         control.send(bytes((_RUNNING,)))
         for stream in self._streams:
             stream.start()
         yield lambda: bool(self._inbox)
         state = self._inbox.pop(0)
-        took_ns = report.end()
-        figures = [
-            (stream.moved, stream.words(stream.figures(), final=True), stream.figures()[0] if options.reverse else 0)
-            for stream in self._streams
-        ]
-        results = _results(self._streams, took_ns, sending=options.reverse)
+        results = _results(self._streams, world.now_ns - begun_ns, sending=options.reverse)
         for stream in self._streams:
             stream.stop()
             if not options.reverse:
                 stream.close()
-        report.totals([("sender" if options.reverse else "receiver", took_ns, figures)])
         if state == _TERMINATED:
-            output.err("iperf3: the client has terminated")
             return 0
         control.send(bytes((_RESULTS,)))
         yield lambda: len(self._inbox) >= 4
@@ -694,9 +467,9 @@ class _Test:
         return 0
 
 
-def _of_parameters(asked: dict[str, Any], interval_ns: int) -> Options:
+def _of_parameters(asked: dict[str, Any]) -> Options:
     return Options(
         target="", port=PORT, time_ns=asked["time"] * SECOND, size=asked["num"] or None,
-        reverse=bool(asked.get("reverse")), streams=asked["parallel"], interval_ns=interval_ns, block=asked["len"],
+        reverse=bool(asked.get("reverse")), streams=asked["parallel"], block=asked["len"],
         rate=asked.get("bandwidth"),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Output, Program, World
+from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Program, World
 
 _HEADERS = 28
 """Of IPv4 and ICMP, bytes."""
@@ -38,15 +38,16 @@ class Options:
 
 
 class Ping:
-    """One start of ping. random: by how much each request is late. ended: gets its exit status."""
+    """One start of ping. random: by how much each request is late. output: gets the lines that it prints. ended: gets
+    its exit status."""
 
     def __init__(
         self,
         world: World,
         program: Program,
         options: Options,
-        output: Output,
         random: Random,
+        output: Callable[[str], object],
         ended: Callable[[int], None],
     ) -> None:
         self._world, self._host, self._options, self._output = world, program.host, options, output
@@ -64,7 +65,7 @@ class Ping:
         """Send the first request."""
         options, address = self._options, self._world.address_of(self._options.target)
         line = f"PING {options.target} ({address}) {options.size}({options.size + _HEADERS}) bytes of data."
-        self._output.out(line)
+        self._output(line)
         name = self._world.name_of(address)
         is_named = options.target != address and not options.numeric
         self._sender = f"{name} ({address})" if is_named else address
@@ -132,7 +133,7 @@ class Ping:
         self._acknowledged = max(self._acknowledged, number + 1)
         if not self._options.quiet:
             text = f"{self._options.size + _ICMP} bytes from {self._sender}: icmp_seq={number + 1} ttl=64"
-            self._output.out(f"{text} time={_milliseconds(taken_ns)} ms{' (DUP!)' if doubled else ''}")
+            self._output(f"{text} time={_milliseconds(taken_ns)} ms{' (DUP!)' if doubled else ''}")
         if self._options.count is not None and len(self._taken) >= self._options.count:
             self._finish()
         self._heard |= self._world.now_ns - self._sent[-1] >= _SOONEST_NS
@@ -147,8 +148,8 @@ class Ping:
         doubled = f", +{self._doubled} duplicates" if self._doubled else ""
         lost = f"{(sent - received) * 100 / sent:g}% packet loss"
         took = (self._sent[-1] - self._sent[0]) // 1_000_000
-        self._output.out(f"\n--- {options.target} ping statistics ---")
-        self._output.out(f"{sent} packets transmitted, {received} received{doubled}, {lost}, time {took}ms")
+        self._output(f"\n--- {options.target} ping statistics ---")
+        self._output(f"{sent} packets transmitted, {received} received{doubled}, {lost}, time {took}ms")
         statistics = ""
         if self._taken:
             spans = [taken_ns / 1e6 for taken_ns in self._taken.values()]
@@ -156,7 +157,7 @@ class Ping:
             deviation = math.sqrt(max(0.0, sum(span * span for span in spans) / received - mean * mean))
             statistics = f"rtt min/avg/max/mdev = {min(spans):.3f}/{mean:.3f}/{max(spans):.3f}/{deviation:.3f} ms"
             statistics += f", pipe {self._pipe}" if self._pipe > 1 else ""
-        self._output.out(statistics)
+        self._output(statistics)
         missing = options.deadline_ns is not None and options.count is not None and received < options.count
         self._ended(1 if not received or missing else 0)
 

@@ -21,7 +21,7 @@ from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program import iperf3, ping
 from cellbed.workloads.program.kind import commands
 from cellbed.workloads.virtual.model import Setting
-from cellbed.workloads.virtual.world import SECOND, Output, Program, names
+from cellbed.workloads.virtual.world import SECOND, Program, names
 
 _START_NS = 10_000_000
 """From the start of a program to its first packet: from once to twice that."""
@@ -37,7 +37,6 @@ class Listening:
     """An iperf3 server, by its command line."""
 
     port: int
-    interval_ns: int
 
 
 Model = ping.Options | iperf3.Options | Listening
@@ -117,9 +116,8 @@ def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
     for flag in (("-R", "--reverse"), ("-u", "--udp"), ("-4", "--version4"), ("--forceflush",)):
         parser.add_argument(*flag, action="store_true")
     asked = parser.parsed(words)
-    interval_ns = round(asked.interval * SECOND)
     if asked.server:
-        return Listening(asked.port, interval_ns)
+        return Listening(asked.port)
     if asked.bitrate is not None and not asked.udp:
         raise UnmodelledError("-b of iperf3 without -u")
     if asked.udp and asked.parallel > 1:
@@ -135,7 +133,6 @@ def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
         size=None if asked.bytes is None else int(asked.bytes),
         reverse=asked.reverse,
         streams=asked.parallel,
-        interval_ns=interval_ns,
         block=int(asked.length) if asked.length else iperf3.LONGEST if asked.udp else 128 << 10,
         rate=(asked.bitrate or 1e6) if asked.udp else None,
     )
@@ -209,8 +206,9 @@ class _Programs:
         for program in planned(each, setting.raw, setting.seed):
             if program.command.load:
                 yield _Load(setting, program)
-            else:
-                _serve(setting, program)
+            elif isinstance(program.model, Listening):
+                host = setting.world.hosts[program.command.node]
+                setting.world.listen(host, program.model.port, iperf3.Server(setting.world))
 
 
 def _unreachable(
@@ -252,7 +250,8 @@ class _Load:
         world = setting.world
         self._world, self._command, self._journal = world, planned.command, setting.journal
         self._deployment, self._model = planned.deployment, planned.model
-        self._output = Output(setting.raw, planned.command.name)
+        self._file = setting.raw / f"{planned.command.name}.out"
+        self._printed: list[str] = []
         self._program = Program(world, world.hosts[planned.command.node])
         self._process: _Process | None = None
         self._random = Random(f"{setting.seed}/{planned.command.name}")
@@ -272,8 +271,8 @@ class _Load:
         return [f"{self._command.name} ended and was started again {self._restarts} times"] if self._restarts else []
 
     def finish(self) -> None:
-        """Write its files."""
-        self._output.write()
+        """Write what it has printed."""
+        self._file.write_text("".join(f"{line}\n" for line in self._printed), encoding="utf-8")
 
     def _note(self, event: str, **more: object) -> None:
         self._journal.note(event, self._command.name, self._world.now_ns, node=self._command.node, **more)
@@ -281,12 +280,13 @@ class _Load:
     def _start(self) -> None:
         if self._stopping:
             return
-        self._note("program started", log=self._output.files["err"].name)
+        self._note("program started", log=self._file.name)
+        output = self._printed.append
         if isinstance(self._model, iperf3.Options):
-            self._process = iperf3.Client(self._world, self._program, self._model, self._output, self._ended)
+            self._process = iperf3.Client(self._world, self._program, self._model, output, self._ended)
         else:
             assert isinstance(self._model, ping.Options)
-            self._process = ping.Ping(self._world, self._program, self._model, self._output, self._random, self._ended)
+            self._process = ping.Ping(self._world, self._program, self._model, self._random, output, self._ended)
         process = self._process
         start_ns = _START_NS + self._random.randrange(_START_NS)
         self._world.at(self._world.now_ns + start_ns, lambda: process.begin() if self._process is process else None)
@@ -311,27 +311,15 @@ class _Load:
         elif status in command.status:
             self._done()
         else:
-            last = self._output.last()
-            detail = f": {last}" if last else ", without any output"
+            last = next((line for line in reversed(self._printed) if line), "")
             self.failure = ProgramError(
-                f"{command.name} on {command.node} ended with status {status}{detail}\n"
-                f"  its output: {self._output.place}"
+                f"{command.name} on {command.node} ended with status {status}: {last}\n  its output: {self._file}"
             )
             self.over = True
 
     def _done(self) -> None:
         self._note("program done")
         self.over = True
-
-
-def _serve(setting: Setting, planned: Planned) -> None:
-    """Let a server listen, whose files are written at the end."""
-    world, output = setting.world, Output(setting.raw, planned.command.name)
-    setting.stack.callback(output.write)
-    if isinstance(planned.model, Listening):
-        server = iperf3.Server(world, planned.model.port, planned.model.interval_ns, output)
-        setting.stack.callback(server.finish)
-        world.listen(world.hosts[planned.command.node], planned.model.port, server)
 
 
 VIRTUAL = _Programs()

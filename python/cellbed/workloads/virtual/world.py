@@ -249,37 +249,6 @@ class SendBuffer:
         return self._socket.sending()[0] * _SEGMENT
 
 
-class Output:
-    """What a program has printed. name: of its files in the folder `raw`, written at the end."""
-
-    def __init__(self, raw: Path, name: str) -> None:
-        self.files = {ending: raw / f"{name}.{ending}" for ending in ("out", "err")}
-        self._texts: dict[str, list[str]] = {ending: [] for ending in self.files}
-
-    def out(self, line: str) -> None:
-        """Print a line."""
-        self._texts["out"].append(line + "\n")
-
-    def err(self, line: str) -> None:
-        """Print a line to the standard error."""
-        self._texts["err"].append(line + "\n")
-
-    def last(self) -> str | None:
-        """The last line of the standard error, or else of the output."""
-        texts = self._texts["err"] or self._texts["out"]
-        return next((line for line in reversed("".join(texts).splitlines()) if line), None)
-
-    @property
-    def place(self) -> Path:
-        """The file with that line."""
-        return self.files["out" if self._texts["out"] and not self._texts["err"] else "err"]
-
-    def write(self) -> None:
-        """Write the files."""
-        for ending, path in self.files.items():
-            path.write_text("".join(self._texts[ending]), encoding="utf-8")
-
-
 class Datagrams:
     """A datagram socket. arrived: gets the number of each datagram, where it arrives. icmp: an echo, else of UDP."""
 
