@@ -242,34 +242,6 @@ def test_the_index_follows_every_change(archive: Archive) -> None:
     assert archive.index().filter(pl.col("technology") == "3g").collect()["name"].to_list() == ["bus"]
 
 
-def test_only_what_changed_is_read_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cellbed.archive import index
-
-    for name in ("a", "b", "c"):
-        add(archive, name)
-        path = archive.folder / name / "entry.toml"
-        # As if long ago: what has just changed is not trusted.
-    monkeypatch.setattr(index, "_TICK_NS", 0)
-    archive.index()
-    read: list[str] = []
-    real = index.read_entry
-    monkeypatch.setattr(index, "read_entry", lambda folder: read.append(folder.name) or real(folder))
-    path = archive.folder / "b" / "entry.toml"
-    path.write_text(path.read_text() + "\n# remark\n")
-    assert archive.index().collect().height == 5
-    assert read == ["b"]
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1 no", None], ids=["empty", "damaged", "folder"])
-def test_a_damaged_index_is_made_anew(archive: Archive, content: bytes | None) -> None:
-    add(archive, "walk")
-    archive.index()
-    [path] = archive.folder.glob(".index*")
-    path.unlink()
-    path.mkdir() if content is None else path.write_bytes(content)
-    assert archive.index().collect().height == 3
-
-
 def test_an_entry_is_replayed_by_name(archive: Archive) -> None:
     add(archive, "walk", parts=("uplink",))
     source = resolve("walk.up", Path("/nowhere"))
@@ -486,3 +458,19 @@ def test_descriptions_are_read_as_pythons_own_reader_reads_them(said: dict[str, 
 def test_what_the_fast_reader_leaves_to_pythons_own_it_refuses(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         toml_values(text)
+
+
+def test_keys_that_a_user_adds_are_columns_and_replace_no_measured_value(archive: Archive) -> None:
+    stated = {"uplink_mean_bit_s": "fast", "downlink_content": "rate", "duration_ns": "long", "recording": "yes"}
+    add(archive, "walk", seconds=1, place="Delft", Place="Bergen", **stated)
+    row = archive.index().filter(pl.col("name") == "walk").collect().row(0, named=True)
+    assert (row["place"], row["Place"]) == ("Delft", "Bergen")
+    assert (row["uplink_mean_bit_s"], row["duration_ns"], row["recording"]) == (12e6, 10**9, False)
+    assert row["downlink_content"] is None
+
+
+def test_a_folder_whose_name_is_no_text_is_reported(archive: Archive) -> None:
+    (archive.folder / os.fsdecode(b"odd-\xff")).mkdir()
+    (problem,) = archive.contents().problems.items()
+    assert problem[0] == "odd-\\udcff"
+    assert problem[1].endswith("entry.toml: missing")

@@ -225,7 +225,6 @@ HARMLESS = (
 )  # fmt: skip
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
-    "archive/index.py": "opens folders",
     "archive/unfinished.py": "opens what it has made, to flush it",
     "archive/sources/unpack.py": "members of an archive, and the archive after it was checked",
     "doctor/changes.py": "programs and settings of this machine, as root",
@@ -287,6 +286,6 @@ def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
         if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
     }
     assert found == {
-        *("cli/logs.py", "cli/progress.py", "cli/traces/listing.py", "measure/meter.py", "pings/command.py"),
+        *("cli/logs.py", "cli/progress.py", "measure/meter.py", "pings/command.py"),
         *("standard_streams.py", "status_line.py"),
     }

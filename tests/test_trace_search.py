@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from any_text import many, value_or_line
@@ -129,102 +129,25 @@ def _key(value: Value) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-NUMBERS: Final = st.sampled_from([None, -1.5, 0.0, 2.0, 12e6])
-COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
-    ">": lambda one, other: one > other,
-    "<=": lambda one, other: one <= other,
-    "=": lambda one, other: one == other,
-    "<>": lambda one, other: one != other,
-}
-Truth = bool | None
-
-
-@st.composite
-def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Callable[[Mapping[str, Value]], Truth]]:
-    """A condition in SQL, and what it is of a row, in the logic of three values."""
-    kind = draw(st.sampled_from(["compare", "null", "and", "or", "not"] if depth else ["compare", "null"]))
-    column = draw(st.sampled_from(["uplink_mean_bit_s", "downlink_mean_bit_s"]))
-    written = draw(st.sampled_from([column, f'"{column}"', f"`{column}`", f"({column})"]))
-    if kind == "compare":
-        sign, number = draw(st.sampled_from(list(COMPARISONS))), draw(st.sampled_from([-1.5, 0, 2e0, 1.2e7]))
-
-        def compared(row: Mapping[str, Value]) -> Truth:
-            value = row.get(column)
-            return COMPARISONS[sign](value, number) if isinstance(value, float) else None
-
-        return f"{written}{sign}{number}", compared
-    if kind == "null":
-        return f"{written} IS NULL", lambda row: row.get(column) is None
-    left, of_left = draw(conditions(depth - 1))
-    if kind == "not":
-        return f"NOT ({left})", lambda row: None if (it := of_left(row)) is None else not it
-    right, of_right = draw(conditions(depth - 1))
-    decisive = kind == "or"
-
-    def both(row: Mapping[str, Value]) -> Truth:
-        it = {of_left(row), of_right(row)}
-        return decisive if decisive in it else None if None in it else not decisive
-
-    return f"({left}) {kind} ({right})", both
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    rows=st.lists(st.fixed_dictionaries({"uplink_mean_bit_s": NUMBERS, "downlink_mean_bit_s": NUMBERS}), max_size=5),
-    condition=conditions(),
-)
-def test_a_condition_is_what_sql_says(
-    rows: list[dict[str, Value]], condition: tuple[str, Callable[[Mapping[str, Value]], Truth]]
-) -> None:
-    named: list[Mapping[str, Value]] = [{"name": f"n{number}", **row} for number, row in enumerate(rows)]
-    text, truth = condition
-    assert names_of(named, Query(where=text)) == [row["name"] for row in named if truth(row)]
-
-
 ONE: Final = [{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "recording": False}]
 
 
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("\"mobilty\" = 'driving'", "unknown column 'mobilty': did you mean 'mobility'?"),
-        ('mobility = "driving"', "Write text in single quotes"),
-        ("`plac` = 'x'", "did you mean 'place'?"),
-        ("plac = 'x'", "did you mean 'place'?"),
-        ("PLACE = 'x'", "did you mean 'place'?"),
-        ("nothingofthekind = 'x'", "write one of name, duration_ns, uplink_mean_bit_s"),
-        ("true) OR (true", "cannot be read"),
-        ("(true", "cannot be read"),
-        ("true; DROP TABLE entries", "unexpected ';'"),
-        ("true -- for now", "unexpected '-'"),
-        ("true /* for now */", "unexpected '/'"),
-        ("name = 'walk", 'unexpected "\'"'),
-        ("name = ?", "unexpected '?'"),
-        ("name = E'walk'", "unexpected 'E'"),
-        ("name = 'a\\'", "unexpected"),
-        ("name = '\udcff'", "cannot be read"),
-        ("name IN (SELECT name FROM entries)", "a query, SELECT, is not allowed"),
-        ("name IN (SELECT column_1 FROM read_csv('/etc/passwd'))", "a query, SELECT, is not allowed"),
-        ("name IN (FROM '/etc/passwd')", "a query, FROM, is not allowed"),
-        ("name IN (VALUES ('walk'))", "a query, VALUES, is not allowed"),
-        ("read_csv('/etc/passwd') = 1", "unknown function 'read_csv'"),
-        ("LPAD(name, 1000000000000, 'x') = ''", "unknown function 'LPAD'"),
-        ("max(uplink_mean_bit_s) > 3", "unknown function 'max'"),
-        ("uplink_mean_bit_s > > 3", "cannot be read"),
-        ("uplink_mean_bit_s", "is not a condition"),
-        ("uplink_mean_bit_s + 1", "is not a condition"),
-        ("duration_ns", "is not a condition"),
-        ("place", "is not a condition"),
-        ("'true'", "is not a condition"),
-        ("place > 3", "cannot compare string with numeric type"),
-        ("*", "cannot be read"),
-        ("true OR " * 300 + "true", "longer than 2000 characters"),
-        ("", "cannot be read"),
+        ("mobilty = driving", "unknown column 'mobilty': did you mean 'mobility'?"),
+        ("PLACE = x", "did you mean 'place'?"),
+        ("nothingofthekind = x", "write one of name, duration_ns, uplink_mean_bit_s"),
+        ("uplink_mean_bit_s", "is not a condition: write COLUMN OP VALUE"),
+        ("uplink_mean_bit_s > fast", "'uplink_mean_bit_s' is a number, not 'fast'"),
+        ("uplink_mean_bit_s > > 3", "'uplink_mean_bit_s' is a number, not '> 3'"),
+        ("recording = perhaps", "'recording' is true or false, not 'perhaps'"),
+        ("", "is not a condition"),
     ],
 )
-def test_what_is_no_condition_is_refused(where: str, reason: str) -> None:
+def test_an_invalid_condition_is_refused(where: str, reason: str) -> None:
     with pytest.raises(TraceError) as refused:
-        names_of(ONE, Query(where=where))
+        names_of(ONE, Query(where=(where,)))
     reported = str(refused.value)
     assert reason in reported
     assert reported.startswith("--where: ")
@@ -232,41 +155,22 @@ def test_what_is_no_condition_is_refused(where: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "where",
+    ("where", "matches"),
     [
-        "recording = FALSE",
-        "NOT recording",
-        "place ILIKE 'del%' AND place NOT IN ('Oslo') AND LOWER(place) = 'delft' AND LENGTH(place) > 4",
-        "CASE WHEN uplink_mean_bit_s > 5 THEN place = 'Delft' END",
-        "CAST(uplink_mean_bit_s AS BIGINT) % 7 = 12000000 % 7",
-        "uplink_mean_bit_s / 1e6 BETWEEN 11 AND 13",
-        "name = 'walk' OR place = '--; (' OR place = 'it''s'",
-        "COALESCE(mobility, 'unknown') = 'unknown' AND mobility IS NULL",
+        (("recording = false",), True),
+        (("place = Delft", "uplink_mean_bit_s >= 12e6"), True),
+        (("place=Delft", "uplink_mean_bit_s>12e6"), False),
+        (("place != Oslo",), True),
+        (("place < E", "duration_ns > 0"), False),  # an unknown value matches no condition
+        (("uplink_mean_bit_s <= 1.2e7",), True),
     ],
 )
-def test_what_sql_has_can_be_asked(where: str) -> None:
-    assert names_of(ONE, Query(where=where)) == ["walk"]
+def test_all_conditions_must_hold(where: tuple[str, ...], matches: bool) -> None:
+    assert names_of(ONE, Query(where=where)) == ["walk"] * matches
 
 
 @settings(many, max_examples=100)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                *("(", ")", "'", '"', "`", "[", "]", ";", "--", "/*", "*/", " ", ",", ".", "=", "'a'", "1", "0x", "1e"),
-                *("name", "place", "uplink_mean_bit_s", "entries", "NOT", "AND", "IN", "CASE", "END", "abs"),
-                *("\0", "é", "\ud800", "?1"),
-            ]
-        )
-    ).map("".join)
-)
-@example("((name)")
-@example("entries.name = 'walk'")
-@example("(" * 900 + "1" + ")" * 900)
-@example("1" + "+1" * 950 + " > 0")
-@example("NOT " * 400 + "true")
-@example("true" + " OR true" * 240)
-@example("-" + " -" * 900 + "1 > 0")
+@given(st.text(max_size=40) | st.text(max_size=10).map(lambda text: f"place = {text}"))
 def test_any_condition_is_answered_or_refused_in_a_line(where: str) -> None:
-    names = value_or_line(lambda: names_of(ONE, Query(where=where)))
+    names = value_or_line(lambda: names_of(ONE, Query(where=(where,))))
     assert names in (None, [], ["walk"])

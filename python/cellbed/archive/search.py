@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
+
+import polars as pl
 
 from cellbed.archive.errors import TraceError
 from cellbed.ways import WAYS, Way
 
-if TYPE_CHECKING:
-    import polars as pl
-
 OTHER_NAMES: Final = {"lte": "4g", "nr": "5g", "umts": "3g", "hspa": "3g", "wlan": "wifi"}
 """Other names of technologies."""
 _LONGEST_NS: Final = 2**63 - 1
-_TOKEN: Final = re.compile(
-    r"""\s+ | '(?:[^'\\]|'')*' | "(?:[^"\\]|"")*" | `[^`\\]*`
-    | (?P<word>[^\W\d]\w*+)(?!['"`])(?P<call>\s*\()? | (?:\d[\w.]*+|\.\d\w*+)(?!['"`])
-    | -(?!-) | /(?!\*) | [+*%(),.<>=!|]""",
-    re.VERBOSE,
-)
-"""The tokens of a condition. Comments, escapes and other forms of text would hide words from this expression."""
-_QUERIES: Final = frozenset(("SELECT", "FROM", "TABLE", "VALUES", "WITH"))
-"""Polars would read files for these."""
-_CALLED: Final = frozenset(
-    (
-        *("AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "LIKE", "ILIKE", "CAST"),
-        *("ABS", "CEIL", "FLOOR", "ROUND", "SIGN", "SQRT", "EXP", "LN", "LOG", "LOG2", "LOG10", "POW", "POWER", "MOD"),
-        *("COALESCE", "NULLIF", "IFNULL", "GREATEST", "LEAST", "IF", "LENGTH", "CHAR_LENGTH", "LOWER", "UPPER"),
-        *("TRIM", "LTRIM", "RTRIM", "LEFT", "RIGHT", "SUBSTR", "STRPOS", "STARTS_WITH", "ENDS_WITH", "CONCAT"),
-    )
-)
-"""Words that may precede a bracket: no function that takes long, needs much memory or combines rows."""
-_LONGEST: Final = 2000
-"""Letters of a condition; Polars fails where it nests much deeper."""
+_CONDITION: Final = re.compile(r"\s*(?P<column>.+?)\s*(?P<sign><=|>=|!=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
+_SIGNS: Final[dict[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 _LISTED: Final = 12
 """Columns named in the error about an unknown one."""
 
@@ -47,8 +36,8 @@ class Query:
 
     technology, band, mobility, obstacle, origin: the value, in any case. operator, place, source, licence: part of it.
     name: part of the name. date: how it begins, "2021" or "2021-04". minimum_mean, maximum_mean: bit/s of a direction:
-    of the one that `way` names, else of any. way: which direction it must have. minimum_duration: ns. where: a
-    condition in Polars' SQL over the table's columns. sort: a column. descending: the largest first.
+    of the one that `way` names, else of any. way: which direction it must have. minimum_duration: ns. where:
+    conditions ``COLUMN OP VALUE``, all of which must hold. sort: a column. descending: the largest first.
     """
 
     name: str | None = None
@@ -66,34 +55,30 @@ class Query:
     minimum_mean: float | None = None
     maximum_mean: float | None = None
     minimum_duration: int | None = None
-    where: str | None = None
+    where: tuple[str, ...] = ()
     sort: str = "name"
     descending: bool = False
 
 
 def as_text(name: str) -> str:
-    """A folder name or argument, which may contain bytes that are not text, as text."""
+    """Return a folder name or argument, which may contain bytes that are not text, as text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def found(table: pl.DataFrame, query: Query) -> pl.DataFrame:
-    """The entries that match `query`, in its order; unknown values of the sort column come last.
+    """Return the entries that match `query`, in its order; unknown values of the sort column come last.
 
     table: as of :mod:`cellbed.archive.index`. Raises TraceError for an unknown column and an invalid condition.
     """
     if query.sort not in table.columns:
         raise TraceError(f"--sort: {_no_column(query.sort, table.columns)}")
-    rows = table.filter(*_conditions(query))
-    if query.where is not None:
-        rows = _where(query.where, rows)
+    rows = table.filter(*_conditions(query), *(_condition(text, table.schema) for text in query.where))
     if query.sort == "name":
         return rows.sort("name", descending=query.descending)
     return rows.sort(query.sort, "name", descending=[query.descending, False], nulls_last=True)
 
 
 def _conditions(query: Query) -> Iterator[pl.Expr]:
-    import polars as pl
-
     def folded(key: str) -> pl.Expr:
         return pl.col(key).map_elements(str.casefold, return_dtype=pl.String)
 
@@ -120,36 +105,25 @@ def _conditions(query: Query) -> Iterator[pl.Expr]:
         yield pl.col("duration_ns") >= query.minimum_duration if possible else pl.lit(value=False)
 
 
-def _where(text: str, table: pl.DataFrame) -> pl.DataFrame:
-    """The rows that fulfil a user's condition in SQL. Raises TraceError."""
-    import polars as pl
-
-    if len(text) > _LONGEST:
-        raise TraceError(f"--where: the condition is longer than {_LONGEST} characters")
-    place = 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
-        if token is None:
-            raise _invalid(text, f"unexpected {text[place]!r}")
-        word = (token["word"] or "").upper()
-        if word in _QUERIES:
-            raise _invalid(text, f"a query, {word}, is not allowed")
-        if token["call"] and word not in _CALLED:
-            raise _invalid(text, f"unknown function {token['word']!r}")
-        place = token.end()
-    try:
-        condition = pl.sql_expr(text)
-        if list(table.lazy().select(condition).collect_schema().values()) != [pl.Boolean]:
-            raise TraceError(f"--where: {text!r:.60} is not a condition: write for example 'uplink_mean_bit_s > 20e6'")
-        return table.filter(condition)
-    except pl.exceptions.ColumnNotFoundError as error:
-        name = re.match('unable to find column "(.*?)"; valid', str(error), re.DOTALL)
-        quoted = " Write text in single quotes." if name and f'"{name[1]}"' in text else ""
-        why = _no_column(name[1], table.columns) if name else "unknown column"
-        raise TraceError(f"--where: {why}{quoted}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError, ValueError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise _invalid(text, "".join(letter if letter.isprintable() else "?" for letter in why)) from None
+def _condition(text: str, schema: pl.Schema) -> pl.Expr:
+    """Return a condition such as ``uplink_mean_bit_s > 20e6`` as an expression. Raises TraceError."""
+    parsed = _CONDITION.fullmatch(text)
+    if parsed is None:
+        raise TraceError(f"--where: {text!r:.60} is not a condition: write COLUMN OP VALUE, with = != < <= > or >=")
+    column, sign, value = parsed["column"], parsed["sign"], as_text(parsed["value"])
+    if column not in schema:
+        raise TraceError(f"--where: {_no_column(column, list(schema))}")
+    wanted: Any = value
+    if schema[column].is_numeric():
+        try:
+            wanted = float(value)
+        except ValueError:
+            raise TraceError(f"--where: '{column}' is a number, not {value!r:.40}") from None
+    elif schema[column] == pl.Boolean:
+        if value not in ("true", "false"):
+            raise TraceError(f"--where: '{column}' is true or false, not {value!r:.40}")
+        wanted = value == "true"
+    return _SIGNS[sign](pl.col(column), pl.lit(wanted))
 
 
 def _no_column(name: str, columns: Sequence[str]) -> str:
@@ -157,10 +131,3 @@ def _no_column(name: str, columns: Sequence[str]) -> str:
 
     near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(columns[:_LISTED])}, …"
     return f"unknown column {name!r:.60}: {near} `cellbed traces ls --json` lists all"
-
-
-def _invalid(text: str, reason: str) -> TraceError:
-    return TraceError(
-        f"--where: {text!r:.60} cannot be read ({reason}): "
-        "write a condition in SQL, such as \"uplink_mean_bit_s > 20e6 AND mobility = 'driving'\""
-    )

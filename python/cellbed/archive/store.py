@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cellbed.archive.entry import About, Entry, Held
     from cellbed.archive.index import EntryTable
 
-Progress = Callable[[int, int], None]
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
 
 
@@ -189,19 +188,16 @@ class Archive:
         """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
         return self.contents().frame.lazy()
 
-    def contents(self, progress: Progress | None = None) -> EntryTable:
-        """The table that the index is made of; it also knows which entries cannot be read.
-
-        progress: called with the number of changed entries read so far, and their total.
-        """
-        from cellbed.archive.index import refreshed
+    def contents(self) -> EntryTable:
+        """The table of the index, with the reasons why entries cannot be read."""
+        from cellbed.archive.index import read_table
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
         for name in examples.EXAMPLES:
             if may_write and not (self.folder / name / ENTRY_FILE).is_file():
                 self.entry(name)
         with self.writing():
-            return refreshed(self.folder, progress)
+            return read_table(self.folder)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read every file of the named entries, or of all, and return the problems of each: none if it is sound."""

@@ -56,7 +56,10 @@ def ls(
     min_duration: Annotated[
         int | None, typer.Option(parser=duration, metavar="TIME", help="Minimum duration: '2 min'.")
     ] = None,
-    where: Annotated[str | None, _filter("SQL condition over any column of --json.", metavar="CONDITION")] = None,
+    where: Annotated[
+        list[str] | None,
+        _filter("Condition on a column of --json; several must all hold.", metavar="'COLUMN OP VALUE'"),
+    ] = None,
     sort: Annotated[
         str,
         typer.Option(
@@ -72,11 +75,11 @@ def ls(
     Examples:
       cellbed traces ls --tech 5g --mobility driving --min-mean 20mbit
       cellbed traces ls --direction uplink --sort uplink_mean_bit_s --reverse
-      cellbed traces ls --where "downlink_p5_bit_s_100ms > 2e6 AND downlink_outages < 5"
+      cellbed traces ls --where 'downlink_p5_bit_s_100ms > 2e6' --where 'downlink_outages < 5'
       cellbed traces ls --json | jq -r '.[].name'
     """
+    from cellbed.archive import open_archive
     from cellbed.archive.search import Query, found
-    from cellbed.cli.traces.reading import read_index
 
     query = Query(
         name=name,
@@ -94,12 +97,15 @@ def ls(
         minimum_mean=min_mean,
         maximum_mean=max_mean,
         minimum_duration=min_duration,
-        where=where,
+        where=tuple(where or ()),
         sort=sort,
         descending=reverse,
     )
 
-    index = read_index()
+    contents = open_archive().contents()
+    for entry, problem in contents.problems.items():
+        print(f"warning: {problem}; remove it with `cellbed traces rm {entry}`", file=sys.stderr)
+    index = contents.frame
     table = found(index, query)
     if as_json:
         _print_json(table)
@@ -115,13 +121,13 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_lines(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.cli.traces.listing import listing
+    from cellbed.archive.listing import listing
     from cellbed.cli.width import table_width
 
     if not len(table):
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
         return
-    found = listing(table, sort, table_width())
-    draw("".join(f"{line}\n" for line in found.lines), sys.stdout)
-    if found.left_out:
-        print(f"columns omitted for lack of width: {', '.join(found.left_out)} (see --json)", file=sys.stderr)
+    lines, left_out = listing(table, sort, table_width())
+    draw("".join(f"{line}\n" for line in lines), sys.stdout)
+    if left_out:
+        print(f"omitted for lack of width: {', '.join(left_out)} (see --json)", file=sys.stderr)
