@@ -25,7 +25,7 @@ from archive_examples import add
 from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.draft import Draft
 from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
-from cellbed.archive.sources.download import Patience
+from cellbed.archive.sources import download as download_module
 from cellbed.archive.sources.source import Checksum, Listing, RemoteFile, reading
 from cellbed.errors import CellbedError
 from cellbed.recordings import read_recording
@@ -38,19 +38,12 @@ RECORDED = os.environ.get("CELLBED_RECORDED_TRACES")
 S = 1_000_000_000
 
 
-class Silent:
-    def report(self, text: str) -> None: ...
-
-    def downloading(self, name: str, done: int, total: int | None) -> None: ...
-    def unpacking(self, name: str) -> None: ...
-    def kept(self, count: int) -> None: ...
-
-
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(download_module, "FIRST_WAIT_S", 0.01)
     return tmp_path
 
 
@@ -66,7 +59,7 @@ def server() -> Iterator[FileServer]:
 
 
 def taken(source: Source, archive: Archive, options: FetchOptions) -> Fetched:
-    return fetch(source, archive, options, Silent(), recognise, Patience(2, 0.01, 2.0))
+    return fetch(source, archive, options, recognise)
 
 
 def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **options: Any) -> Fetched:

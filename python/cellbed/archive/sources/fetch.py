@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.download import GoneError, Patience, download, listed
+from cellbed.archive.sources.download import GoneError, Report, State, download, listed
 from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
 from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
-from cellbed.archive.unfinished import downloads_folder, unfinished
+from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.errors import CellbedError
 
 if TYPE_CHECKING:
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
 
 Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 """Finds what reads files, of all formats or of the one that is named."""
-
-
-class Listener(Protocol):
-    """Receives the progress."""
-
-    def report(self, text: str) -> None:
-        """A message to show at once: what is tried, or the reason for a pause."""
-
-    def downloading(self, name: str, done: int, total: int | None) -> None:
-        """A file has so many bytes of so many, if that is known."""
-
-    def unpacking(self, name: str) -> None:
-        """A file is being taken out of an archive."""
-
-    def kept(self, count: int) -> None:
-        """There are so many entries now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +69,23 @@ def fetch(
     source: Source,
     archive: Archive,
     options: FetchOptions,
-    listener: Listener,
     recognise: Recognise,
-    patience: Patience | None = None,
+    report: Report = lambda _: None,
+    state: State = lambda _: None,
 ) -> Fetched:
     """Make a data set's files entries of an archive.
 
-    Entries appear one after the other, each complete; after an interruption the same call continues. Raises
-    TraceError when nothing could be had.
+    Entries appear one after the other, each complete; after an interruption the same call continues. report: called
+    with messages to show at once. state: called with the present progress. Raises TraceError without any entry.
     """
     if source.direction_unknown and options.way is None and not options.given:
         raise TraceError(_unknown_direction(source))
     folder = downloads_folder()
-    work = _Fetching(source, archive, options, listener, recognise, patience, folder / source.name)
+    work = _Fetching(source, archive, options, recognise, report, state, folder / source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with unfinished(folder) as unpacked:
+        # Of two processes with one data set the second one waits, and finds the entries of the first.
+        with locked(folder / source.name), unfinished(folder) as unpacked:
             work.convert(list(work.roots(unpacked)))
     except OSError as error:
         raise TraceError(
@@ -125,9 +110,9 @@ class _Fetching:
     source: Source
     archive: Archive
     options: FetchOptions
-    listener: Listener
     recognise: Recognise
-    patience: Patience | None
+    report: Report
+    state: State
     downloads: Path
     fetched: Fetched = field(default_factory=Fetched)
     passed: list[str] = field(default_factory=list)
@@ -146,7 +131,7 @@ class _Fetching:
                 into.mkdir()
                 # The limit is of all archives together.
                 try:
-                    most -= unpack(path, into, most, self.listener.unpacking)
+                    most -= unpack(path, into, most, self.state)
                 except DamagedError:
                     if not given:
                         # It would be found damaged in every later call.
@@ -184,20 +169,18 @@ class _Fetching:
                         )
                 else:
                     self._keep(root, recording)
-                    self.listener.kept(len(fetched.kept))
+                    self.state(f"{len(fetched.kept)} entries")
         if not fetched.kept and not fetched.there:
             raise TraceError(self._nothing())
 
     def _downloaded(self) -> Iterator[Path]:
         """The files of a data set. Of several those that are gone are left out."""
         if isinstance(self.source.remote, Listing):
-            self.listener.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
+            self.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
         for remote in _remote(self.source, self.options):
             most = self.options.most_bytes or self.source.most_bytes
             try:
-                yield download(
-                    remote, self.downloads, most, self.listener.downloading, self.patience, self.listener.report
-                )
+                yield download(remote, self.downloads, most, self.state, self.report)
             except GoneError as error:
                 self.fetched.left_out[remote.path] = str(error)
 

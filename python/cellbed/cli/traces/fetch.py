@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, size
+from cellbed.status_line import StatusLine
 from cellbed.ways import Way
 
 if TYPE_CHECKING:
@@ -115,8 +113,10 @@ def fetch(
     )
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
     try:
-        with _progress() as progress:
-            result = fetched(source, open_archive(), options, progress, recognise)
+        with StatusLine() as line:
+            result = fetched(
+                source, open_archive(), options, recognise, lambda text: line.note(f"  {text}"), line.state
+            )
     except KeyboardInterrupt:
         print("interrupted; downloaded files are kept: run the command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -193,71 +193,3 @@ def _print_result(source: Source, result: Fetched) -> None:
     if result.unwanted:
         print(f"{result.unwanted} more available (--all, --only, --most)", file=sys.stderr)
     print(f"cite: {source.citation}", file=sys.stderr)
-
-
-class _Plain:
-    """What is tried at once, how far it is after two seconds and then every five, for pipes and logs."""
-
-    EVERY_S = 5.0
-
-    def __init__(self) -> None:
-        self._next_s = time.monotonic() + 2.0
-
-    def report(self, text: str) -> None:
-        print(f"  {text}", file=sys.stderr, flush=True)
-
-    def downloading(self, name: str, done: int, total: int | None) -> None:
-        self._say(f"{name}: {_amount(done, total)}")
-
-    def unpacking(self, name: str) -> None:
-        self._say(f"unpacking {name}")
-
-    def kept(self, count: int) -> None:
-        self._say(f"{count} entries")
-
-    def _say(self, text: str) -> None:
-        if time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + self.EVERY_S
-            print(f"  {text}", file=sys.stderr, flush=True)
-
-
-class _Live:
-    """A bar that is redrawn in place."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        from cellbed.console import Console
-
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
-        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self.bars.add_task("looking", total=None, amount="")
-
-    def report(self, text: str) -> None:
-        self.bars.console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
-
-    def downloading(self, name: str, done: int, total: int | None) -> None:
-        self.bars.update(self._task, description=name[-40:], completed=done, total=total, amount=_amount(done, total))
-
-    def unpacking(self, name: str) -> None:
-        self._pulse(f"unpacking {name[-40:]}")
-
-    def kept(self, count: int) -> None:
-        self._pulse(f"{count} entries")
-
-    def _pulse(self, text: str) -> None:
-        self.bars.update(self._task, description=text, total=None, amount="")
-
-
-def _amount(done: int, total: int | None) -> str:
-    return f"{done / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB"
-
-
-@contextmanager
-def _progress() -> Iterator[_Plain | _Live]:
-    if not sys.stderr.isatty():
-        yield _Plain()
-        return
-    live = _Live()
-    with live.bars:
-        yield live
