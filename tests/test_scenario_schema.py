@@ -12,10 +12,10 @@ from cellbed.archive import ARCHIVE, resolve
 from cellbed.archive.examples import MODELS
 from cellbed.archive.summary import summarise
 from cellbed.scenario import Scenario, load, parse
-from cellbed.scenario.applications import ImageClassification
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES
 from cellbed.units import DURATION
+from cellbed.workloads.image_classification.table import ImageClassification
 from in_process import cellbed
 from scenario_text import GOOD
 

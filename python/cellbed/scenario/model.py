@@ -5,12 +5,14 @@ gives the same as text with units, the way a user writes it.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from cellbed.near_names import did_you_mean
-from cellbed.scenario.applications import AnyApplication, Key
+from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreFixed, CoreLink
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
@@ -22,6 +24,10 @@ from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.units import DURATION
 
+if TYPE_CHECKING:
+    AnyApplication = Application
+else:
+    AnyApplication = Annotated[reduce(or_, tables().values()), Field(discriminator="kind")]
 RunTime = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 
 

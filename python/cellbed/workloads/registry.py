@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from cellbed.errors import CellbedError
+from cellbed.scenario.applications import KINDS
 from cellbed.workloads.application import Application
 from cellbed.workloads.downloads import Downloads, Player
 from cellbed.workloads.kind import Workload
@@ -20,17 +21,8 @@ APPLICATIONS: dict[str, type[Application]] = {
 """What measures a network, by name."""
 
 
-KINDS = {
-    "image-classification": "cellbed.workloads.image_classification",
-    "translation": "cellbed.workloads.translation",
-    "http": "cellbed.workloads.http",
-    "program": "cellbed.workloads.program",
-}
-"""The kinds of application of a scenario, and their packages."""
-
-
 def workload(kind: str) -> Workload:
-    """Return the module ``kind`` of a kind's package. Raises CellbedError for an unknown kind."""
+    """Return the programs of a kind. Raises CellbedError for an unknown kind."""
     if kind not in KINDS:
         raise CellbedError(f"workload.kind: there is no workload '{kind}'")
     found: Workload = importlib.import_module(f"{KINDS[kind]}.kind")

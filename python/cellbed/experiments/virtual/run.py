@@ -17,6 +17,7 @@ from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
 from cellbed.scenario import Scenario
+from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.simulation.path import CONTROLS
 from cellbed.testbed import faults, folder
@@ -24,7 +25,7 @@ from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.user_folders import cache_folder
-from cellbed.workloads.registry import KINDS, virtual_model, workload
+from cellbed.workloads.registry import virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World

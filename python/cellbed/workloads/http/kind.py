@@ -15,7 +15,7 @@ from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Deployme
 from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:
-    from cellbed.scenario.applications import Http
+    from cellbed.workloads.http.table import Http
 
 PORT = 80
 

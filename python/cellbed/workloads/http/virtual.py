@@ -72,11 +72,11 @@ class _Http:
                 if host.name not in records:
                     file = setting.raw / f"{each.name}.{host.name}.service.jsonl"
                     records[host.name] = setting.stack.enter_context(lifecycle.open_record(file))
-                world.listen(host, settings.port, _Server(world, host, settings.version, draw, records[host.name]))
+                world.listen(host, settings.port, Server(world, host, settings.version, draw, records[host.name]))
             yield Client(world, world.hosts[node.name], HttpLoad(settings), each, draw)
 
 
-class _Server:
+class Server:
     """An HTTP server whose requests take their measured time on the processors of its node, without waiting for each
     other otherwise. version: of HTTP. record: file of the spans that its service reports."""
 

@@ -15,7 +15,7 @@ from cellbed.workloads.offloading import kind as offloading
 from cellbed.workloads.offloading import task
 
 if TYPE_CHECKING:
-    from cellbed.scenario.applications import ImageClassification
+    from cellbed.workloads.image_classification.table import ImageClassification
 
 _TASK = "cellbed.workloads.image_classification.classifier"
 

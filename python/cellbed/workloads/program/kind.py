@@ -13,7 +13,7 @@ from cellbed.workloads.kind import Deployment, Description
 
 if TYPE_CHECKING:
     from cellbed.scenario import roles
-    from cellbed.scenario.applications import Program
+    from cellbed.workloads.program.table import Program
 
 
 def prepare(table: "Program", cache: Path, note: Note = silent) -> None:

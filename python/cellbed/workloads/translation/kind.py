@@ -14,7 +14,7 @@ from cellbed.workloads.offloading import task
 from cellbed.workloads.translation import marian, sentences
 
 if TYPE_CHECKING:
-    from cellbed.scenario.applications import Translation
+    from cellbed.workloads.translation.table import Translation
 
 _TASK = "cellbed.workloads.translation.translator"
 

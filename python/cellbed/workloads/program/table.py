@@ -1,0 +1,46 @@
+"""The table of the kind in a scenario."""
+
+from collections.abc import Iterator
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field
+
+from cellbed.scenario.applications import Application, Groups, Key, Wait
+from cellbed.scenario.roles import Role
+from cellbed.scenario.table import written
+
+
+class Program(Application):
+    """Any programs, unmodified: clients that start with the load, servers that run before it, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["client"]}, {"required": ["server"]}]})
+
+    kind: Literal["program"]
+    drain: Wait = Field(
+        written("0 s"), description="How long clients may still run after the end of the load before they are ended."
+    )
+
+    def runs_own(self, key: str) -> bool:
+        """As of :class:`Application`."""
+        return False
+
+    def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
+        """As of :class:`Application`; without a command that of the image."""
+        return self.roles()
+
+    def completed(self, groups: Groups) -> Self:
+        """As of :class:`Application`; only a server is a service without a load."""
+        return self
+
+    def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
+        if not list(self.roles()):
+            yield "client", 'missing, and \'server\' too: write client = { on = "endpoint", command = "…" }'
+        for key, role in self.roles():
+            yield from self._program_misfits(key, role, groups)
+        if self.client is not None and self.client.ready is not None:
+            yield ("client", "ready"), "nothing waits for a client: remove this key"
+
+    def __str__(self) -> str:
+        """The application in a line."""
+        parts = [f"{(role.command or ['the program of its image'])[0]} on {role.on}" for _, role in self.roles()]
+        return f"{self.kind}: {' and '.join(parts)}"

@@ -1,0 +1,24 @@
+"""The table of the kind in a scenario."""
+
+import pathlib
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from cellbed.scenario.applications import RATE_IF_NEEDED
+from cellbed.scenario.fields import TRANSLATOR
+from cellbed.workloads.offloading.table import Offloading
+
+
+class Translation(Offloading):
+    """Sentences go from the endpoints to a remote node over MQTT and come back translated."""
+
+    model_config = ConfigDict(json_schema_extra={**RATE_IF_NEEDED, "required": ["kind", "server"]})
+
+    kind: Literal["translation"]
+    model: Annotated[pathlib.Path, TRANSLATOR] | None = Field(
+        None,
+        description="Folder of a MarianMT model, converted for CTranslate2. Default: the MarianMT architecture with "
+        "seeded weights.",
+    )
+    sentences: int = Field(100, ge=1, le=10000, description="Number of sentences in the data bank.")
