@@ -126,6 +126,9 @@ def share_cell(
 def queue_disciplines() -> str:
     """Return the tables of all queue disciplines with all keys and defaults of the path model, as a list in JSON."""
 
+def transports() -> str:
+    """Return the tables of all transports of data centres with all keys and defaults, as a list in JSON."""
+
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""
 

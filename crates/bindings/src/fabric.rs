@@ -4,13 +4,19 @@ use std::time::{Duration, Instant};
 
 use cellbed_simulator::description::Description;
 use cellbed_simulator::fabric::{Flow, Node, Sample, Simulation};
-use cellbed_simulator::transport::AnyTransport;
+use cellbed_simulator::transport::{AnyTransport, TransportConfig};
 use cellbed_simulator::units::{FlowId, HostId, Picos};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrivals::refuse;
+
+/// Returns the tables of all transports with all their keys, as a list in JSON.
+#[pyfunction]
+pub fn transports() -> PyResult<String> {
+    serde_json::to_string(&TransportConfig::all()).or_else(|error| refuse(error.to_string()))
+}
 
 /// Events between two looks at the clock. Those of a radio cell can take ten microseconds each.
 const EVENTS: u64 = 1 << 12;

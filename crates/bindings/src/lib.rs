@@ -30,7 +30,7 @@ mod _core {
     #[pymodule_export]
     use super::cell::share_cell;
     #[pymodule_export]
-    use super::fabric::simulate;
+    use super::fabric::{simulate, transports};
     #[pymodule_export]
     use super::imports::{import_series, parquet_columns};
     #[pymodule_export]

@@ -1,13 +1,27 @@
 //! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
 
-use super::{Transport, packets, wire_size};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
 use crate::fabric::{Fabric, FlowMap, HEADER, Kind, Packet};
 use crate::units::{FlowId, HostId};
 
 const DATA: Kind = Kind(0);
 const ACKNOWLEDGEMENT: Kind = Kind(1);
 
-/// See [`TransportConfig::Blind`](super::TransportConfig::Blind). A flow that loses a packet never ends.
+/// The transport without constants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlindConfig {}
+
+impl Constants for BlindConfig {
+    type Hosts = Blind;
+    const MOBILE: MobileUsers = MobileUsers::EndToEnd;
+
+    fn hosts(self, _net: &Fabric) -> Blind {
+        Blind::default()
+    }
+}
+
+/// All hosts. A flow that loses a packet never ends.
 #[derive(Debug, Default)]
 pub struct Blind {
     /// Packets that have not arrived.

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::arrivals::Arrivals;
-use super::{Transport, packets, wire_size};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
 use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Kind, Node, Packet};
 use crate::units::{FlowId, HostId, Picos};
 
@@ -21,7 +21,7 @@ const SLOT: u64 = 1 << 33;
 const AGAIN: u64 = 1 << 32;
 
 /// What the arbiter favours (§3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
     /// The flow with the fewest packets left.
@@ -32,7 +32,7 @@ pub enum Objective {
 }
 
 /// Constants.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FastpassConfig {
     /// What the arbiter favours.
@@ -50,6 +50,15 @@ impl Default for FastpassConfig {
             arbiter_delay_ps: Picos::ZERO,
             repeat_ps: Picos::from_millis(1),
         }
+    }
+}
+
+impl Constants for FastpassConfig {
+    type Hosts = FastpassHosts;
+    const MOBILE: MobileUsers = MobileUsers::CentralUnit;
+
+    fn hosts(self, net: &Fabric) -> FastpassHosts {
+        FastpassHosts::new(self, net)
     }
 }
 

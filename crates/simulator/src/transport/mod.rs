@@ -1,4 +1,5 @@
-//! Transports: what hosts do to bring the bytes of flows to their destinations. One file each; the shortest is `blind.rs`.
+//! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, of which the shortest is
+//! `blind.rs`, and a line in the list `transports!`.
 //!
 //! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
 
@@ -15,30 +16,117 @@ mod tcp;
 mod testing;
 mod window;
 
-pub use blind::Blind;
+pub use blind::{Blind, BlindConfig};
 pub use fastpass::{FastpassConfig, FastpassHosts, Objective};
 pub use mobile::Mobile;
 pub use pdcell::{PdcellConfig, PdcellHosts};
 pub use pfabric::PfabricConfig;
 pub use phost::{PhostConfig, PhostHosts};
-pub use tcp::{TcpConfig, TcpHosts};
+pub use tcp::{DctcpConfig, TcpConfig, TcpHosts};
 pub use window::{SlowStartConfig, WindowHosts};
 
 use crate::fabric::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 use crate::ran::{Admission, Ran, RanConfig, RanError, Table};
-use crate::tcp::Control;
 use crate::units::{FlowId, HostId};
 
-/// The transport of a description, with its constants.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum TransportConfig {
+/// The constants of a transport, from which its hosts are made.
+pub trait Constants: Copy {
+    /// All hosts.
+    type Hosts: Transport;
+
+    /// How it serves mobile users behind one of the hosts.
+    const MOBILE: MobileUsers;
+
+    /// The discipline of the ports for which it was made.
+    const PORTS: Discipline = Discipline::DropTail;
+
+    /// Bytes above which ports mark packets, for which it was made.
+    const MARK_ABOVE: Option<u64> = None;
+
+    /// Returns the hosts of a network.
+    fn hosts(self, net: &Fabric) -> Self::Hosts;
+}
+
+/// How a transport serves [mobile users](crate::ran) behind one of the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MobileUsers {
+    /// It ends at their devices.
+    EndToEnd,
+    /// It ends at the central unit.
+    CentralUnit,
+    /// It has a radio access network already.
+    Own,
+    /// Not at all: it repeats packets long before a device can answer.
+    None,
+}
+
+/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation, `NAME(CONSTANTS)`. The kind of a transport in
+/// descriptions is `NAME` in kebab case.
+macro_rules! transports {
+    ($($(#[$doc:meta])* $name:ident($constants:ty),)*) => {
+        /// The transport of a description, with its constants.
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+        pub enum TransportConfig { $($(#[$doc])* $name($constants),)* }
+
+        impl TransportConfig {
+            /// Returns each transport with its default constants.
+            pub fn all() -> Vec<Self> {
+                vec![$(Self::$name(<$constants>::default()),)*]
+            }
+
+            /// Returns the transport on a network.
+            pub fn transport(&self, net: &Fabric) -> AnyTransport {
+                match self { $(Self::$name(constants) => AnyTransport::$name(constants.hosts(net)),)* }
+            }
+
+            /// Returns the discipline of the ports for which it was made.
+            pub fn discipline(&self) -> Discipline {
+                match self { $(Self::$name(_) => <$constants>::PORTS,)* }
+            }
+
+            /// Returns the bytes above which ports mark packets, for which it was made.
+            pub fn mark_above(&self) -> Option<u64> {
+                match self { $(Self::$name(_) => <$constants>::MARK_ABOVE,)* }
+            }
+        }
+
+        /// One of the transports; calls are dispatched by a match.
+        #[derive(Debug)]
+        pub enum AnyTransport {
+            $($(#[$doc])* $name(<$constants as Constants>::Hosts),)*
+            /// One of the others, with mobile users.
+            Mobile(Box<Mobile>),
+        }
+
+        impl AnyTransport {
+            fn mobile_users(&self) -> MobileUsers {
+                match self {
+                    $(Self::$name(_) => <$constants>::MOBILE,)*
+                    Self::Mobile(_) => MobileUsers::Own,
+                }
+            }
+        }
+
+        /// Calls a method of the transport that it is.
+        macro_rules! dispatch {
+            ($on:expr, $it:ident => $call:expr) => {
+                match $on {
+                    $(AnyTransport::$name($it) => $call,)*
+                    AnyTransport::Mobile($it) => $call,
+                }
+            };
+        }
+    };
+}
+
+transports! {
     /// All packets at once, none of them twice: to test the network.
-    Blind {},
+    Blind(BlindConfig),
     /// TCP, a connection for each flow.
     Tcp(TcpConfig),
     /// DCTCP (RFC 8257) likewise.
-    Dctcp(TcpConfig),
+    Dctcp(DctcpConfig),
     /// An ideal Fastpass.
     Fastpass(FastpassConfig),
     /// pDCell.
@@ -51,92 +139,27 @@ pub enum TransportConfig {
     SlowStart(SlowStartConfig),
 }
 
-/// Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark above this at 10 Gbit/s.
-const MARK_ABOVE: u64 = 22_500;
-
-impl TransportConfig {
-    /// The transport.
-    pub fn transport(&self, net: &Fabric) -> AnyTransport {
-        match *self {
-            Self::Blind {} => AnyTransport::Blind(Blind::default()),
-            Self::Tcp(constants) => AnyTransport::Tcp(TcpHosts::new(
-                constants.control,
-                constants,
-                net.topology().hosts(),
-            )),
-            Self::Dctcp(constants) => AnyTransport::Tcp(TcpHosts::new(
-                Control::Dctcp,
-                constants,
-                net.topology().hosts(),
-            )),
-            Self::Fastpass(constants) => AnyTransport::Fastpass(FastpassHosts::new(constants, net)),
-            Self::Pdcell(constants) => AnyTransport::Pdcell(PdcellHosts::new(constants, net)),
-            Self::Phost(constants) => AnyTransport::Phost(PhostHosts::new(constants, net)),
-            Self::Pfabric(constants) => AnyTransport::Window(WindowHosts::new(constants.rules())),
-            Self::SlowStart(constants) => AnyTransport::Window(WindowHosts::new(constants.rules())),
-        }
-    }
-
-    /// The discipline of the ports for which it was made.
-    pub fn discipline(&self) -> Discipline {
-        match self {
-            Self::Blind {}
-            | Self::Tcp(_)
-            | Self::Dctcp(_)
-            | Self::SlowStart(_)
-            | Self::Fastpass(_) => Discipline::DropTail,
-            Self::Pdcell(_) => Discipline::Priority,
-            Self::Phost(_) | Self::Pfabric(_) => Discipline::Smallest,
-        }
-    }
-
-    /// Bytes above which ports mark packets, for which it was made.
-    pub fn mark_above(&self) -> Option<u64> {
-        matches!(self, Self::Dctcp(_)).then_some(MARK_ABOVE)
-    }
-}
-
-/// One of the transports; calls are dispatched by a match.
-#[derive(Debug)]
-pub enum AnyTransport {
-    /// See [`TransportConfig::Blind`].
-    Blind(Blind),
-    /// See [`TransportConfig::Tcp`] and [`TransportConfig::Dctcp`].
-    Tcp(TcpHosts),
-    /// See [`TransportConfig::Fastpass`].
-    Fastpass(FastpassHosts),
-    /// See [`TransportConfig::Pdcell`].
-    Pdcell(PdcellHosts),
-    /// See [`TransportConfig::Phost`].
-    Phost(PhostHosts),
-    /// See [`TransportConfig::Pfabric`] and [`TransportConfig::SlowStart`].
-    Window(WindowHosts),
-    /// One of the others, with mobile users.
-    Mobile(Box<Mobile>),
-}
-
 impl AnyTransport {
-    /// With mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
+    /// Returns the transport with mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
     pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, RanError> {
         let lqd = config.admission == Some(Admission::Lqd);
-        let end_to_end = match self {
-            Self::Pdcell(hosts) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
-            Self::Blind(_) | Self::Tcp(_) => true,
-            Self::Window(_) => {
-                let text = "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
-                    use pdcell, phost, fastpass, tcp or dctcp";
-                return Err(RanError::new(text));
+        let users = self.mobile_users();
+        let text = match (self, users) {
+            (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
+            (_, MobileUsers::Own) => "there is one already",
+            (_, MobileUsers::None) => {
+                "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
+                    use pdcell, phost, fastpass, tcp or dctcp"
             }
-            Self::Fastpass(_) | Self::Phost(_) => false,
-            Self::Mobile(_) => return Err(RanError::new("there is one already")),
+            (_, MobileUsers::CentralUnit) if lqd => {
+                "LQD drops packets that a transport ending at the central unit will not send again"
+            }
+            (inner, _) => {
+                let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, config, seed);
+                return Ok(Self::Mobile(Box::new(mobile)));
+            }
         };
-        if lqd && !end_to_end {
-            let text =
-                "LQD drops packets that a transport ending at the central unit will not send again";
-            return Err(RanError::new(text));
-        }
-        let mobile = Mobile::new(self, end_to_end, config, seed);
-        Ok(Self::Mobile(Box::new(mobile)))
+        Err(RanError::new(text))
     }
 
     /// What it has measured beside flows and ports.
@@ -163,20 +186,6 @@ fn packets(bytes: u64) -> u32 {
 fn wire_size(bytes: u64, packet: u32) -> u16 {
     let rest = bytes - u64::from(packet) * u64::from(FULL_PAYLOAD);
     rest.min(u64::from(FULL_PAYLOAD)) as u16 + HEADER
-}
-
-macro_rules! dispatch {
-    ($self:expr, $transport:ident => $call:expr) => {
-        match $self {
-            AnyTransport::Blind($transport) => $call,
-            AnyTransport::Tcp($transport) => $call,
-            AnyTransport::Fastpass($transport) => $call,
-            AnyTransport::Pdcell($transport) => $call,
-            AnyTransport::Mobile($transport) => $call,
-            AnyTransport::Phost($transport) => $call,
-            AnyTransport::Window($transport) => $call,
-        }
-    };
 }
 
 impl Transport for AnyTransport {

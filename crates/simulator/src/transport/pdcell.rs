@@ -20,13 +20,13 @@ use std::collections::{BTreeSet, BinaryHeap};
 use super::arrivals::Arrivals;
 use super::mobile::Access;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
-use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use crate::fabric::{Discipline, FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict};
 use crate::units::{FlowId, HostId, Picos};
 
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PdcellConfig {
     /// Flows of at most so many packets are sent with their request.
@@ -53,6 +53,16 @@ impl Default for PdcellConfig {
             short_flow: 8,
             repeat_request: 10_000.0,
         }
+    }
+}
+
+impl Constants for PdcellConfig {
+    type Hosts = PdcellHosts;
+    const MOBILE: MobileUsers = MobileUsers::Own;
+    const PORTS: Discipline = Discipline::Priority;
+
+    fn hosts(self, net: &Fabric) -> PdcellHosts {
+        PdcellHosts::new(self, net)
     }
 }
 

@@ -5,11 +5,13 @@
 //! starvation: of the flow of the best packet the oldest one is sent. Sources only keep a flow from flooding the ports
 //! (§4.3): a window that begins at line rate, a fixed short timeout, slow start after it, and probes after many of them.
 
-use super::window::Rules;
+use super::window::{Rules, WindowHosts};
+use super::{Constants, MobileUsers};
+use crate::fabric::{Discipline, Fabric};
 use crate::units::Picos;
 
 /// Constants, with the paper's for links of 10 Gbit/s.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PfabricConfig {
     /// The first window, packets: what the path holds.
@@ -33,16 +35,20 @@ impl Default for PfabricConfig {
     }
 }
 
-impl PfabricConfig {
-    pub(super) fn rules(self) -> Rules {
-        Rules {
+impl Constants for PfabricConfig {
+    type Hosts = WindowHosts;
+    const MOBILE: MobileUsers = MobileUsers::None;
+    const PORTS: Discipline = Discipline::Smallest;
+
+    fn hosts(self, _net: &Fabric) -> WindowHosts {
+        WindowHosts::new(Rules {
             handshake: false,
             initial: self.initial_window,
             largest: self.largest_window,
             timeout: self.timeout_ps,
             avoids: true,
             probe_after: self.probe_after,
-        }
+        })
     }
 }
 

@@ -9,12 +9,12 @@
 
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
-use super::{Transport, packets, wire_size};
-use crate::fabric::{FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use crate::fabric::{Discipline, FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
 use crate::units::{FlowId, HostId, Picos};
 
 /// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhostConfig {
     /// Flows of at most so many packets begin with a token for each.
@@ -61,6 +61,16 @@ impl Default for PhostConfig {
             repeat_request: 1000.0,
             repeats_carry_data: true,
         }
+    }
+}
+
+impl Constants for PhostConfig {
+    type Hosts = PhostHosts;
+    const MOBILE: MobileUsers = MobileUsers::CentralUnit;
+    const PORTS: Discipline = Discipline::Smallest;
+
+    fn hosts(self, net: &Fabric) -> PhostHosts {
+        PhostHosts::new(self, net)
     }
 }
 

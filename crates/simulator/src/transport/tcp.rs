@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
-use super::Transport;
+use super::{Constants, MobileUsers, Transport};
 use crate::fabric::{Fabric, FlowMap, Kind, Packet};
 use crate::slab::Slab;
 use crate::tcp::{Control, Segment, Socket, Tcp};
@@ -19,7 +19,7 @@ const NEVER: Picos = Picos(u64::MAX);
 const CARD: u64 = 3_000;
 
 /// Constants of TCP and DCTCP.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpConfig {
     /// Congestion control of `tcp`.
@@ -38,6 +38,31 @@ impl Default for TcpConfig {
             initial_window: 10,
             least_timeout_ps: Picos::from_millis(10),
         }
+    }
+}
+
+impl Constants for TcpConfig {
+    type Hosts = TcpHosts;
+    const MOBILE: MobileUsers = MobileUsers::EndToEnd;
+
+    fn hosts(self, net: &Fabric) -> TcpHosts {
+        TcpHosts::new(self.control, self, net.topology().hosts())
+    }
+}
+
+/// Constants of DCTCP: those of TCP, whose law is not used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(transparent)]
+pub struct DctcpConfig(TcpConfig);
+
+impl Constants for DctcpConfig {
+    type Hosts = TcpHosts;
+    const MOBILE: MobileUsers = MobileUsers::EndToEnd;
+    /// Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark above this at 10 Gbit/s.
+    const MARK_ABOVE: Option<u64> = Some(22_500);
+
+    fn hosts(self, net: &Fabric) -> TcpHosts {
+        TcpHosts::new(Control::Dctcp, self.0, net.topology().hosts())
     }
 }
 

@@ -4,7 +4,7 @@
 //! public pHost simulator.
 
 use super::arrivals::Arrivals;
-use super::{Transport, packets, wire_size};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
 use crate::fabric::{FULL_PAYLOAD, Fabric, FlowMap, HEADER, Kind, Packet};
 use crate::units::{FlowId, HostId, Picos};
 
@@ -18,7 +18,7 @@ const ACKNOWLEDGEMENT: Kind = Kind(4);
 /// acknowledgement of new data up to a limit, and begins again after a timeout. It has neither congestion avoidance nor fast
 /// retransmit nor an estimate of the round trip, so that it is far from New Reno (RFC 6582) and RFC 6298: it is here for the
 /// comparison with the public pHost simulator, whose TCP it is.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlowStartConfig {
     /// The largest window, packets.
@@ -36,16 +36,19 @@ impl Default for SlowStartConfig {
     }
 }
 
-impl SlowStartConfig {
-    pub(super) fn rules(self) -> Rules {
-        Rules {
+impl Constants for SlowStartConfig {
+    type Hosts = WindowHosts;
+    const MOBILE: MobileUsers = MobileUsers::None;
+
+    fn hosts(self, _net: &Fabric) -> WindowHosts {
+        WindowHosts::new(Rules {
             handshake: true,
             initial: 1,
             largest: self.largest_window,
             timeout: self.timeout_ps,
             avoids: false,
             probe_after: 0,
-        }
+        })
     }
 }
 

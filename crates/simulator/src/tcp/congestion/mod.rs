@@ -26,7 +26,7 @@ use super::rate::RateSample;
 macro_rules! controllers {
     ($($(#[$doc:meta])* $name:ident => $law:ty,)*) => {
         /// A congestion control law.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Control { $($(#[$doc])* $name,)* }
 
