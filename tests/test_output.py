@@ -84,13 +84,6 @@ def test_standard_output_may_be_closed(archive: Archive) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_gallery_of_what_is_not_there_is_refused(archive: Archive, tmp_path: Path) -> None:
-    done = cellbed("traces", "gallery", "lte-suburbn", "-o", str(tmp_path / "a.html"))
-    assert done.returncode == 2
-    assert "did you mean 'lte-suburban'?" in done.stderr
-    assert not (tmp_path / "a.html").exists()
-
-
 def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
     assert "did you mean 'lte-suburban'" in cellbed("traces", "show", "LTE-Suburban").stderr
 
@@ -195,7 +188,6 @@ OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
     "parquet": (["log", "convert", "RUN", "--to", "parquet"], _A_FILE),
     "plot": (["traces", "plot", "lte-suburban.up"], _A_FILE),
     "compare": (["traces", "compare", "lte-suburban"], _A_FILE),
-    "gallery": (["traces", "gallery", "lte-suburban"], _A_FILE),
     "export": (["traces", "export", "lte-suburban", "--format", "mahimahi"], _A_NEW_FOLDER),
     "import": (["traces", "import-cellreplay", "TOOL"], _A_NEW_FOLDER),
     "calibrate": (["calibrate", "--virtual", "lowband-good"], _A_FOLDER),

@@ -1,4 +1,4 @@
-"""Pictures of traces: as data, as files, on the terminal, and as pages in a real browser."""
+"""Pictures of traces: as data, as files, and on the terminal."""
 
 from __future__ import annotations
 
@@ -25,18 +25,12 @@ from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.console import Console
 from cellbed.readable import date_words, duration_words, rate_words
-from cellbed.report.chart_library import ASSETS
 from cellbed.report.gallery.drawing import PictureError, draw, fill
-from cellbed.report.gallery.page import gallery_page, picture_page
 from cellbed.report.gallery.pictures import Curve, Panel, Picture, comparison, portrait, sentence
 from cellbed.report.gallery.read import analysed, stored
 from cellbed.report.gallery.terminal import WIDTH, beside, sketch, words
 from cellbed.report.plot import of_place
 from in_process import cellbed
-
-needs_assets = pytest.mark.skipif(
-    not (ASSETS / "uPlot.iife.min.js").exists(), reason="the chart library is missing: python scripts/fetch_assets.py"
-)
 
 
 def add_link(archive: Archive, name: str, *, seconds: int = 60, outage: Sequence[int] = (), **about: str) -> Entry:
@@ -313,127 +307,12 @@ def test_a_single_rate_is_sketched_over_its_whole_time(archive: Archive) -> None
     assert len(axis) == len(lowest)
 
 
-class Page:
-    """A page open in the browser, with everything it said and asked for."""
-
-    def __init__(self, browser: Any, path: Path, width: int = 1200) -> None:
-        self.page = browser.new_page(viewport={"width": width, "height": 900})
-        self.said: list[str] = []
-        self.requested: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.requested.append(request.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
-
-    def inked(self, selector: str) -> list[bool]:
-        """Whether each chart has anything but axes on it: a colour that is no grey."""
-        script = """all => all.map(c => {
-            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-            for (let i = 0; i < d.length; i += 4) {
-                const [least, most] = [Math.min(d[i], d[i + 1], d[i + 2]), Math.max(d[i], d[i + 1], d[i + 2])];
-                if (d[i + 3] > 90 && most - least > 60) return true;
-            }
-            return false; })"""
-        found: list[bool] = self.page.eval_on_selector_all(f"{selector} canvas", script)
-        return found
-
-
-@needs_assets
-def test_a_picture_opens_offline_and_can_be_zoomed(browser: Any, archive: Archive, tmp_path: Path) -> None:
-    about = About(origin="recorded", place="</script><script>boom()</script>")
-    add_link(archive, "walk", outage=(20,))
-    add_trips(archive, "ping")
-    parts = analysed(archive, "walk") | analysed(archive, "ping")
-    path = tmp_path / "walk.html"
-    path.write_text(picture_page(portrait("walk", about, parts)), encoding="utf-8")
-    page = Page(browser, path)
-    assert page.said == []
-    assert page.requested == [path.as_uri()]
-    assert "</script><script>boom()" in page.page.inner_text(".facts")
-    inked = page.inked("#picture")
-    assert len(inked) == 7
-    assert [inked[i] for i in range(7) if i != 4] == [True] * 6  # seconds against seconds are drawn in grey
-    over = page.page.locator(".u-over").first.bounding_box()
-    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60)
-    assert re.search(r"Uplink:?\s*\d", page.page.locator(".u-legend").first.inner_text())
-    before = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
-    page.page.mouse.move(over["x"] + over["width"] * 0.3, over["y"] + 60)
-    page.page.mouse.down()
-    page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60, steps=4)
-    page.page.mouse.up()
-    page.page.wait_for_selector("#reset:not([hidden])")
-    page.page.wait_for_timeout(100)
-    zoomed = page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
-    # Rate and outages are over the same time; the round-trip times are over another.
-    assert [old != new for old, new in zip(before, zoomed, strict=True)] == [True, True, *[False] * 5]
-    page.page.click("#reset")
-    page.page.wait_for_timeout(100)
-    assert page.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())") == before
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= 1200
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_dollar_sign_in_a_label_is_no_formula(archive: Archive, tmp_path: Path, ending: str) -> None:
     entry = add_link(archive, "walk", operator="$\\frac{$")
     done = cellbed("traces", "plot", entry.name, "-o", tmp_path / f"plot.{ending}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / f"plot.{ending}").stat().st_size > 0
-
-
-@needs_assets
-def test_the_gallery_finds_filters_sorts_and_shows_hundreds(browser: Any, archive: Archive, tmp_path: Path) -> None:
-    walk = add_link(archive, "walk", outage=(20, 21), technology="5g", mobility="walking", operator="KPN")
-    ping = add_trips(archive, "ping", technology="fixed")
-    made = add_link(archive, "made", technology="4g", origin="synthetic")
-    many = [
-        walk.model_copy(update={"name": f"walk-{i:03}", "about": walk.about.model_copy(update={"mobility": mobility})})
-        for i, mobility in enumerate(["driving", "train"] * 150)
-    ]
-    path = tmp_path / "traces.html"
-    path.write_text(gallery_page([walk, ping, made, *many], ["<b>x</b>/entry.toml: missing"]), encoding="utf-8")
-    page = Page(browser, path)
-    assert page.said == []
-    assert page.requested == [path.as_uri()]
-    assert page.page.inner_text("#count") == "303 entries"
-    assert "<b>x</b>/entry.toml: missing" in page.page.inner_text("#problems")
-    first = page.page.locator(".card").first
-    assert "uplink 5.79 Mbit/s" in first.inner_text()
-    assert page.page.locator(".card svg path").count() < 303 * 2  # what is out of sight is not drawn
-    assert first.locator("svg path").count() == 2
-
-    def shown() -> list[str]:
-        names: list[str] = page.page.eval_on_selector_all(".card:not([hidden]) b", "all => all.map(e => e.textContent)")
-        return names
-
-    page.page.select_option("#mobility", "train")
-    assert len(shown()) == 150
-    page.page.fill("#find", "walk-00")
-    assert shown() == [f"walk-00{i}" for i in (1, 3, 5, 7, 9)]
-    page.page.select_option("#mobility", "")
-    page.page.fill("#find", "")
-    page.page.select_option("#origin", "synthetic")
-    assert shown() == ["made"]
-    page.page.fill("#least", "1000")
-    assert shown() == []
-    assert page.page.is_visible("#none")
-    page.page.fill("#least", "")
-    page.page.select_option("#origin", "")
-    page.page.select_option("#sort", "delay")
-    assert shown()[0] == "ping"
-    page.page.select_option("#sort", "name")
-
-    page.page.locator(".card").first.click()
-    assert page.page.inner_text("dialog h2") == "walk"
-    assert "decides the P99" in page.page.inner_text("dialog ul")
-    assert page.inked("dialog") == [True] * 3
-    assert page.page.evaluate("location.hash") == "#walk"
-    page.page.keyboard.press("Escape")
-    page.page.wait_for_function("!document.querySelector('dialog').open")
-    page.page.wait_for_function("!document.querySelector('dialog canvas')")
-    page.page.set_viewport_size({"width": 400, "height": 800})
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert page.said == []
 
 
 def run(*arguments: str) -> Any:
@@ -453,10 +332,7 @@ def test_plot_writes_what_the_name_ends_with(home: Archive, tmp_path: Path, monk
     for arguments, name in (
         (["walk"], "walk.png"),
         (["walk", "-o", "a.svg"], "a.svg"),
-        (["walk", "-o", "a.html"], "a.html"),
     ):
-        if name.endswith("html") and not (ASSETS / "uPlot.iife.min.js").exists():
-            continue
         result = run("plot", *arguments)
         assert result.exit_code == 0, result.output
         assert result.output.strip() == name
@@ -481,7 +357,7 @@ def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png, .svg or .html"),
+        (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png or .svg"),
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
         (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),
@@ -528,17 +404,6 @@ def test_stats_tell_every_figure_with_its_meaning(home: Archive) -> None:
     # What was asked for once is not stored.
     assert home.entry("walk").parts["uplink"].statistics["outages"] == 1  # type: ignore[index]
     assert run("stats").exit_code == 2
-
-
-@needs_assets
-def test_gallery_writes_one_file_and_names_what_is_damaged(home: Archive, tmp_path: Path) -> None:
-    (home.folder / "tram" / "entry.toml").write_text("format =")
-    result = run("gallery", "-o", str(tmp_path / "all.html"))
-    assert result.exit_code == 0, result.output
-    assert "tram" in result.output
-    text = (tmp_path / "all.html").read_text()
-    assert "walk" in text
-    assert "http://" not in re.sub(r"http://www\.w3\.org/\S+", "", text)
 
 
 def test_show_has_a_small_plot(home: Archive) -> None:

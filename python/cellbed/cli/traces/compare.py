@@ -37,7 +37,7 @@ def compare(
             "--out",
             "-o",
             metavar="FILE",
-            help="Also write a plot: .png, .svg, or .html to zoom in.",
+            help="Also write a plot: .png or .svg.",
             show_default=False,
         ),
     ] = None,

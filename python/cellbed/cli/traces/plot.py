@@ -25,7 +25,7 @@ def plot(
             "--out",
             "-o",
             metavar="FILE",
-            help="Output file: .png, .svg, or .html to zoom in. Default: NAME.png in this folder.",
+            help="Output file: .png or .svg. Default: NAME.png in this folder.",
             show_default=False,
         ),
     ] = None,
@@ -36,7 +36,7 @@ def plot(
     \b
     Examples:
       cellbed traces plot lte-suburban
-      cellbed traces plot lte-suburban.up -o lte.html
+      cellbed traces plot lte-suburban.up -o lte.svg
     """
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part

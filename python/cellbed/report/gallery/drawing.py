@@ -1,4 +1,4 @@
-"""Pictures as files: PNG and SVG by matplotlib, or a page."""
+"""Pictures as files: PNG and SVG by matplotlib."""
 
 from __future__ import annotations
 
@@ -173,35 +173,23 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-ENDINGS = (".png", ".svg", ".html")
-
-
 class PictureError(CellbedError):
     """A picture cannot be written where it was asked for."""
 
 
-def require_ending(path: Path) -> str:
-    """The ending of a picture's file. Raises PictureError for an unknown one."""
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise PictureError(f"{path}: a picture's name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    return ending
+def require_ending(path: Path) -> Literal["png", "svg"]:
+    """Return the format of a picture's file. Raises PictureError for an unknown one."""
+    match path.suffix.lower():
+        case ".png":
+            return "png"
+        case ".svg":
+            return "svg"
+    raise PictureError(f"{path}: a picture's name ends with .png or .svg")
 
 
 def write_picture(picture: Picture, path: Path) -> None:
-    """Write a picture whole or not at all. Raises PictureError, and AssetError for HTML without the chart library."""
-    ending = require_ending(path)
-    if ending == ".html":
-        from cellbed.report.gallery.page import picture_page
-
-        content = picture_page(picture).encode()
-    else:
-        content = draw(picture, "png" if ending == ".png" else "svg")
-    write_content(content, path)
-
-
-def write_content(content: bytes, path: Path) -> None:
-    """Write a file whole or not at all. Raises PictureError."""
+    """Write a picture whole or not at all. Raises PictureError."""
+    content = draw(picture, require_ending(path))
     try:
         write_whole(path, lambda file: file.write_bytes(content))
     except OSError as error:

@@ -82,54 +82,6 @@ def time_unit(longest_s: float) -> Unit:
     return Unit("h", 1 / 3600) if longest_s > 3 * 3600 else Unit("s", 1.0)
 
 
-def as_json(picture: Picture) -> dict[str, Any]:
-    """What a page's script draws the picture from; numbers with four significant digits."""
-    return {
-        "title": picture.title,
-        "about": picture.about,
-        "panels": [
-            {
-                "kind": panel.kind,
-                "title": panel.title,
-                "x": panel.x_label,
-                "y": panel.y_label,
-                "note": panel.note,
-                "logX": panel.log_x,
-                "logY": panel.log_y,
-                "end": panel.end,
-                "curves": [
-                    {
-                        "name": curve.name,
-                        "colour": curve.colour,
-                        "x": _numbers(curve.x, 7),
-                        "y": _numbers(curve.y),
-                        "low": None if curve.low is None else _numbers(curve.low),
-                        "high": None if curve.high is None else _numbers(curve.high),
-                        "dots": curve.dots,
-                        "faint": curve.faint,
-                        "steps": curve.steps,
-                    }
-                    for curve in panel.curves
-                ],
-                "rows": [
-                    {
-                        "name": row.name,
-                        "colour": row.colour,
-                        "begins": _numbers(row.begins, 7),
-                        "lengths": _numbers(row.lengths),
-                    }
-                    for row in panel.rows
-                ],
-            }
-            for panel in picture.panels
-        ],
-    }
-
-
-def _numbers(values: Iterable[float], digits: int = 4) -> list[float | None]:
-    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values]
-
-
 Parts = Mapping[Part, Analysis]
 
 COLOURS: Final[dict[Part, str]] = {

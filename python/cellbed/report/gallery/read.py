@@ -36,17 +36,6 @@ def analysed(
     return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}
 
 
-def readable(archive: Archive, names: Iterable[str]) -> tuple[list[Entry], list[str]]:
-    """The entries that can be read, and what is wrong with the others."""
-    entries, problems = [], []
-    for name in names:
-        try:
-            entries.append(archive.entry(name))
-        except TraceError as error:
-            problems.append(str(error))
-    return entries, problems
-
-
 def stored(entry: Entry) -> dict[Part, Analysis]:
     """Each part that has statistics, in their resolution: 120 means, 51 quantiles, the 64 longest outages."""
     return {part: found for part, held in entry.parts.items() if (found := _sketch(held)) is not None}
