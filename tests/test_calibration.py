@@ -11,16 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from cellbed import Link
-from cellbed.report.calibration import (
-    Calibration,
-    CalibrationError,
-    calibrate_radio,
-    calibrate_virtually,
-    figures,
-    parse,
-    rows,
-    write,
-)
+from cellbed.experiments.calibration import CalibrationError, calibrate_radio, calibrate_virtually, parse
+from cellbed.recordings.description import Calibration
+from cellbed.report.calibration import figures, rows, write
 from emulator_process import EDGE
 from in_process import cellbed
 from test_recorder import network, secret, serving
@@ -39,7 +32,7 @@ def test_a_link_in_virtual_time_is_told_as_it_is() -> None:
     queue = {"kind": "droptail", "limit": "300 kB"}
     uplink = Link(rate="10 Mbit/s", queue=queue, delay="20 ms")
     downlink = Link(rate="40 Mbit/s", queue=queue, delay="10 ms")
-    found = calibrate_virtually(uplink, downlink)
+    found = calibrate_virtually(uplink.stages, downlink.stages)
     assert found.directions.uplink is not None
     assert found.directions.downlink is not None
     assert found.directions.uplink.saturated_bps == pytest.approx(10e6, rel=0.01)
@@ -57,7 +50,7 @@ def test_the_same_link_and_seed_are_told_the_same(lowband: Calibration) -> None:
 def test_nothing_that_comes_through_is_an_error_that_says_so() -> None:
     silent = Link(rate="10 Mbit/s", loss=0.999999)
     with pytest.raises(CalibrationError, match=r"nothing arrived uplink .*Is the server running"):
-        calibrate_virtually(silent, Link(rate="10 Mbit/s"))
+        calibrate_virtually(silent.stages, Link(rate="10 Mbit/s").stages)
 
 
 def test_what_is_no_calibration_is_refused() -> None:

@@ -18,7 +18,7 @@ from cellbed.measure import packets
 from cellbed.measure.connections import PARTS, SCHEMA, read_connections, stalled_s, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.report import connections as report
-from cellbed.workloads.kind import Description
+from cellbed.runformat.description import Description
 from run_folder import Shape, make_run
 
 MS = 1_000_000

@@ -18,8 +18,8 @@ from cellbed.measure.connections import SCHEMA
 from cellbed.measure.disturbance import MAGIC, RECORD, Load, added, judge, machine, read_seconds, shifts
 from cellbed.measure.statistics import percentile
 from cellbed.report.formats import machine as words
+from cellbed.runformat.spans import Span
 from cellbed.testbed.pressure import Pressure
-from cellbed.workloads.kind import Span
 
 T0 = 5_000_000_000_000
 S = 1_000_000_000

@@ -21,8 +21,8 @@ import pytest
 
 from cellbed import Link
 from cellbed.errors import CellbedError
+from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.experiments.evaluation import site
-from cellbed.experiments.evaluation.calibration import calibrate_virtually
 from cellbed.experiments.evaluation.command import Options, run
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
@@ -299,7 +299,7 @@ def test_an_evaluation_that_is_ended_leaves_nothing_behind(tmp_path: Path, numbe
 def test_the_recorder_over_sockets_records_two_devices_in_the_same_weather(tmp_path: Path) -> None:
     if find("ip") is None:
         pytest.skip("a client with two devices needs iproute2")
-    calibration = calibrate_virtually(STEADY, 1)
+    calibration = calibrate_virtually(STEADY.uplink, STEADY.downlink, 1)
     train = Train(up=2, down=20, up_bytes=1400, down_bytes=1400)
     single = Train(up=1, down=1, up_bytes=100, down_bytes=1400, gap_ns=20_000_000)
     plan = TrainPlan(rotation=(train, single), gap_ns=50_000_000, jitter=0.1, seed=3)

@@ -14,9 +14,9 @@ import cellbed
 import in_process
 from cellbed.measure.faults import fault_summaries, late_faults
 from cellbed.measure.packets import read_packets
+from cellbed.runformat.events import read_events
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.reader import parse
-from cellbed.testbed.journal import read_events
 from cellbed.testbed.plan import make_plan
 from shell_world import ORDINARY_USER, World, missing, python
 

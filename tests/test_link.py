@@ -19,9 +19,9 @@ from cellbed.measure.comparison import compare
 from cellbed.measure.links import read_links
 from cellbed.measure.outages import find_outages
 from cellbed.measure.packets import read_packets
+from cellbed.runformat.changes import ManualChange, manual_changes, manual_warning
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
-from cellbed.testbed.by_hand import ManualChange, manual_changes, manual_warning
 from cellbed.testbed.control import Control, ControlError, control_path
 from cellbed.testbed.live import LiveError, change, find, find_link
 from cellbed.testbed.state import Record

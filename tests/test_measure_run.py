@@ -29,8 +29,8 @@ from cellbed.report import figures, formats
 from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
+from cellbed.runformat.spans import HANDSHAKE
 from cellbed.workloads.image_classification.kind import describe
-from cellbed.workloads.kind import HANDSHAKE
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, only, status_of
 
 

@@ -18,8 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.experiments.evaluation.calibration import calibrate_virtually
-from cellbed.experiments.evaluation.network import Network
+from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.recordings import RecordingError, read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 
@@ -92,7 +91,7 @@ def wait_for_trains(process: subprocess.Popen[str], seconds: float) -> None:
 def test_a_recording_over_loopback_has_every_packet_in_its_place(secret: Path, tmp_path: Path) -> None:
     folder, found = tmp_path / "recording", tmp_path / "calibration.json"
     steady = (delay(10), constant(10_000_000, 100_000))
-    found.write_text(calibrate_virtually(Network("steady", steady, steady), 1).recorder_json())
+    found.write_text(calibrate_virtually(steady, steady, 1).recorder_json())
     with serving(secret) as server:
         options = ["--calibration", str(found), "--trains", "5:9,1:1", "--gap", "20 ms", "--together"]
         options += ["--duration", "2 s"]

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.testbed.folder import write_json
+from cellbed.runformat.folder import write_json
 from cellbed.testbed.state import Record, parse_record
 from in_process import cellbed
 from shell_world import wait_until

@@ -21,13 +21,13 @@ import pytest
 
 from cellbed import spans as cellbed_spans
 from cellbed.errors import CellbedError
+from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
 from cellbed.testbed import vm, vm_image
 from cellbed.testbed.agent import WINDOW, Wire
 from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
 from cellbed.testbed.host import HostNode
-from cellbed.testbed.journal import read_events
 from cellbed.testbed.prove import Limited, prove_limits
 from cellbed.testbed.spans import VARIABLE, SpanSockets
 from cellbed.testbed.testbed import Testbed

@@ -13,12 +13,12 @@ import pytest
 from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.errors import CellbedError
 from cellbed.link import Link
+from cellbed.runformat.stages import describe
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
-from cellbed.testbed.describe import describe
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.setting import RateChangeError, changed
 from scenario_text import GOOD

@@ -19,8 +19,9 @@ from cellbed.measure.summary import collect
 from cellbed.report import chart_library, formats, html, origin, plot, terminal
 from cellbed.report import comparison as comparison_page
 from cellbed.report.chart_library import ASSETS, AssetError
+from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
 from cellbed.workloads.image_classification.kind import describe
-from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Description, Measure, Span, divided
 from cellbed.workloads.registry import workload
 from run_folder import Shape, make_run, only
 

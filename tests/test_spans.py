@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 import in_process
 from cellbed import spans
 from cellbed.measure.services import attach_services
-from cellbed.testbed.journal import read_events
+from cellbed.runformat.events import read_events
+from cellbed.runformat.spans import SERVER, divided
 from cellbed.testbed.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
 from cellbed.workloads.http import kind as http
-from cellbed.workloads.kind import SERVER, divided
 
 ROOT = Path(__file__).parents[1]
 NODES = {"100.64.0.1": "phone-0", "fd63:656c:6c62:0::1": "phone-0"}

@@ -48,7 +48,8 @@ def calibrate(
       cellbed calibrate --virtual lowband-good --out lowband
     """
     from cellbed.console import Console
-    from cellbed.report.calibration import calibrate_live, calibrate_radio, show, write
+    from cellbed.experiments.calibration import calibrate_live, calibrate_radio
+    from cellbed.report.calibration import show, write
 
     if virtual is not None and server is None:
         name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,12 +31,12 @@ def execute(
       cellbed exec --testbed second phone-0 -- curl -s http://shop:8080/
     """
     from cellbed.experiments.standing import find_testbed
-    from cellbed.testbed.journal import Journal
+    from cellbed.runformat.events import Journal
     from cellbed.testbed.reach import execute as become
     from cellbed.testbed.reach import find_node
 
     if command[0] == "--" and len(command) > 1:
         command = command[1:]
     record, found = find_node(node, find_testbed(testbed) if testbed is not None else None)
-    Journal.of(record).note("exec", found, command=command)
+    Journal.reopen(Path(record.folder or "")).note("exec", found, command=command)
     become(record, found, command)

@@ -61,7 +61,7 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
       cellbed link show shell-12345   one of several, by the beginning of its name
       cellbed link show --json
     """
-    from cellbed.testbed.describe import describe
+    from cellbed.runformat.stages import describe
     from cellbed.testbed.live import connect, find
 
     with connect(find(run)) as control:
@@ -123,7 +123,7 @@ def set_link(
 
 
 def _does(direction: dict[str, Any], counts: dict[str, dict[str, Any]]) -> str:
-    from cellbed.testbed.describe import describe
+    from cellbed.runformat.stages import describe
 
     closed = counts.get(direction["name"], {}).get("closed", False)
     return describe(direction["stages"]) + (" (closed by an outage now)" if closed else "")

@@ -25,7 +25,8 @@ def meter(
     import shutil
     import sys
 
-    from cellbed.measure.meter import glance, table, watch
+    from cellbed.measure.meter import table
+    from cellbed.shell.watch import glance, watch
 
     if once:
         readings = glance(name)

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.readable import alike
+from cellbed.runformat import folder
+from cellbed.runformat.description import Description
+from cellbed.runformat.spans import divided
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.table import Table
-from cellbed.testbed import folder
 from cellbed.testbed.backend import Backend, Clock
+from cellbed.testbed.environment import host_congestion_control
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.prove import Proof
 from cellbed.ways import Way
-from cellbed.workloads.kind import Deployment, Description, divided
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
             "first_request_s": state.first_request_s,
             "seed": scenario.seed,
             "congestion_control": {
-                "name": scenario.transport.congestion_control or folder.host_congestion_control(),
+                "name": scenario.transport.congestion_control or host_congestion_control(),
                 "asked": scenario.transport.congestion_control is not None,
             },
             "applications": [asdict(_described(each, state.services.get(each.name, ()))) for each in deployments(plan)],

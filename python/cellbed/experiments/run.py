@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
+from cellbed.runformat import folder
+from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
-from cellbed.testbed import folder
 from cellbed.testbed.backend import Limits
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.control import control_path
 from cellbed.testbed.emulator import Emulator, EmulatorError
+from cellbed.testbed.environment import environment
 from cellbed.testbed.faults import Faults
 from cellbed.testbed.guests import Guests
-from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.process import Process
 from cellbed.testbed.prove import Limited, ProofError, prove_limits
@@ -205,9 +206,9 @@ def _drive(
         journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         stack.callback(_stop_emulator, emulator, state)
         stack.enter_context(emulator.required())
-        environment = folder.environment(plan)
+        machine = environment(plan)
         nodes = [{"node": name, **node.facts} for name, node in bed.nodes.items() if node.facts]
-        folder.write_json(path / "environment.json", environment | {"nodes": nodes})
+        folder.write_json(path / "environment.json", machine | {"nodes": nodes})
         if options.proof:
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")

@@ -18,9 +18,9 @@ from cellbed.errors import CellbedError
 from cellbed.measure.repetitions import mean_interval
 from cellbed.parquet_stream import write_rows
 from cellbed.report import simulation as page
+from cellbed.runformat.folder import write_json
 from cellbed.simulation.data_centre import Simulation, run
 from cellbed.simulation.file import Described
-from cellbed.testbed.folder import write_json
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from cellbed.errors import CellbedError
-from cellbed.testbed.journal import Journal, read_events
+from cellbed.runformat.events import Journal, read_events
 from cellbed.testbed.live import LiveError, chosen, connect, find, label, live
 from cellbed.testbed.process import Place
 from cellbed.testbed.reach import nodes_of
@@ -249,7 +249,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
     from cellbed.measure.packetlog.capture import Tap, capture
 
     tap = Tap(network["device"], *(next(iter(names[end]), None) for end in names))
-    Journal.of(record).note("tap", link, file=str(path))
+    Journal.reopen(Path(record.folder or "")).note("tap", link, file=str(path))
     ended = os.pidfd_open(record.process)
     with os.fdopen(os.dup(1), "wb") if str(path) == "-" else path.open("wb") as file:
         return capture(tap, file, ended, most)

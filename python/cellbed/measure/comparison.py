@@ -28,8 +28,9 @@ from cellbed.measure.statistics import (
     unpaired_difference,
 )
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
-from cellbed.testbed.by_hand import manual_warning
-from cellbed.workloads.kind import Description, Span
+from cellbed.runformat.changes import manual_warning
+from cellbed.runformat.description import Description
+from cellbed.runformat.spans import Span
 
 SEED = 1
 

@@ -24,7 +24,8 @@ from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, cross
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import NEVER, cut, next_open
-from cellbed.workloads.kind import SERVICE, Description
+from cellbed.runformat.description import Description
+from cellbed.runformat.spans import SERVICE
 
 WAYS = ("to_server", "to_client")
 PARTS = (

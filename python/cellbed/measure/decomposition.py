@@ -13,7 +13,7 @@ import polars as pl
 
 from cellbed.measure.outages import Outage, UnderWay, under_way
 from cellbed.measure.statistics import Percentile, interval_ranks
-from cellbed.workloads.kind import Span
+from cellbed.runformat.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
 from cellbed.measure.statistics import Percentile, Samples, percentile_value
 from cellbed.readable import duration_words, significant
-from cellbed.workloads.kind import Span
+from cellbed.runformat.spans import Span
 
 MAGIC = b"cellbed lateness"
 RECORD = np.dtype(

@@ -10,8 +10,8 @@ from cellbed.measure.packets import crossings, read_service_packets
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services
 from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.workloads.kind import SERVICE, Description, Span
-from cellbed.workloads.ledger import ANSWERED
+from cellbed.runformat.description import ANSWERED, Description
+from cellbed.runformat.spans import SERVICE, Span
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""

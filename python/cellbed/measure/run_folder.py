@@ -11,7 +11,7 @@ from cellbed.whole_files import write_whole
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.workloads.kind import Description
+    from cellbed.runformat.description import Description
 
 FORMAT = 1
 
@@ -52,7 +52,7 @@ def read_account(path: Path) -> dict[str, Any]:
         )
     from pydantic import ValidationError
 
-    from cellbed.measure.run_schema import Account
+    from cellbed.runformat.schema import Account
 
     try:
         Account.model_validate(content)
@@ -89,14 +89,14 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
 def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
     """The records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
 
-    A file's name begins with its application; in a run from before there was only "workload", and it does not.
+    A file's name begins with its application.
     """
     import polars as pl
 
     tables = []
     for path in sorted(folder.glob(f"*{suffix}")):
         *of, node = path.name.removesuffix(suffix).split(".")
-        if (of or ["workload"]) != [app]:
+        if of != [app]:
             continue
         table = read_lines(path, schema)
         if offset := ahead.get(node, 0):
@@ -117,22 +117,14 @@ def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def applications_of(description: dict[str, Any]) -> "list[Description]":
-    """The applications of a run; description: the content of ``run.json``. Raises MeasureError for malformed ones.
-
-    A run that was made before runs contained them has one, with the present description of its kind.
-    """
+    """Return the applications of a run. description: the content of ``run.json``. Raises MeasureError for malformed
+    ones."""
     from pydantic import TypeAdapter, ValidationError
 
-    from cellbed.workloads.kind import Description
+    from cellbed.runformat.description import Description
 
-    found = description.get("applications")
-    if found is None:
-        from cellbed.workloads.registry import workload
-
-        table = description.get("workload") or {}
-        return [workload(str(table.get("kind", "image-classification"))).describe(table)]
     try:
-        return TypeAdapter(list[Description]).validate_python(found)
+        return TypeAdapter(list[Description]).validate_python(description.get("applications"))
     except ValidationError as error:
         first = str(error).splitlines()[0]
         raise MeasureError(f"run.json: applications: {first}; the file was damaged or edited") from None

@@ -6,7 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from cellbed.measure.run_folder import read_records
-from cellbed.workloads.kind import SERVICE, Description
+from cellbed.runformat.description import Description
+from cellbed.runformat.spans import SERVICE
 
 MOST = 64
 """Spans of one request that are used."""

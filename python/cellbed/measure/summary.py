@@ -24,9 +24,9 @@ from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.sites import SiteSummary, site_summaries
 from cellbed.measure.statistics import Percentile, Samples, needed, percentiles
-from cellbed.testbed.by_hand import manual_warning
-from cellbed.testbed.journal import read_events
-from cellbed.workloads.kind import Description, Measure
+from cellbed.runformat.changes import manual_warning
+from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.events import read_events
 
 FORMAT: Final = 3
 QUANTILES = (0.5, 0.9, 0.99)

@@ -1,13 +1,10 @@
 """Calibration: what a network does to packet trains and under saturation (CellReplay, NSDI 2025, §4.4).
 
-The experiments and estimates are the recorder's (``crates/recorder/src/calibration``). This module requests
-calibrations of live networks and of links in virtual time, and writes them as a table, a page and figures (after
-figures 4, 5 and 8 of the paper).
+A table, a page and figures (after figures 4, 5 and 8 of the paper) of a calibration.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -19,79 +16,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed import _core
-from cellbed.errors import CellbedError
-from cellbed.link import Link
-from cellbed.measure.run_folder import replace
-from cellbed.near_names import did_you_mean
+from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
 from cellbed.report import plot
 from cellbed.report.plot import ALARM, INK, MUTED, of_place
-from cellbed.scenario.radio import PROFILES
 from cellbed.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-class CalibrationError(CellbedError):
-    """A network that cannot be calibrated, or a calibration that cannot be read."""
-
-
-def calibrate_virtually(uplink: Link, downlink: Link, seed: int = 0) -> Calibration:
-    """Calibrate a network of two links in virtual time.
-
-    uplink, downlink: as they were made; what has been sent through them does not matter, nor do later changes of them.
-    seed: of the order of trains.
-
-    Raises CalibrationError where nothing or too little comes through.
-    """
-    try:
-        text = _core.calibrate_virtually(json.dumps(uplink.stages), json.dumps(downlink.stages), seed)
-    except ValueError as error:
-        raise CalibrationError(str(error)) from None
-    return parse(text)
-
-
-def parse(text: str) -> Calibration:
-    """The calibration in a JSON text, such as ``calibration.json``.
-
-    Raises CalibrationError for anything else.
-    """
-    from pydantic import ValidationError
-
-    try:
-        return Calibration.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the text"
-        raise CalibrationError(f"this is no calibration: {where}: {first['msg']}") from None
-
-
-def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
-    """Calibrate both directions of a profile (docs/reference/radio.md) in virtual time.
-
-    Raises CalibrationError for a name that no profile has.
-    """
-    if profile not in PROFILES:
-        hint = did_you_mean(profile, PROFILES)
-        raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
-    uplink, downlink = (Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed) for way in WAYS)
-    return calibrate_virtually(uplink, downlink, seed)
-
-
-def calibrate_live(server: str, secret: Path, interface: str | None = None, seed: int = 0) -> Calibration:
-    """Calibrate the network between here and a recorder's server, telling on standard error how far it is.
-
-    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the network interface to
-    use. seed: of the order of trains. To be called on the main thread.
-
-    Raises CalibrationError that says what was wrong and what to do.
-    """
-    try:
-        return parse(_core.calibrate(server, secret, interface, seed))
-    except ValueError as error:
-        raise CalibrationError(str(error)) from None
 
 
 HEADINGS = ("", *WAYS)
@@ -297,13 +229,13 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
 
     folder: is made if need be. title: of what network.
 
-    Raises CalibrationError if the folder cannot be made, MeasureError if a file cannot be written.
+    Raises MeasureError if the folder or a file cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
-        raise CalibrationError(f"{folder}: cannot be made: {reason}") from None
+        raise MeasureError(f"{folder}: cannot be made: {reason}") from None
     pictures = dict(figures(calibration))
     files = {f"{name}.svg": picture for name, picture in pictures.items()}
     files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page(title, calibration, pictures)}

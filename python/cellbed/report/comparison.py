@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import cells, connections, figures, formats, html, plot
-from cellbed.workloads.kind import PLACES
+from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Comparison

@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.report import formats
-from cellbed.workloads.kind import SERVICE
+from cellbed.runformat.spans import SERVICE
 
 if TYPE_CHECKING:
     from cellbed.measure.connections import PeerSummary
-    from cellbed.workloads.kind import Description
+    from cellbed.runformat.description import Description
 
 # fmt: off
 PARTS = (

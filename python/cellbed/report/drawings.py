@@ -10,7 +10,7 @@ import numpy as np
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.statistics import Percentile, Samples
 from cellbed.report import formats, plot
-from cellbed.workloads.kind import PLACES, Place, Span
+from cellbed.runformat.spans import PLACES, Place, Span
 
 BAR_WIDTH = 1100.0
 CHARACTER = 6.4

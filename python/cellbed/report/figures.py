@@ -15,7 +15,7 @@ from cellbed.measure.run_folder import MeasureError, applications_of, read_run, 
 from cellbed.report import plot
 from cellbed.report.drawings import ranks
 from cellbed.report.formats import duration
-from cellbed.workloads.kind import PLACES, Place, Span
+from cellbed.runformat.spans import PLACES, Place, Span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
-from cellbed.testbed.journal import read_events
-from cellbed.workloads.kind import PLACES
+from cellbed.runformat.events import read_events
+from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     import jinja2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.report.formats import duration
-from cellbed.workloads.kind import Caution, Description
+from cellbed.runformat.description import Caution, Description
 
 if TYPE_CHECKING:
     from cellbed.measure.decomposition import Decomposition

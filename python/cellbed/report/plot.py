@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
-from cellbed.workloads.kind import Place, Span
+from cellbed.runformat.spans import Place, Span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

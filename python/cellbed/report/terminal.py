@@ -12,7 +12,7 @@ from rich.text import Text
 from cellbed.console import Console
 from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.report import cells, connections, formats, origin, ranking
-from cellbed.workloads.kind import PLACES
+from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary, Summary
-    from cellbed.workloads.kind import Description, Span
+    from cellbed.runformat.description import Description
+    from cellbed.runformat.spans import Span
 
 Row = TypeVar("Row")
 _TROUBLES = (("late", "late"), ("failed", "failed"), ("timed_out", "timed out"), ("lost", "lost"))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed.runformat.changes import changes_beside
 from cellbed.shell.addresses import Pair
-from cellbed.testbed.by_hand import changes_beside
 
 if TYPE_CHECKING:
     from cellbed.archive import TraceSource

@@ -16,7 +16,8 @@ from cellbed import inputs
 from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
 from cellbed.errors import CellbedError
-from cellbed.testbed import cgroups, folder
+from cellbed.runformat import folder
+from cellbed.testbed import cgroups
 from cellbed.testbed.container import remove_export, remove_tree
 from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.state import RUN_VARIABLE, Record, read_records

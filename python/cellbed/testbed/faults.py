@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from cellbed.runformat.events import Journal
 from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
-from cellbed.testbed.journal import Journal
 from cellbed.testbed.plan import Move
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed

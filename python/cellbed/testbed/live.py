@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
+from cellbed.runformat.stages import difference
 from cellbed.testbed.control import Control, ControlError
-from cellbed.testbed.describe import difference
 from cellbed.testbed.state import Record, records
 
 if TYPE_CHECKING:

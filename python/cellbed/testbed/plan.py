@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.archive import TraceSource
+from cellbed.runformat.changes import CHANGES
+from cellbed.runformat.stages import describe, difference
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
@@ -33,8 +35,6 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
-from cellbed.testbed.by_hand import CHANGES
-from cellbed.testbed.describe import describe, difference
 from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.units import DURATION
 from cellbed.ways import WAYS, Way

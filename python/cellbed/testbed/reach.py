@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.near_names import did_you_mean
-from cellbed.testbed import folder
+from cellbed.runformat import folder
 from cellbed.testbed.guests import run_as_guest
 from cellbed.testbed.live import LiveError, label, live
 from cellbed.testbed.process import Place

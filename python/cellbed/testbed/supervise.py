@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from cellbed.runformat.events import Journal
 from cellbed.testbed.backend import Backend
 from cellbed.testbed.events import EventProcess
 from cellbed.testbed.fork_server import ForkServer
-from cellbed.testbed.journal import Journal
 from cellbed.testbed.pressure import Pressure, Usage
 from cellbed.testbed.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.spans import SERVE_S, SpanSockets

@@ -4,11 +4,8 @@ import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal
 
-Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
-ANSWERED: tuple[Status, ...] = ("ok", "late")
-"""Outcomes with a good reply; only these requests have a latency."""
+from cellbed.runformat.description import Status
 
 MOST_OPEN = 100_000
 """Open requests that are remembered; beyond it the oldest that timed out is given up, so memory has a bound."""

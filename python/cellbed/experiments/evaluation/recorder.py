@@ -41,9 +41,9 @@ class VirtualRecorder:
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
         """The network's parameters by the recorder's own procedures."""
-        from cellbed.experiments.evaluation.calibration import calibrate_virtually
+        from cellbed.experiments.calibration import calibrate_virtually
 
-        return calibrate_virtually(network, seed)
+        return calibrate_virtually(network.uplink, network.downlink, seed)
 
     def record(
         self, light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.experiments.evaluation.network import Network, Stages
-from cellbed.testbed.folder import host_congestion_control
+from cellbed.testbed.environment import host_congestion_control
 from cellbed.testbed.process import find, run
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed

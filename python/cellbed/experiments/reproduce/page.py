@@ -30,7 +30,7 @@ from cellbed.experiments.reproduce.publication import (
 )
 from cellbed.measure.repetitions import Interval
 from cellbed.report import html, plot
-from cellbed.workloads.kind import PLACES
+from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -288,7 +288,7 @@ def write(result: Result, folder: Path) -> Path:
     """Write the page, ``findings.json``, and the report of each sweep or the dataset of the simulations into a folder;
     returns the page's path."""
     from cellbed.experiments.sweep.library import Sweep
-    from cellbed.testbed.folder import write_json
+    from cellbed.runformat.folder import write_json
     from cellbed.whole_files import write_whole
 
     for experiment in result.publication.experiments:

@@ -17,7 +17,7 @@ from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import Data, Simulated, SimulatedPublication, Trials
 from cellbed.experiments.sweep.runner import words
-from cellbed.testbed.folder import write_json
+from cellbed.runformat.folder import write_json
 from cellbed.worker_pool import WorkerPool, processors
 
 FORMAT = 2

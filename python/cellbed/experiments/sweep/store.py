@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
-from cellbed.testbed.folder import write_json
+from cellbed.runformat.folder import write_json
 from cellbed.testbed.state import process_start
 from cellbed.whole_files import write_whole
 

@@ -16,12 +16,14 @@ from cellbed.experiments.description import RunState, cautions, deployments, des
 from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
+from cellbed.runformat import folder
+from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.simulation.path import CONTROLS
-from cellbed.testbed import faults, folder
-from cellbed.testbed.journal import Journal
+from cellbed.testbed import faults
+from cellbed.testbed.environment import environment, host_congestion_control
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.user_folders import cache_folder
@@ -101,7 +103,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         path = folder.create(options.out, scenario.name, started.astimezone())
         (path / "scenario.toml").write_text(text, encoding="utf-8")
         folder.write_json(path / "scenario.resolved.json", scenario.resolved())
-        folder.write_json(path / "environment.json", folder.environment(plan) | {"nodes": []})
+        folder.write_json(path / "environment.json", environment(plan) | {"nodes": []})
         if profile.applications:
             profile.write(path / profiles.FILE)
             state.notes.append(profile.quality)
@@ -135,7 +137,7 @@ def _drive(
     state: RunState,
 ) -> None:
     raw, journal = path / "raw", Journal(path)
-    control = scenario.transport.congestion_control or folder.host_congestion_control()
+    control = scenario.transport.congestion_control or host_congestion_control()
     if control not in _CONTROLS:
         state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
     idle = scenario.transport.slow_start_after_idle is not False

@@ -10,20 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed import inputs
 from cellbed._core import Trace
 from cellbed.archive import TraceError, resolve
 from cellbed.archive.soundness import sha256
 from cellbed.measure.packetlog.log import FOREVER, LogError, PacketLog, Records, settled
 from cellbed.measure.packets import RECORD
-from cellbed.testbed.by_hand import changes_beside, manual_changes, read_changes
-from cellbed.units import DURATION
+from cellbed.runformat.changes import changes_beside, manual_changes, read_changes
 
 MS = 1_000_000
 PDO_BYTES = 1500
@@ -266,9 +264,10 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
         try:
             source = resolve(name, place)
             found.append(source.path)
-            # Earlier runs have the digest of the text that was made of the series.
-            if digest in (None, source.sha256) or digest == sha256(source.path):
-                return Opportunities(source.trace, *_playing(described, log.folder), way.get("outages_ns") or ())
+            if digest in (None, source.sha256, sha256(source.path)):
+                return Opportunities(
+                    source.trace, int(described["offset_ns"]), bool(described["looped"]), way.get("outages_ns") or ()
+                )
         except TraceError:
             continue
     why = f"{found[0]} is another one" if found else f"it is not in {folder.absolute()}"
@@ -284,23 +283,3 @@ def _changed(log: PacketLog, direction: int) -> bool:
     by_hand = [*manual_changes(log.folder), *read_changes(changes_beside(log.path))]
     kinds |= {each.kind for each in by_hand if each.direction == name}
     return bool(kinds & {"bottleneck", "gate"})
-
-
-def _playing(described: dict[str, Any], folder: Path) -> tuple[int, bool]:
-    """Where in the trace the schedule starts, ns, and whether it is looped: beside the trace; in runs from before node
-    groups, in their only mobile link."""
-    if "offset_ns" in described:
-        return int(described["offset_ns"]), bool(described["looped"])
-    mobile = _mobile_link(folder)
-    return int(DURATION.parse(str(mobile.get("start", "0 s")))), bool(mobile.get("loop", True))
-
-
-def _mobile_link(run: Path) -> dict[str, object]:
-    path = run / "scenario.resolved.json"
-    try:
-        mobile = inputs.json_value(path).get("links", {}).get("mobile") or {}
-    except (OSError, ValueError, AttributeError) as error:
-        raise LogError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(mobile, dict):
-        raise LogError(f"{path}: links.mobile should be an object")
-    return mobile

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.scenario.templates import fill
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Deployment, Description, Measure, Span
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ import h2.connection
 import h2.events
 import h11
 
+from cellbed.runformat.spans import SERVICE
 from cellbed.workloads import lifecycle
 from cellbed.workloads.http import kind
 from cellbed.workloads.http.connection import REQUEST_HEADER
 from cellbed.workloads.http.load import HttpLoad, Settings
-from cellbed.workloads.kind import SERVICE, Deployment
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import (
     FEWEST,

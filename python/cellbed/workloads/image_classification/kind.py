@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
+from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import mobilenet, photographs
-from cellbed.workloads.kind import Caution, Deployment, Description, Measure
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind as offloading
 from cellbed.workloads.offloading import task
 

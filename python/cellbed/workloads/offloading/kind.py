@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
 from cellbed.testbed.process import Process
 from cellbed.testbed.unmodified import Command
-from cellbed.workloads.kind import DOWNLINK, UPLINK, Caution, Deployment, Description, Measure, Node, Span
+from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.offloading import broker
 
 PORT = 1883

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from cellbed.runformat.description import Description
 from cellbed.scenario.templates import fill
 from cellbed.testbed.unmodified import Command, Ready
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment, Description
+from cellbed.workloads.kind import Deployment
 
 if TYPE_CHECKING:
     from cellbed.scenario import roles

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.errors import CellbedError
-    from cellbed.testbed.journal import Journal
+    from cellbed.runformat.events import Journal
     from cellbed.testbed.plan import Plan
     from cellbed.workloads.virtual.world import World
 

@@ -1,4 +1,4 @@
-"""The types of what ``run.json`` contains, as far as this package reads it. Other keys are allowed."""
+"""The schema of ``run.json``, as far as measuring reads it. Other keys are allowed."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""``events.jsonl`` in the folder of a run: each change of its state, each fault and each change by hand."""
+"""``events.jsonl`` in the folder of a run: changes of its state, faults, and changes of links by hand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed import inputs
-from cellbed.testbed.by_hand import CHANGES
-from cellbed.testbed.describe import difference
-from cellbed.testbed.state import Record
+from cellbed.runformat.changes import CHANGES
+from cellbed.runformat.stages import difference
 
 FILE = "events.jsonl"
 
@@ -31,11 +30,11 @@ class Journal:
         self.lost: str | None = None
 
     @classmethod
-    def of(cls, record: Record) -> Journal:
-        """The journal of a live run or testbed, for another process."""
-        journal = cls(Path(record.folder or ""))
+    def reopen(cls, folder: Path) -> Journal:
+        """Return the journal of a live run or testbed, for another process than the one that runs it."""
+        journal = cls(folder)
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            journal.t0_ns = inputs.json_value(Path(record.folder or "", "run.json")).get("t0_ns")
+            journal.t0_ns = inputs.json_value(folder / "run.json").get("t0_ns")
         return journal
 
     def note(self, event: str, what: str, time_ns: int | None = None, **more: Any) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed import inputs
-from cellbed.testbed.describe import difference
+from cellbed.runformat.stages import difference
 
 CHANGES = "changes.jsonl"
 """In the raw folder of a run: the emulator's record of every change by command."""

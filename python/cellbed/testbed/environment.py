@@ -1,74 +1,20 @@
-"""The folder of a run: what was asked, on what machine, and everything that was measured."""
+"""The machine and the versions with which a run was made: ``environment.json``."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
-from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError
 from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
-RESERVE = Path("raw", "reserve")
-"""A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a
-disk that became full during the run has room for that."""
-RESERVE_BYTES = 1 << 18
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "pydantic")
-
-
-def create(parent: Path, name: str, now: datetime) -> Path:
-    """Make a new folder ``<name>-<date>-<time>`` below `parent`; a number is added where it exists already."""
-    parent = parent.absolute()
-    stem = f"{name}-{now:%Y%m%d-%H%M%S}"
-    number = 1
-    while True:
-        path = parent / (stem if number == 1 else f"{stem}-{number}")
-        try:
-            path.mkdir(parents=True)
-            (path / "raw").mkdir()
-            (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
-            return path
-        except FileExistsError:
-            # Also a symbolic link to nothing.
-            if not parent.is_dir():
-                raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
-            number += 1
-        except OSError as error:
-            shutil.rmtree(path, ignore_errors=True)
-            raise CellbedError(f"cannot write to {parent}: {error.strerror}; choose another place with --out") from None
-
-
-def release_reserve(path: Path) -> None:
-    """Make room for the last ``run.json`` of a run; see :data:`RESERVE`."""
-    (path / RESERVE).unlink(missing_ok=True)
-
-
-def is_unstarted(path: Path) -> bool:
-    """Whether a folder looks like that of a run before its workload started: nothing in it but what a run writes first.
-
-    It has no ``run.json`` then, by which a run's folder is known otherwise.
-    """
-    names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
-    described = {"run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
-    return "raw" in names <= {"raw", "events.jsonl", "live.json", *described}
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON whole or not at all: to a temporary file, then renamed."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
-        temporary.rename(path)
-    finally:  # also after an interrupt
-        temporary.unlink(missing_ok=True)
 
 
 def environment(plan: Plan) -> dict[str, Any]:

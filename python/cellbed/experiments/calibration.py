@@ -1,0 +1,80 @@
+"""Calibration of live networks and of links in virtual time (CellReplay, NSDI 2025, §4.4).
+
+The experiments and estimates are the recorder's (``crates/recorder/src/calibration``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cellbed import _core
+from cellbed.errors import CellbedError
+from cellbed.link import Link
+from cellbed.near_names import did_you_mean
+from cellbed.recordings.description import Calibration
+from cellbed.scenario.radio import PROFILES
+from cellbed.ways import WAYS
+
+
+class CalibrationError(CellbedError):
+    """A network that cannot be calibrated, or a calibration that cannot be read."""
+
+
+def calibrate_virtually(
+    uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], seed: int = 0
+) -> Calibration:
+    """Calibrate a network in virtual time.
+
+    uplink, downlink: stages of its directions (:attr:`cellbed.Link.stages`). seed: of the order of trains.
+
+    Raises CalibrationError where nothing or too little comes through.
+    """
+    up, down = (json.dumps([dict(stage) for stage in each]) for each in (uplink, downlink))
+    try:
+        return parse(_core.calibrate_virtually(up, down, seed))
+    except ValueError as error:
+        raise CalibrationError(f"the calibration of the network failed: {error}") from None
+
+
+def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
+    """Calibrate both directions of a profile (docs/reference/radio.md) in virtual time.
+
+    Raises CalibrationError for an unknown profile.
+    """
+    if profile not in PROFILES:
+        hint = did_you_mean(profile, PROFILES)
+        raise CalibrationError(f"there is no profile '{profile}': {hint}write one of {', '.join(PROFILES)}")
+    uplink, downlink = (Link(rate={"kind": "radio", "profile": profile, "way": way}, seed=seed).stages for way in WAYS)
+    return calibrate_virtually(uplink, downlink, seed)
+
+
+def calibrate_live(server: str, secret: Path, interface: str | None = None, seed: int = 0) -> Calibration:
+    """Calibrate the network between here and a recorder's server, with progress on standard error.
+
+    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the network interface to
+    use. seed: of the order of trains. To be called on the main thread.
+
+    Raises CalibrationError with the cause and a remedy.
+    """
+    try:
+        return parse(_core.calibrate(server, secret, interface, seed))
+    except ValueError as error:
+        raise CalibrationError(str(error)) from None
+
+
+def parse(text: str) -> Calibration:
+    """Return the calibration in a JSON text, such as ``calibration.json``.
+
+    Raises CalibrationError for anything else.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return Calibration.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the text"
+        raise CalibrationError(f"this is no calibration: {where}: {first['msg']}") from None

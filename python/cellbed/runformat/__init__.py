@@ -1,0 +1,1 @@
+"""The format of a run's folder, as the programs that make a run and those that measure it share it."""

@@ -1,0 +1,69 @@
+"""The description of an application in ``run.json``, from which a run is measured and reported without its kind."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cellbed.runformat.spans import Span
+
+ColumnType = Literal["integer", "text"]
+Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
+ANSWERED: tuple[Status, ...] = ("ok", "late")
+"""Outcomes with a good reply; only these requests have a latency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of requests that is summarised: its median and range are reported. unit: ``"B"`` or ``"s"``."""
+
+    column: str
+    label: str
+    unit: Literal["B", "s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A sentence that a report must carry. detail: more of it, for the page; where there is some, it is emphasised."""
+
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What measuring and reporting know of an application; ``run.json`` has it, so that they need not know the kind.
+
+    title: of the application in reports. spans: in the order in which a request spends its time, from its intended
+    time to its reply; none for an application without requests. client_columns, server_columns: what the records of
+    client (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) have beyond the columns of
+    every kind (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock,
+    and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
+    name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
+    number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
+    since the start of the schedule (stop ``None``: with the schedule). ports: at which its servers listen, where known.
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.spans`).
+    """
+
+    kind: str
+    title: str
+    spans: tuple[Span, ...]
+    client_columns: dict[str, ColumnType]
+    server_columns: dict[str, ColumnType]
+    same: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    cautions: tuple[Caution, ...] = ()
+    name: str = "workload"
+    clients: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    edge_policy: str = "fixed"
+    start_ns: int = 0
+    stop_ns: int | None = None
+    services: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+
+    def servers_of(self, client: int) -> tuple[str, ...]:
+        """The names of the servers of a client, by its number."""
+        return (
+            self.servers
+            if self.edge_policy == "nearest" or not self.servers
+            else (self.servers[client % len(self.servers)],)
+        )

@@ -1,0 +1,119 @@
+"""The parts of a request's latency: their stamps, places and names in reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Place = Literal["endpoint", "uplink", "remote", "downlink"]
+PLACES: dict[Place, str] = {
+    "endpoint": "endpoint",
+    "uplink": "uplink",
+    "remote": "remote node",
+    "downlink": "downlink",
+}
+"""Where time passes, in order, with its name in reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a request's latency: the time between two stamps, or a duration that is measured as such.
+
+    name: its column in ``requests.parquet`` is ``part_<name>``, in seconds. place: where the time passes; a client's
+    programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: of reports;
+    short: the same where there is little room; meaning: from what to what. begin, end: stamps, which are columns
+    without their ``_ns``; with `end` empty, `begin` is a duration.
+    """
+
+    name: str
+    place: Place
+    label: str
+    short: str
+    meaning: str
+    begin: str
+    end: str = ""
+
+    @property
+    def column(self) -> str:
+        """The span's column in ``requests.parquet``."""
+        return f"part_{self.name}"
+
+
+# fmt: off
+HANDSHAKE = (
+    Span("connect_uplink", "uplink", "Handshake", "handshake", "SYN enters the uplink → leaves it, repeated if lost",
+         "connect_up"),
+    Span("connect_remote", "remote", "Handshake", "handshake", "SYN left the network → the answer enters the downlink",
+         "connect_remote"),
+    Span("connect_downlink", "downlink", "Handshake", "handshake", "the answer enters the downlink → leaves it",
+         "connect_down"),
+    Span("connect", "endpoint", "Opening a connection", "connect",
+         "begins to open → request handed to TCP, without the handshake's way", "connect_rest"),
+)
+"""From the client's stamp ``opening`` to ``sent``: of a request for which a connection is opened; else there is no
+handshake."""
+
+UPLINK = (
+    Span("endpoint_stack", "endpoint", "Endpoint stack", "stack", "publish called → TCP takes the first byte",
+         "handed"),
+    Span("uplink_wait", "uplink", "Waiting to send", "waiting",
+         "TCP's send buffer or congestion window is full of earlier bytes, which the uplink has not carried", "held"),
+    Span("uplink_transport", "uplink", "Transport", "transport",
+         "first byte → completing packet enters the uplink, without its retransmission", "uplink_sending"),
+    Span("uplink_retransmission", "uplink", "Retransmission", "resent",
+         "a packet that was lost enters → the completing packet enters, which repeats it", "uplink_resent"),
+    Span("uplink_queue", "uplink", "Queue and service", "queue", "completing packet in the bottleneck queues",
+         "uplink_queued"),
+    Span("uplink_delay", "uplink", "Base and core delay", "delay", "completing packet in the delay stages",
+         "uplink_delayed"),
+    Span("receive_window", "remote", "Receive window", "window", "the receiver's window is full: TCP may not send",
+         "window"),
+)
+"""A request over TCP from the stamp ``sent`` of its client to ``uplink_left``."""
+
+DOWNLINK = (
+    Span("downlink_transport", "downlink", "Transport", "transport",
+         "first byte → completing packet of the reply, without its retransmission", "downlink_sending"),
+    Span("downlink_retransmission", "downlink", "Retransmission", "resent",
+         "a packet that was lost enters → the completing packet enters, which repeats it", "downlink_resent"),
+    Span("downlink_queue", "downlink", "Queue and service", "queue", "completing packet in the bottleneck queues",
+         "downlink_queued"),
+    Span("downlink_delay", "downlink", "Base and core delay", "delay", "completing packet in the delay stages",
+         "downlink_delayed"),
+)
+"""A reply from ``downlink_entered`` to ``downlink_left``."""
+
+SERVER = Span("server", "remote", "Server", "server",
+              "request left the network → first byte of the reply enters the downlink, or waits behind other replies",
+              "uplink_left", "downlink_ready")
+"""A server of which nothing is known, or what its service reports (docs/reference/spans.md)."""
+# fmt: on
+
+
+SERVICE = "service_"
+"""Begins the names of parts that services report."""
+
+
+def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
+    """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
+    if not services or SERVER not in spans:
+        return tuple(spans)
+    at = list(spans).index(SERVER)
+    reported = [
+        Span(
+            f"{SERVICE}{name}",
+            "remote",
+            f"Server: {name}",
+            name,
+            f"{name}, as the service reports it",
+            f"{SERVICE}{name}",
+        )
+        for name in services
+    ]
+    rest = replace(
+        SERVER,
+        label="Server, rest",
+        meaning=f"of this, what no span covers: {SERVER.meaning}",
+        begin="service_rest",
+        end="",
+    )
+    return (*spans[:at], *reported, rest, *spans[at + 1 :])
