@@ -402,23 +402,18 @@ class Simulation:
                 clock.at(intended, lambda request=request: begin_request(request))
 
 
-def make_run(path: Path, shape: Shape | None = None, *, named: bool = True) -> Simulation:
-    """Fill `path` with ``run.json`` and the raw files of a simulated run; returns the simulation.
-
-    named: its applications have names, as in all runs since there can be several.
-    """
+def make_run(path: Path, shape: Shape | None = None) -> Simulation:
+    """Fill `path` with ``run.json`` and the raw files of a simulated run; returns the simulation."""
     shape = shape or Shape()
     simulation = _simulated(shape)
     raw = path / "raw"
     raw.mkdir(parents=True)
     _write_packets(raw / "packets.bin", simulation.network)
     _write_series(raw / "series.bin", simulation)
-    _write_requests(raw, simulation, named=named)
+    _write_requests(raw, simulation)
     _write_nodes(raw / "nodes.jsonl", simulation)
     _write_host(raw / "host.jsonl", shape)
     description = _description(simulation) | shape.description
-    if not named:
-        description.pop("applications", None)
     (path / "run.json").write_text(json.dumps(description, indent=1))
     (path / "scenario.toml").write_text(_SCENARIO.format(**vars(shape)))
     resolved = {"name": "offload-simulated", "duration": f"{shape.duration:g} s", "workload": description["workload"]}
@@ -492,7 +487,7 @@ def _write_series(path: Path, simulation: Simulation) -> None:
     path.write_bytes(series_format.MAGIC + together.tobytes())
 
 
-def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
+def _write_requests(raw: Path, simulation: Simulation) -> None:
     shape = simulation.shape
     end = (shape.duration + shape.drain) * 1e9
     files: dict[str, list[str]] = {f"{app}.edge-{i}.service": [] for i, app in enumerate(simulation.rates)}
@@ -533,8 +528,7 @@ def _write_requests(raw: Path, simulation: Simulation, *, named: bool) -> None:
             line = identity | times | {"output": "class-417", "worker": 0}
             files[server_of[request.app]].append(json.dumps(line))
     for name, lines in files.items():
-        file = name if named else name.partition(".")[2]
-        (raw / f"{file}.jsonl").write_text("".join(line + "\n" for line in lines))
+        (raw / f"{name}.jsonl").write_text("".join(line + "\n" for line in lines))
 
 
 def _write_nodes(path: Path, simulation: Simulation) -> None:

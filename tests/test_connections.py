@@ -65,7 +65,8 @@ def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFr
     whole = np.array(records, RECORD) if records else np.empty(0, RECORD)
     (folder / "raw").mkdir(exist_ok=True)
     (folder / "raw" / "packets.bin").write_bytes(MAGIC + whole[np.argsort(whole["departed"], kind="stable")].tobytes())
-    return read_connections(folder, {"t0_ns": t0, "directions": DIRECTIONS, "nodes": NODES, **description})
+    run = {"t0_ns": t0, "directions": DIRECTIONS, "nodes": NODES, "applications": [application("web", ["phone-0"], [])]}
+    return read_connections(folder, run | description)
 
 
 def parts(row: dict[str, Any]) -> dict[str, float]:
@@ -234,7 +235,7 @@ def test_only_connections_that_live_in_the_schedule_are_listed(tmp_path: Path) -
 
 def test_a_log_without_packets_and_a_run_without_a_start_have_none(tmp_path: Path) -> None:
     assert read(tmp_path).schema == pl.Schema(SCHEMA)
-    assert read_connections(tmp_path, {}).schema == pl.Schema(SCHEMA)
+    assert read_connections(tmp_path, {"applications": []}).schema == pl.Schema(SCHEMA)
 
 
 def test_groups_of_connections_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +262,6 @@ def application(name: str, clients: Sequence[str], servers: Sequence[str], ports
         ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"], [81])], "a"),
         ([application("a", ["phone-0"], ["edge-0"]), application("b", ["phone-0"], ["edge-0"])], None),
         ([application("database", [], ["edge-0"]), application("web", ["cloud-0"], ["cloud-1"])], "database"),
-        ([application("before", [], [])], "before"),
     ],
 )
 def test_the_application_follows_from_nodes_and_ports(

@@ -372,7 +372,7 @@ def test_a_log_without_any_first_hop_has_no_connections(tmp_path: Path) -> None:
 def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_path: Path) -> None:
     both = make_run(tmp_path / "both", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2))
     make_run(tmp_path / "again", Shape(duration=12, outages=(), endpoints=2, rate=3, other=2, uplink=5))
-    make_run(tmp_path / "one", Shape(duration=12, outages=(), endpoints=2, rate=3), named=False)
+    make_run(tmp_path / "one", Shape(duration=12, outages=(), endpoints=2, rate=3))
     summary = collect(tmp_path / "both")
     assert [each.name for each in summary.applications] == ["workload", "other"]
     rows = {(row["app"], row["endpoint"], row["request"]): row for row in requests_of(tmp_path / "both").to_dicts()}

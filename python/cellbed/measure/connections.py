@@ -494,8 +494,8 @@ def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> p
             if server in app.servers:
                 # Another port than those that are known may be its too.
                 rank = 0 if port in app.ports else (4 if client not in app.clients else 2 if app.ports else 1)
-            elif (server in app.clients and client in app.servers) or not (app.clients or app.servers):
-                rank = 3  # the latter: a run from before applications listed their nodes
+            elif server in app.clients and client in app.servers:
+                rank = 3
             else:
                 continue
             fitting.setdefault(rank, set()).add(app.name)

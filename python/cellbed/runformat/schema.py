@@ -130,7 +130,7 @@ class Account(_Object):
     no_limits: bool | None = None
     seed: int | None = None
     workload: dict[str, Any] | None = None
-    applications: list[dict[str, Any]] | None = None
+    applications: list[dict[str, Any]] = []
     notes: list[str] | None = None
     warnings: list[str] | None = None
     deaths: list[str] | None = None
