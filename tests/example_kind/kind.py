@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cellbed.runformat.description import Description
 from cellbed.testbed.process import Process
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.http import kind as http
-from cellbed.workloads.kind import Deployment, Description
+from cellbed.workloads.kind import Deployment
 
 
 def prepare(table: Any, cache: Path, note: Note = silent) -> None:
