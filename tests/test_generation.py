@@ -21,15 +21,13 @@ from typer.testing import CliRunner, Result
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.closeness import closeness
-from cellbed.archive.generation.generate import compare, nanoseconds
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import Model, Order
-from cellbed.archive.generation.models import GENERATORS, PROFILES
-from cellbed.archive.generation.presets import PRESETS, cellreplay, study_moving
-from cellbed.archive.generation.presets.study_moving import DRIVING_NS, SUBWAY_NS
+from cellbed.archive.generation.model import Order
+from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
+from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.radio import Handover, RadioLink
 from cellbed.archive.generation.recorded import Recorded
-from cellbed.archive.generation.series import Generated, Written, write
+from cellbed.archive.generation.series import Generated, write
 from cellbed.archive.generation.wander import Wander
 from cellbed.archive.like import like
 from cellbed.archive.randomness import Stream
@@ -38,19 +36,10 @@ from cellbed.cli.traces import app
 from in_process import completions
 
 SECOND = 1_000_000_000
-ARITHMETIC = [model for model in PRESETS if model not in (*study_moving.MODELS, *cellreplay.MODELS)]
-"""Presets that do without the radio model, and so are made in no time."""
 
 
 def _nothing(part: str, share: float) -> None:
     assert 0.0 <= share <= 1.0
-
-
-def _made(model: Model, folder: Path, seed: int | None = None, content: Content | None = None) -> dict[Part, Written]:
-    order = Order(model.name, model.seed if seed is None else seed, nanoseconds(model.duration), content)
-    return {
-        part: write(each, folder / f"{seed}-{part}.parquet", part, _nothing) for part, each in model.make(order).items()
-    }
 
 
 def _values(generated: Generated, folder: Path) -> str:
@@ -111,18 +100,15 @@ def test_ten_gigabits_for_a_second_are_as_many_opportunities() -> None:
 PROMISED = {
     "lte-netherlands": "7a7033f05eeb9c50e222fa4d78faf659add5dfc1dc8451e077f3f78f0cdbbcc4",
     "5g-window-netherlands": "41bd1b4f090294ca7bfa3b57b271d257bcc54ee4782f88a7ab217122177d7199",
-    "lte-a-korea": "21ffda94d8adb069570128a118636a901b2eaea46a011005b5fb58af77df5f49",
-    "daily-us": "8ff6cba2726c7b824882054656ce9b69afcf7737ea2811bade442a70e4178eb0",
-    "6g-projection": "b539cf2bd59bca34de068baddd208884fca7b3847ecbdfabaa1b7527ff16ae1e",
 }
-"""Of the downlink of the model's own seed and duration: what no machine and no version may change."""
+"""Of the downlink of seed 1 and the model's own duration: what no machine and no version may change."""
+MODELS = {model.name: model for model in PRESETS}
 
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_values_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
-    model = GENERATORS[name]
-    order = Order(name, model.seed, nanoseconds(model.duration))
-    assert _values(model.make(order)["downlink"], tmp_path) == PROMISED[name]
+    model = MODELS[name]
+    assert _values(model.make(Order(name, 1, model.duration_ns))["downlink"], tmp_path) == PROMISED[name]
 
 
 def test_random_numbers_are_the_same_everywhere() -> None:
@@ -140,11 +126,11 @@ def test_normals_are_normal_enough() -> None:
 
 
 def test_equal_seeds_give_equal_values_and_others_do_not(tmp_path: Path) -> None:
-    model = GENERATORS["lte-netherlands"]
+    model = MODELS["lte-netherlands"]
     order = Order(model.name, 5, 10 * SECOND)
     values = {_values(model.make(each)["uplink"], tmp_path) for each in (order, order, replace(order, seed=6))}
     assert len(values) == 2
-    other = _values(GENERATORS["5g-netherlands"].make(replace(order, model="5g-netherlands"))["downlink"], tmp_path)
+    other = _values(MODELS["5g-netherlands"].make(replace(order, model="5g-netherlands"))["downlink"], tmp_path)
     assert other not in values
 
 
@@ -156,40 +142,28 @@ def test_the_radio_model_gives_the_same_again(tmp_path: Path) -> None:
 
 # --- presets
 
+PUBLISHED = [
+    # Mishchenko, 2025, §5.3: the highest second, Mbit/s
+    ("lte-netherlands", "uplink", 18, 22),
+    ("lte-netherlands", "downlink", 72, 88),
+    ("5g-netherlands", "uplink", 67.5, 82.5),
+    ("5g-netherlands", "downlink", 180, 220),
+    ("5g-window-netherlands", "uplink", 22, 25.2),
+    ("5g-window-netherlands", "downlink", 180, 220),
+]
+
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("model", ARITHMETIC, ids=lambda model: model.name)
-def test_figures_are_what_the_citation_says(model: Model, seed: int, tmp_path: Path) -> None:
-    rows = compare(model, _made(model, tmp_path, seed, Content.RATE))
-    assert rows
-    assert [row for row in rows if not row.fits] == []
+@pytest.mark.parametrize(("name", "part", "low", "high"), PUBLISHED)
+def test_the_highest_second_is_as_published(name: str, part: Part, low: float, high: float, seed: int) -> None:
+    order = Order(name, seed, MODELS[name].duration_ns)
+    seconds = Recorded(np.array(_times(MODELS[name].make(order)[part])), order.duration_ns).rates(SECOND) / 1e6
+    assert low <= seconds.max() <= high
+    if (name, part) == ("5g-window-netherlands", "uplink"):
+        assert np.mean((seconds >= 10) & (seconds <= 25.2)) >= 0.9  # "largely"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # tens of millions of packets, on a machine that others use too
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
-def test_figures_are_what_the_citation_says_of_every_opportunity(model: Model, seed: int, tmp_path: Path) -> None:
-    parts = _made(model, tmp_path, seed)
-    rows = compare(model, parts)
-    assert [row for row in rows if not row.fits] == []
-    for written in parts.values():
-        at = written.series.scan().select("at_ns").collect()["at_ns"]
-        assert at.is_sorted()
-        assert 0 <= at[0] <= at[-1] <= written.series.duration_ns
-
-
-@pytest.mark.parametrize("model", PRESETS, ids=lambda model: model.name)
-def test_every_preset_says_what_is_published_and_what_is_not(model: Model) -> None:
-    assert "20" in model.citation  # a year
-    assert "§" in model.citation or "Opensignal" in model.citation
-    assert model.figures
-    for word in ("ublished", "urs:") if model.name != "6g-projection" else ("projection", "nobody has measured"):
-        assert word in model.cited
-    assert len(model.summary) <= 90
-
-
-@pytest.mark.parametrize("every", [DRIVING_NS, SUBWAY_NS])
+@pytest.mark.parametrize("every", MOBILITY.values())
 def test_handovers_come_as_often_as_published(every: int) -> None:
     link = RadioLink("lowband-good", handover=Handover(every))
     gaps = np.diff(_times(link.saturated("uplink", 4 * every, 1)))
@@ -199,12 +173,8 @@ def test_handovers_come_as_often_as_published(every: int) -> None:
 
 
 def test_an_obstacle_takes_the_rate_and_gives_it_back() -> None:
-    values = {
-        "profile": "mmwave", "mobility": "profile", "handover": None,
-        "obstacle": "vehicle", "obstacle-at": (2 * SECOND,), "obstacle-for": 2 * SECOND,
-    }  # fmt: skip
-    order = Order("radio", 1, 6 * SECOND, values=values)
-    at = np.array(_times(GENERATORS["radio"].make(order)["downlink"]))
+    model = radio("mmwave", "profile", None, "vehicle", (2 * SECOND,), 2 * SECOND)
+    at = np.array(_times(model.make(Order("radio", 1, 6 * SECOND))["downlink"]))
     rates = np.bincount(np.maximum(at - 1, 0) // (SECOND // 2), minlength=12) * OPPORTUNITY_BITS * 2 / 1e9
     assert all(rate == pytest.approx(2.0, rel=0.2) for rate in [*rates[:4], *rates[8:]])
     assert all(rate == pytest.approx(0.35, rel=0.3) for rate in rates[5:7])
@@ -292,27 +262,6 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(app, ["generate", *words], env={"COLUMNS": "120"})
 
 
-def test_the_list_has_a_line_for_each_generator() -> None:
-    listed = _run()
-    assert listed.exit_code == 0, listed.output
-    lines = listed.stdout.splitlines()
-    for name, model in GENERATORS.items():
-        assert [line for line in lines if line.split()[:1] == [name] and model.summary in line], name
-    assert [each["name"] for each in json.loads(_run("--json").stdout)] == list(GENERATORS)
-
-
-@pytest.mark.parametrize("name", GENERATORS)
-def test_help_shows_citation_and_parameters(name: str) -> None:
-    shown = _run(name, "--help")
-    assert shown.exit_code == 0, shown.output
-    words = " ".join(shown.stdout.split())
-    for parameter in GENERATORS[name].parameters:
-        assert f"--{parameter.name}" in words
-    assert GENERATORS[name].citation.split(",")[0] in words
-    for option in ("--seed", "--duration", "--name", "--replace", "--json"):
-        assert option in words
-
-
 def test_an_entry_says_that_it_is_synthetic_and_of_whom(bare_archive: Archive) -> None:
     made = _run("5g-window-netherlands", "--duration", "5 s", "--seed", "4", "--json")
     assert made.exit_code == 0, made.output
@@ -356,7 +305,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["lte-nederlands"], "did you mean 'lte-netherlands'?"),
+        (["lte-nederlands"], "No such command 'lte-nederlands'"),
         (["markov"], "Missing option '--like'"),
         (["markov", "--like", "nothing-here"], "nothing-here"),
         (["radio", "--obstacle", "body"], "write --profile mmwave"),
@@ -371,7 +320,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (["daily", "--busiest-hour", "3.5"], "is the --quietest-hour too"),
         (["lte-netherlands", "--name", "Not A Name", "--duration", "1 s"], "is not a valid name"),
         (["lte-netherlands", "--name", "lte-suburban"], "lte-suburban"),
-        (["lte-netherlands", "--seed", "-1"], "invalid seed '-1'"),
+        (["lte-netherlands", "--seed", "-1"], "Invalid value for '--seed'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(words: list[str], answer: str, archive: Archive) -> None:
@@ -405,7 +354,7 @@ def test_a_shell_completes_generators_and_their_options(line: str, offered: set[
 
 
 def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:
-    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "mmwave-driving-us"]
+    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "radio", "--duration", "10 min"]
     with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
         while not list(bare_archive.folder.glob(".*/uplink.parquet")):
             assert making.poll() is None
@@ -430,8 +379,7 @@ def test_profiles_are_those_of_the_scenario() -> None:
          "--uplink-low: 10 Mbit/s is above --uplink-high, which is 1 Mbit/s"),
         (("--uplink-mean", "30 Mbit/s"), "30 Mbit/s is not from --uplink-low, 5 Mbit/s, to --uplink-high, 20 Mbit/s"),
         (("--duration", "40 d"), "write '960 h'"),
-        (("--seed", "abc"), "invalid seed 'abc': expected a whole number"),
-        (("--seed", "-1"), "invalid seed '-1'"),
+        (("--seed", "abc"), "'--seed': Input should be a valid integer"),
         (("--deviation", "nan"), "'nan' is negative or infinite"),
         (("--outages", "-3"), "'-3' is negative or infinite"),
         (("--memory", "0 s"), "'--memory': '0 s' is not from 1 ms to 744 h"),

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cellbed.archive import ARCHIVE, TraceError, archive_folder, files, resolve
-from cellbed.archive.examples import MODELS, PDO_BYTES, Model
+from cellbed.archive.examples import MODELS, PDO_BYTES, Example
 
 MODEL_LIST = list(MODELS.values())
 
@@ -41,12 +41,12 @@ def _rates(stamps: list[int], seconds: int) -> list[float]:
 
 
 @pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
-def test_generated_files_are_the_same_everywhere(model: Model) -> None:
+def test_generated_files_are_the_same_everywhere(model: Example) -> None:
     assert hashlib.sha256(model.text().encode()).hexdigest() == model.sha256
 
 
 @pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
-def test_generated_files_say_that_they_are_synthetic(model: Model) -> None:
+def test_generated_files_say_that_they_are_synthetic(model: Example) -> None:
     header = [line for line in model.text().splitlines() if line.startswith("#")]
     assert header[0].startswith(f"# synthetic: {model.name}")
     text = " ".join(header)
@@ -55,7 +55,7 @@ def test_generated_files_say_that_they_are_synthetic(model: Model) -> None:
 
 
 @pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
-def test_statistics_are_those_of_the_model(model: Model, stamps: dict[str, list[int]]) -> None:
+def test_statistics_are_those_of_the_model(model: Example, stamps: dict[str, list[int]]) -> None:
     times = stamps[model.name]
     assert times == sorted(times)
     assert times[0] > 0

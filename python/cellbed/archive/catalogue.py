@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cellbed import inputs
 from cellbed.archive.errors import TraceError
-from cellbed.archive.examples import MODELS, Model
+from cellbed.archive.examples import MODELS, Example
 from cellbed.archive.files import find_file, find_pipe, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
@@ -49,9 +49,9 @@ class TraceSource:
     name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
     """
 
-    def __init__(self, name: str, file: Path | Model | EntryDirection) -> None:
+    def __init__(self, name: str, file: Path | Example | EntryDirection) -> None:
         self.name = name
-        self.synthetic = file.synthetic if isinstance(file, EntryDirection) else isinstance(file, Model)
+        self.synthetic = file.synthetic if isinstance(file, EntryDirection) else isinstance(file, Example)
         self._file = file
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class TraceSource:
                 return self._file
             case EntryDirection():
                 return self._file.text()
-            case Model():
+            case Example():
                 return _generated(self._file)
 
     def entry(self) -> "tuple[Entry, Part] | None":
@@ -81,7 +81,7 @@ class TraceSource:
                 return None
             case EntryDirection():
                 return self._file.archive.entry(self._file.name), self._file.part
-            case Model():
+            case Example():
                 name, _, ending = self.name.partition(".")
                 return open_archive().entry(name), ENDINGS[ending]
 
@@ -180,7 +180,7 @@ def _directions(archive: Archive, name: str) -> list[str]:
     return [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in parts]
 
 
-def _generated(model: Model) -> Path:
+def _generated(model: Example) -> Path:
     folder = archive_folder()
     path = folder / model.name
     if _is_right(path, model):
@@ -196,7 +196,7 @@ def _generated(model: Model) -> Path:
     return path
 
 
-def _is_right(path: Path, model: Model) -> bool:
+def _is_right(path: Path, model: Example) -> bool:
     """Whether the file exists and equals this version's output: not truncated, edited or of another version."""
     try:
         return sha256(path) == model.sha256

@@ -34,7 +34,7 @@ TICK = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class Example:
     """One direction of a synthetic link.
 
     mean, deviation, low, high: bit/s, of the rate over time outside outages; the rate stays within low and high.
@@ -100,10 +100,10 @@ _THESIS = (
     "2025, section 5.3: "
 )
 
-MODELS: dict[str, Model] = {
+MODELS: dict[str, Example] = {
     model.name: model
     for model in (
-        Model(
+        Example(
             name="lte-suburban.up",
             mean=15e6,
             deviation=3e6,
@@ -117,7 +117,7 @@ MODELS: dict[str, Model] = {
             source=_THESIS + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
             sha256="52c13cbc30755b1bb3c9feb5ee807a1c4a8f5aee9d20d4e2750bb3b7c2e47999",
         ),
-        Model(
+        Example(
             name="lte-suburban.down",
             mean=45e6,
             deviation=14e6,
@@ -131,7 +131,7 @@ MODELS: dict[str, Model] = {
             source=_THESIS + "LTE downlink up to 80 Mbit/s",
             sha256="641fb0d53e8e5048eeb38ff2adc9d20def1a857b4d793862e6f349945df2d191",
         ),
-        Model(
+        Example(
             name="5g-midband.up",
             mean=44e6,
             deviation=16e6,
@@ -145,7 +145,7 @@ MODELS: dict[str, Model] = {
             source=_THESIS + "5G uplink up to 75 Mbit/s",
             sha256="a610597d2c25654c8afc278e56eca32be10460e4fe27dc3a9594bf354429b95c",
         ),
-        Model(
+        Example(
             name="5g-midband.down",
             mean=120e6,
             deviation=42e6,
@@ -163,7 +163,7 @@ MODELS: dict[str, Model] = {
 }
 
 
-def _deliveries(model: Model, uniform: Callable[[], float]) -> Iterator[float]:
+def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]:
     """Times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
     # The stationary deviation of an Ornstein-Uhlenbeck process is volatility * sqrt(reversion / 2).
     volatility = model.deviation / math.sqrt(model.reversion / 2)
@@ -231,7 +231,7 @@ def is_current(entry: Entry) -> bool:
     return any(step.of == _digests(entry.name) for step in entry.history)
 
 
-def _models(name: str) -> dict[Part, Model]:
+def _models(name: str) -> dict[Part, Example]:
     return {part: MODELS[f"{name}.{ending}"] for ending, part in ENDINGS.items()}
 
 

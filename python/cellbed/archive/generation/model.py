@@ -1,63 +1,25 @@
-"""A generator: a name, its sources, its parameters, and its series."""
+"""A generator: a name, its sources, and its series."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Final, Protocol
 
-from cellbed.archive.generation.capacity import Grain
-from cellbed.archive.generation.measures import Measure
-from cellbed.archive.generation.series import Generated
+from cellbed.archive.generation.capacity import Capacity, Grain
+from cellbed.archive.generation.radio import RadioLink
+from cellbed.archive.generation.recorded import Like
+from cellbed.archive.generation.series import Generated, binned, of_capacity
+from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
-from cellbed.readable import duration_words
-from cellbed.units import BIT_RATE, DURATION
 
-Kind = Literal["duration", "durations", "rate", "number", "choice", "text"]
-"""Of a parameter: nanoseconds, a list of them, bit/s, a number, one of some words, the name of a recording."""
-
-MILLISECOND_NS = 1_000_000
-SECOND_NS = 1_000_000_000
-LONGEST_NS = 31 * 24 * 3600 * SECOND_NS
+SECOND_NS: Final = 1_000_000_000
+LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
 """Of what is generated."""
 
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Something that a user may set.
-
-    default: as a user writes it; "" for nothing. choices: of a choice. least, most: what is taken, in base units.
-    """
-
-    name: str
-    kind: Kind
-    default: str
-    help: str
-    choices: tuple[str, ...] = ()
-    required: bool = False
-    least: float = 0
-    most: float = math.inf
-
-    def outside(self, value: Any) -> str | None:
-        """The problem of a value outside `least` to `most`; None inside."""
-        each = value if self.kind == "durations" else (value,)
-        if self.kind in ("text", "choice") or all(self.least <= one <= self.most for one in each):
-            return None
-        bounds = (self.least, self.most)
-        times = self.kind in ("duration", "durations")
-        low, high = (duration_words(bound / 1e9) if times else self.shown(bound) for bound in bounds)
-        return f"is not from {low} to {high}"
-
-    def shown(self, value: Any) -> str:
-        """A value in base units, for people."""
-        if self.kind == "duration":
-            return DURATION.format(value)
-        if self.kind == "durations":
-            return ", ".join(DURATION.format(each) for each in value)
-        if self.kind == "rate":
-            return BIT_RATE.format(value)
-        return f"{value:g}" if self.kind == "number" else str(value)
+SLOT_LTE: Final = Grain(1_000_000)
+"""Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
+SLOT_MIDBAND: Final = Grain(500_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,68 +27,73 @@ class Order:
     """What is generated.
 
     model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
-    values: of the parameters, by name, in base units. usual: whether the duration is the model's own.
     """
 
     model: str
     seed: int
     duration_ns: int
     content: Content | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
-    usual: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A published figure that a series must show.
-
-    what: in words. published: as published, in words. low, high: allowed range, in the unit of `measure`. unit: that
-    it is shown in, and how many base units that is. place: section, table or figure of the citation.
-    """
-
-    part: Part
-    what: str
-    published: str
-    low: float
-    high: float
-    unit: tuple[str, float]
-    place: str
-    measure: Measure
+Make = Callable[[Order], dict[Part, Generated]]
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A generator.
+    """A generator with its parameters.
 
-    summary: one line. about: fields of an entry's `About`. duration: unless asked otherwise. make: the parts. figures:
-    published ones for comparison, if any. cited: published and own parameters. begins: hour of the day at time zero,
-    where hours of the day mean something.
+    about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
+    them. begins: hour of the day at time zero, where hours of the day mean something. like: the recording to which it
+    is fitted, with the minimum length of its outages.
     """
 
     name: str
-    summary: str
-    about: Mapping[str, str]
     citation: str
     cited: str
-    duration: str
-    make: Callable[[Order], dict[Part, Generated]]
-    parameters: tuple[Parameter, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    seed: int = 1
-    begins: Callable[[Order], float] | None = None
+    make: Make
+    summary: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    duration_ns: int = 120 * SECOND_NS
+    settings: Mapping[str, str] = field(default_factory=dict)
+    begins: float | None = None
+    like: tuple[Like, int] | None = None
 
 
-MBIT = ("Mbit/s", 1e6)
-MS = ("ms", 1e-3)
-SECONDS = ("s", 1.0)
-SHARE = ("", 1.0)
+class Process(Protocol):
+    """A rate over time."""
 
-SLOT_LTE = Grain(1_000_000)
-"""Slots of 15, 30 and 120 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
-SLOT_MIDBAND = Grain(500_000)
-SLOT_MMWAVE = Grain(125_000)
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        """Return a sample of it."""
 
 
-def about(figure: float, tolerance: float) -> tuple[float, float]:
-    """The tolerance of a published figure, relative, below and above."""
-    return figure * (1.0 - tolerance), figure * (1.0 + tolerance)
+def each_way(
+    uplink: Process | None, downlink: Process | None, grain: Grain, content: Content = Content.OPPORTUNITIES
+) -> Make:
+    """Make independent directions. content: of the directions, unless asked otherwise."""
+
+    def make(order: Order) -> dict[Part, Generated]:
+        parts: dict[Part, Generated] = {}
+        ways: tuple[tuple[Part, Process | None], ...] = (("uplink", uplink), ("downlink", downlink))
+        for part, process in ways:
+            if process is not None:
+                purpose = f"{order.model} {part}"
+                capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
+                parts[part] = of_capacity(capacity, order.content or content, grain, order.seed, purpose)
+        return parts
+
+    return make
+
+
+def saturating(link: RadioLink) -> Make:
+    """Make the series of a radio link: both directions saturated, each alone, and round trips while it is idle."""
+
+    def make(order: Order) -> dict[Part, Generated]:
+        parts: dict[Part, Generated] = {
+            "uplink": link.saturated("uplink", order.duration_ns, order.seed),
+            "downlink": link.saturated("downlink", order.duration_ns, order.seed),
+        }
+        if order.content is Content.RATE:
+            parts = {part: binned(generated) for part, generated in parts.items()}
+        return parts | {"round-trip": link.round_trips(order.duration_ns, order.seed)}
+
+    return make

@@ -1,4 +1,4 @@
-"""A rate that wanders between two bounds, with outages, or goes through places: for publications that give a range.
+"""A rate that wanders between two bounds, with outages: for publications that give a range.
 
 An autoregression of first order around a mean, reflected at the bounds, on ticks of 20 ms; outages begin at random and
 last exponentially long. It is the process of the examples (after Winstein, Sivaraman, Balakrishnan, Stochastic
@@ -57,30 +57,3 @@ class Wander:
     def _within(self, rate: float) -> float:
         # Far beyond one bound, the reflected value would cross the other.
         return min(max(reflected(rate, self.low, self.high), self.low), self.high)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """One direction on a tour of places whose rates cover a range evenly, in random order.
-
-    low, high: bit/s, the rates of the poorest and the best place. count: of places; each lasts as long as the others.
-    spread: standard deviation of the rate in a place, in parts of it. memory_ns: time constant with which it forgets.
-    """
-
-    low: float
-    high: float
-    count: int = 24
-    spread: float = 0.05
-    memory_ns: int = 500_000_000
-
-    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """One tour."""
-        import numpy as np
-
-        ticks = -(-duration_ns // TICK_NS)
-        order = np.argsort(stream.uniforms(self.count), kind="stable")
-        means = self.low + (self.high - self.low) * order / (self.count - 1)
-        of_tick = means[np.arange(ticks) * self.count // ticks]
-        wander = Wander(1.0, self.spread, 1.0 - 3.0 * self.spread, 1.0 + 3.0 * self.spread, self.memory_ns)
-        rates = (of_tick * np.array(wander._rates(ticks, stream))).astype(np.int64)
-        return Capacity(np.arange(ticks, dtype=np.int64) * TICK_NS, rates, duration_ns)

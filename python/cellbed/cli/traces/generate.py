@@ -3,108 +3,248 @@
 from __future__ import annotations
 
 import json
-from inspect import Signature
+import math
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from cellbed.cli.traces.options import AS_JSON
+from cellbed.archive.generation import models
+from cellbed.archive.generation.model import Model, Order
+from cellbed.archive.generation.presets import PRESETS
+from cellbed.cli.traces.options import AS_JSON, bit_rate, duration, entries_and_files
 from cellbed.cli.verbs import Verb
 
-if TYPE_CHECKING:
-    from cellbed.archive.generation.model import Model
-
-
-class _Generators(TyperGroup):
-    """A command for each generator, whose options are its parameters."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        from cellbed.archive.generation.models import GENERATORS
-
-        return list(GENERATORS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from cellbed.archive.generation.models import GENERATORS, generator
-
-        if ctx.resilient_parsing and cmd_name not in GENERATORS:
-            return None  # half a word, which a shell completes
-        return _command(generator(cmd_name))
-
-
-app = typer.Typer(cls=_Generators, invoke_without_command=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.callback()
-def generate(
-    ctx: typer.Context,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published",
-            help="Generate all published models and compare their figures with the publications. Takes minutes.",
-        ),
-    ] = False,
-    as_json: bool = AS_JSON,
-) -> None:
+def generate() -> None:
     """Generate synthetic traces: seeded, cited, labelled as synthetic.
 
-    Without a generator, list all generators. The same seed gives the same series.
+    The same seed gives the same series.
 
     \b
     Examples:
-      cellbed traces generate lte-netherlands                          a published model
+      cellbed traces generate lte-netherlands                          after a publication
       cellbed traces generate markov --like lte-suburban               similar to a recording
       cellbed traces generate radio --profile mmwave --obstacle vehicle
       cellbed traces generate wander --help                            parameters of a generator
-      cellbed traces generate --published                              published beside generated figures
     """
-    if ctx.invoked_subcommand is not None:
-        return
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"'{text:.40}' is not a number") from None
+    if not 0 <= value < math.inf:
+        raise typer.BadParameter(f"'{text:.40}' is negative or infinite")
+    return value
+
+
+def _durations(text: str) -> tuple[int, ...]:
+    return tuple(duration(each.strip()) for each in text.split(","))
+
+
+def _rate(text: str) -> Any:
+    return typer.Option(parser=bit_rate, metavar="RATE", help=text)
+
+
+def _from(text: str, least: str, most: str, parse: Callable[[str], Any] = _number, metavar: str = "NUMBER") -> Any:
+    """Return an option whose value lies between two, written as a user does."""
+
+    def bounded(written: str) -> Any:
+        value = parse(written)
+        if not parse(least) <= value <= parse(most):
+            raise typer.BadParameter(f"'{written:.40}' is not from {least} to {most}")
+        return value
+
+    return typer.Option(parser=bounded, metavar=metavar, help=text)
+
+
+def _time(text: str, least: str, most: str) -> Any:
+    return _from(text, least, most, duration, "TIME")
+
+
+class _As(StrEnum):
+    opportunities = "opportunities"
+    rate = "rate"
+
+
+_Profile = StrEnum("_Profile", [(name, name) for name in (*models.PROFILES, "mmwave")])  # type: ignore[misc]
+_Mobility = StrEnum("_Mobility", [(name, name) for name in ("profile", *models.MOBILITY)])  # type: ignore[misc]
+_Obstacle = StrEnum("_Obstacle", [(name, name) for name in ("none", *models.OBSTACLES)])  # type: ignore[misc]
+
+Lasts = Annotated[Any, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of the trace.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=10**18, metavar="NUMBER", help="Random seed; equal seeds give equal series.")
+]
+Name = Annotated[str | None, typer.Option(help="Name in the archive.", show_default="the generator's")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")]
+Content = Annotated[
+    _As | None, typer.Option("--as", help="Stored form of the directions.", show_default="as the generator produces")
+]
+
+
+@app.command(cls=Verb)
+def markov(
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Recording to fit, of whose duration the trace is by default: an entry of the archive, or a file.",
+            show_default=False,
+            autocompletion=entries_and_files,
+        ),
+    ],
+    outage: Annotated[
+        Any, _time("Minimum time without opportunities that counts as an outage.", "1 ms", "60 min")
+    ] = "200 ms",
+    lasts: Lasts = None,
+    seed: Seed = 1,
+    name: Name = None,
+    replace: Replace = False,
+    content: Content = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Like a recording: a Markov-modulated rate with outages, fitted to it.
+
+    The closeness of the fit is measured and printed. After Fischer & Meier-Hellstern, The Markov-modulated Poisson
+    process (MMPP) cookbook, Performance Evaluation 18, 1993; the two chains and the fit are cellbed's own.
+    """
+    from cellbed.archive.like import like as recording
+    from cellbed.archive.store import valid_name
+
+    model = models.markov(recording(like, Path.cwd()), outage)
+    assert model.like is not None
+    _keep(model, lasts, seed, name or valid_name(f"like-{model.like[0].name}"), replace, content, as_json)
+
+
+@app.command(cls=Verb)
+def wander(
+    uplink_low: Annotated[Any, _rate("Uplink: the lowest rate.")] = "5 Mbit/s",
+    uplink_high: Annotated[Any, _rate("Uplink: the highest rate.")] = "20 Mbit/s",
+    downlink_low: Annotated[Any, _rate("Downlink: the lowest rate.")] = "10 Mbit/s",
+    downlink_high: Annotated[Any, _rate("Downlink: the highest rate.")] = "80 Mbit/s",
+    uplink_mean: Annotated[Any, _rate("Uplink: mean to which the rate reverts. Default: the middle.")] = None,
+    downlink_mean: Annotated[Any, _rate("Downlink: mean to which the rate reverts. Default: the middle.")] = None,
+    deviation: Annotated[Any, _from("Standard deviation as a share of the range.", "0", "10")] = "0.25",
+    memory: Annotated[Any, _time("Time constant of the reversion.", "1 ms", "744 h")] = "2 s",
+    outages: Annotated[Any, _from("Outages per minute.", "0", "1000")] = "2",
+    outage_length: Annotated[Any, _time("Mean length of outages.", "0 s", "60 min")] = "125 ms",
+    lasts: Lasts = "120 s",
+    seed: Seed = 1,
+    name: Name = None,
+    replace: Replace = False,
+    content: Content = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """A rate that wanders between two bounds, with outages.
+
+    All figures are the user's. After Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts Achieve High Throughput
+    and Low Delay over Cellular Networks, NSDI 2013, §3.1.
+    """
+    bounds = {"uplink": (uplink_low, uplink_high), "downlink": (downlink_low, downlink_high)}
+    means = {"uplink": uplink_mean, "downlink": downlink_mean}
+    model = models.wander(bounds, means, deviation, memory, outages, outage_length)
+    _keep(model, lasts, seed, name, replace, content, as_json)
+
+
+@app.command(cls=Verb)
+def radio(
+    profile: Annotated[_Profile, typer.Option(help="Profile: see docs/reference/radio.md.")] = _Profile["midband-good"],
+    mobility: Annotated[
+        _Mobility, typer.Option(help="Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.")
+    ] = _Mobility["profile"],
+    handover: Annotated[Any, _time("Another mean time between handovers, with --mobility.", "100 ms", "744 h")] = None,
+    obstacle: Annotated[
+        _Obstacle,
+        typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave."),
+    ] = _Obstacle["none"],
+    obstacle_at: Annotated[
+        Any, typer.Option(parser=_durations, metavar="TIME,…", help="Times of the obstacle.")
+    ] = "20 s, 40 s",
+    obstacle_for: Annotated[Any, _time("Duration of the obstacle.", "1 ms", "744 h")] = "10 s",
+    lasts: Lasts = "120 s",
+    seed: Seed = 1,
+    name: Name = None,
+    replace: Replace = False,
+    content: Content = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """The radio model under saturation, with handovers and obstacles.
+
+    docs/reference/radio.md states which parts of the model are published. Handovers and obstacles: Lim et al., An
+    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. Length of gaps, and how an obstacle comes
+    and goes, are cellbed's own.
+    """
+    model = models.radio(profile.value, mobility.value, handover, obstacle.value, obstacle_at, obstacle_for)
+    _keep(model, lasts, seed, name, replace, content, as_json)
+
+
+@app.command(cls=Verb)
+def daily(
+    uplink_busiest: Annotated[Any, _rate("Uplink: mean rate in the busiest hour.")] = "5 Mbit/s",
+    uplink_quietest: Annotated[Any, _rate("Uplink: mean rate in the quietest hour.")] = "10 Mbit/s",
+    downlink_busiest: Annotated[Any, _rate("Downlink: mean rate in the busiest hour.")] = "15 Mbit/s",
+    downlink_quietest: Annotated[Any, _rate("Downlink: mean rate in the quietest hour.")] = "30 Mbit/s",
+    busiest_hour: Annotated[Any, _from("Hour of the day.", "0", "24")] = "21",
+    quietest_hour: Annotated[Any, _from("Hour of the day.", "0", "24")] = "3.5",
+    begins: Annotated[Any, _from("Hour of the day at which the series begins.", "0", "24")] = "0",
+    spread: Annotated[Any, _from("Deviation around the hour's mean, as a share of it.", "0", "10")] = "0.2",
+    lasts: Lasts = "24 h",
+    seed: Seed = 1,
+    name: Name = None,
+    replace: Replace = False,
+    content: Content = None,
+    as_json: bool = AS_JSON,
+) -> None:
+    """The load of a day: rates of a quiet night and a busy evening, by cellbed's own model."""
+    rates = {"uplink": (uplink_busiest, uplink_quietest), "downlink": (downlink_busiest, downlink_quietest)}
+    _keep(
+        models.daily(rates, busiest_hour, quietest_hour, begins, spread), lasts, seed, name, replace, content, as_json
+    )
+
+
+def _add(preset: Model) -> None:
+    """Add the command of a model that has no parameters of its own."""
+
+    def command(
+        lasts: Lasts = "120 s",
+        seed: Seed = 1,
+        name: Name = None,
+        replace: Replace = False,
+        content: Content = None,
+        as_json: bool = AS_JSON,
+    ) -> None:
+        _keep(preset, lasts, seed, name, replace, content, as_json)
+
+    help_ = f"{preset.summary}\n\nCitation: {preset.citation}.\n\n{preset.cited}"
+    app.command(preset.name, cls=Verb, help=help_)(command)
+
+
+for _preset in PRESETS:
+    _add(_preset)
+
+
+def _keep(
+    model: Model, lasts: int | None, seed: int, name: str | None, replace: bool, content: _As | None, as_json: bool
+) -> None:
+    from cellbed.archive import open_archive
     from cellbed.archive.generation import views
-    from cellbed.archive.generation.generate import published_figures
-    from cellbed.archive.generation.models import GENERATORS
+    from cellbed.archive.generation.generate import keep
+    from cellbed.archive.series import Content
+    from cellbed.cli.traces.share import share_done
+    from cellbed.console import Console
 
-    if published:
-        from cellbed.cli.traces.share import share_done
-
-        with share_done() as progress:
-            rows = published_figures(progress)
-        _print(as_json, [views.figure_as_json(*row) for row in rows], views.published_table(rows))
-        if not all(row.fits for _, row in rows):
-            raise typer.Exit(1)
-    else:
-        _print(as_json, [views.model_as_json(each) for each in GENERATORS.values()], views.models_table())
-
-
-def _command(model: Model) -> Any:
-    from cellbed.cli.traces.generator_options import arguments, order
-
-    def command(name: str | None, replace: bool, as_json: bool, **values: Any) -> None:
-        from cellbed.archive import open_archive
-        from cellbed.archive.generation import views
-        from cellbed.archive.generation.generate import keep
-        from cellbed.cli.traces.share import share_done
-
-        asked = order(model, values, Path.cwd())
-        with share_done() as progress:
-            entry, result = keep(open_archive(), model, asked, name or views.usual_name(asked), replace, progress)
-        _print(as_json, views.result_as_json(entry, result), views.result_shown(entry, result))
-
-    signature = arguments(model)
-    command.__signature__ = Signature(signature)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in signature}
-    command.__doc__ = f"{model.summary}\n\nCitation: {model.citation}.\n\n{model.cited}"
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(model.name, cls=Verb)(command)
-    return typer.main.get_command(alone)
-
-
-def _print(as_json: bool, data: Any, shown: Any) -> None:
+    duration_ns = model.duration_ns if lasts is None else lasts
+    order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
+    with share_done() as progress:
+        entry, result = keep(open_archive(), model, order, name or model.name, replace, progress)
     if as_json:
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(json.dumps(views.result_as_json(entry, result), indent=2, ensure_ascii=False))
     else:
-        from cellbed.console import Console
-
-        Console(soft_wrap=True).print(shown)
+        Console(soft_wrap=True).print(views.result_shown(entry, result))

@@ -17,7 +17,6 @@ import tomli_w
 from cellbed import inputs
 from cellbed.archive import replayable
 from cellbed.archive.catalogue import resolve
-from cellbed.archive.generation.generate import nanoseconds
 from cellbed.archive.generation.model import Order
 from cellbed.archive.generation.series import write
 from cellbed.archive.series import ENDINGS
@@ -149,7 +148,7 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         part = ENDINGS[way]
-        generated = role.model.make(Order(role.model.name, role.model.seed, nanoseconds(role.model.duration)))[part]
+        generated = role.model.make(Order(role.model.name, 1, role.model.duration_ns))[part]
         with tempfile.TemporaryDirectory() as temporary:
             made = write(generated, Path(temporary) / "series.parquet", part, lambda part, share: None)
             write_whole(path, partial(replayable.write_text, made.series))

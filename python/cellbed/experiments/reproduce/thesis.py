@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cellbed.archive.generation.capacity import Capacity
-from cellbed.archive.generation.making import each_way
-from cellbed.archive.generation.model import SLOT_LTE, Model
-from cellbed.archive.generation.presets.thesis import CITATION, MODELS
+from cellbed.archive.generation.model import SLOT_LTE, Model, each_way
+from cellbed.archive.generation.presets import CITATION, PRESETS
 from cellbed.archive.generation.wander import TICK_NS, Wander
 from cellbed.archive.randomness import Stream
 from cellbed.experiments.reproduce.publication import (
@@ -56,14 +55,14 @@ _VERIZON = Model(
     about={"technology": "4g"},
     citation=f"{CITATION}, §6.6",
     cited="Published: the drop below 5 Mbit/s for 30 s. Ours: everything else.",
-    duration="140 s",
+    duration_ns=140 * 10**9,
     make=each_way(
         _Drop(Wander(8e6, 2e6, 3e6, 12e6, 2_000_000_000, 0.01, 200_000_000)),
         Wander(9e6, 3e6, 2e6, 15e6, 2_000_000_000),
         SLOT_LTE,
     ),
 )
-_PRESETS = {model.name: model for model in MODELS}
+_PRESETS = {model.name: model for model in PRESETS}
 ROLES = (
     Role("lte", ("KPN-4G", "KPN-LTE"), "kpn-lte", _PRESETS["lte-netherlands"], "generator lte-netherlands"),
     Role("5g", ("KPN-5G",), "kpn-5g", _PRESETS["5g-netherlands"], "generator 5g-netherlands"),
