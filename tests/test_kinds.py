@@ -13,7 +13,7 @@ from test_virtual import HEAD
 ROOT = Path(__file__).parents[1]
 REGISTERED = """
 from cellbed.scenario.applications import KINDS
-KINDS["status-poll"] = "example_kind"
+KINDS["echo"] = "example_kind"
 from cellbed.cli.main import main
 main()
 """
@@ -21,17 +21,22 @@ main()
 
 def test_a_registered_kind_is_read_predicted_and_reported(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
-    poll = '[apps.poll]\nkind = "status-poll"\nserver = "edge"\nrate = "4 /s"\n'
-    scenario.write_text(HEAD.format(count=2, duration="5 s") + poll)
+    echo = '[apps.echo]\nkind = "echo"\nserver = "edge"\nrate = "40 /s"\ntimeout = "1 s"\n'
+    lossy = HEAD.format(count=2, duration="5 s").replace("base_delay", 'loss = "5 %"\nbase_delay')
+    scenario.write_text(lossy + echo)
     command = [sys.executable, "-c", REGISTERED, "run", scenario, "--virtual", "--out", tmp_path / "runs"]
     done = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     requests = pl.read_parquet(run / "requests.parquet")
-    assert len(requests) == 40
-    assert requests["status"].unique().to_list() == ["ok"]
-    assert (requests["part_server"] >= 0.002).all()
-    assert "poll" in (run / "report.html").read_text()
+    assert "Queue and service" in (run / "report.html").read_text()
+    assert len(requests) == 400
+    answered = requests.filter(status="ok")
+    assert 300 < len(answered) < 400
+    # The packets of each datagram are found, also behind lost ones.
+    assert (answered["residual_s"].abs() < 1e-9).all()
+    assert (answered["part_uplink_delay"] >= 0.01).all()
+    assert answered["part_uplink_queue"].max() > answered["part_uplink_queue"].min()  # type: ignore[operator]
 
 
 def test_the_reference_lists_every_kind() -> None:

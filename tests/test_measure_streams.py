@@ -36,9 +36,14 @@ class Log:
     def down(self, at: float, sequence: int, payload: int, *, port: int = 40_000) -> None:
         self._two_hops((3, 1), (1, 0), (1883, port), at, sequence, payload, 0, 0)
 
+    def datagram(self, at: float, *, drop: int = 0, queue: int = 0) -> None:
+        """A datagram of the uplink between the same ports."""
+        self._two_hops((0, 2), (0, 1), (40_000, 1883), at, 0, 100, drop, queue, 17)
+
     def _two_hops(
-        self, path: Any, ends: Any, ports: Any, at: float, sequence: int, payload: int, drop: int, queue: int
-    ) -> None:
+        self, path: Any, ends: Any, ports: Any, at: float, sequence: int, payload: int, drop: int, queue: int,
+        protocol: int = 6,
+    ) -> None:  # fmt: skip
         packet, now = self.packets, round(at * MS)
         self.packets += 1
         for hop, (direction, delay) in enumerate(zip(path, (10 * MS, 1 * MS), strict=True)):
@@ -46,7 +51,7 @@ class Log:
             departed = released if drop else released + delay
             times = (now, released, departed, departed + 1000)
             tcp = (*ports, sequence % 2**32, payload, *ends)
-            self.records.append((packet, *times, direction, drop, 6, payload + 52, *tcp))
+            self.records.append((packet, *times, direction, drop, protocol, payload + 52, *tcp))
             if drop:
                 return
             now = departed
@@ -278,6 +283,36 @@ def test_many_records_are_joined() -> None:
     ends = np.arange(1, count) * 1448
     assert (connection.completion(ends) != NEVER).all()
     assert np.array_equal(streams.crossings.entered[connection.entry(ends - 1448)], np.arange(1, count) * 1000)
+
+
+def test_datagrams_are_found_by_the_numbers_of_their_sender_and_of_their_receiver() -> None:
+    log = Log()
+    log.datagram(1)
+    log.datagram(2, drop=1)
+    log.datagram(3, queue=9)  # arrives after the next one
+    log.datagram(4)
+    log.up(5, 1000, 0)  # a connection between the same ports
+    log.down(0, 77, 0)
+    streams, number = log.streams(), np.arange(5)
+    sent, connection = streams.leaving("endpoint-0", 40_000, 1883)
+    assert entered(streams, sent.entry(number)) == [1, 2, 3, 4, None]
+    assert entered(streams, sent.completion(number + 1)) == [1, None, 3, 4, None]
+    assert connection.opened == 5 * MS
+    arrived, _ = streams.arriving("edge-0", 40_000, 1883)
+    assert entered(streams, arrived.completion(number + 1)) == [1, 4, 3, None, None]
+
+
+def test_the_numbers_of_a_receiver_end_at_a_doubled_datagram() -> None:
+    log = Log()
+    for at in range(3):
+        log.datagram(at)
+    log.records.append(log.records[3])  # of the second one, its last hop
+    log.down(0, 77, 0)
+    streams, number = log.streams(), np.arange(3)
+    (arrived,) = streams.arriving("edge-0", 40_000, 1883)
+    assert entered(streams, arrived.completion(number + 1)) == [0, None, None]
+    (sent,) = streams.leaving("endpoint-0", 40_000, 1883)
+    assert entered(streams, sent.completion(number + 1)) == [0, 1, 2]
 
 
 def test_a_sparse_packet_log_takes_no_memory(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The kind ``status-poll`` of the recipe in docs/design.md: requests for ``/status`` of a server."""
+"""The kind ``echo`` of the recipe in docs/design.md: datagrams that a server sends back."""

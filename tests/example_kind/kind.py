@@ -3,15 +3,16 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cellbed.runformat.description import Description
+from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, SERVER, Span
 from cellbed.testbed.process import Process
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.http import kind as http
-from cellbed.workloads.kind import Deployment
+from cellbed.workloads.kind import Deployment, Node
+
+PORT = 7
 
 
 def prepare(table: Any, cache: Path, note: Note = silent) -> None:
@@ -19,24 +20,33 @@ def prepare(table: Any, cache: Path, note: Note = silent) -> None:
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
-    host, port = deployment.address(deployment.servers[index % len(deployment.servers)]), deployment.table.port
-    request = {"version": "1.1", "method": "GET", "target": "/status", "headers": {}, "connections": 1}
-    return deployment.load(raw, index, seed) | request | {"host": host, "port": port, "authority": f"{host}:{port}"}
+    """Return the configuration of client `index` (:class:`example_kind.load.Settings`)."""
+    host = deployment.address(deployment.servers[index % len(deployment.servers)])
+    return deployment.load(raw, index, seed) | {"host": host, "port": PORT, "size": deployment.table.size}
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
-    """A load generator on each client."""
-    started = []
-    for index, node in enumerate(deployment.clients):
-        file = deployment.file(raw, node, "status-poll.json")
-        file.write_text(json.dumps(settings(deployment, raw, index, seed)), encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "cellbed.workloads.http.load"]
-        name = f"{deployment.name}.{node.name}.status-poll"
-        started.append(Process(name, node.name, command, ["--config", str(file)], stage=1, load=True))
-    return started
+    """A server on each server's node and a load generator on each client's."""
+
+    def process(node: Node, role: str, config: dict[str, Any]) -> Process:
+        file = deployment.file(raw, node, f"{role}.json")
+        file.write_text(json.dumps(config), encoding="utf-8")
+        command, stage = [sys.executable, "-P", "-m", f"example_kind.{role}"], int(role == "load")
+        name = f"{deployment.name}.{node.name}.{role}"
+        return Process(name, node.name, command, ["--config", str(file)], stage=stage, load=role == "load")
+
+    servers = [process(node, "server", {"address": str(node.ipv4), "port": PORT}) for node in deployment.servers]
+    clients = enumerate(deployment.clients)
+    return servers + [process(node, "load", settings(deployment, raw, index, seed)) for index, node in clients]
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """As of requests over HTTP."""
-    return replace(http.describe({"url": f"http://host:{table['port']}/status"}), kind="status-poll")
+    """A datagram up, the server, a datagram down."""
+    spans = (
+        Span("generator", "endpoint", "Generator", "generator", "intended time → send called", "intended", "sent"),
+        *DATAGRAM_UPLINK,
+        SERVER,
+        *DATAGRAM_DOWNLINK,
+        Span("receive", "endpoint", "Receive", "receive", "reply left the network → read", "downlink_left", "reply"),
+    )
+    return Description("echo", f"echo of {table['size']} bytes", spans, {}, {}, ports=(PORT,))

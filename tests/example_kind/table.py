@@ -7,8 +7,8 @@ from pydantic import Field
 from cellbed.scenario.applications import Load
 
 
-class StatusPoll(Load):
-    """Requests for the status of a server."""
+class Echo(Load):
+    """Datagrams that a server sends back."""
 
-    kind: Literal["status-poll"]
-    port: int = Field(8080, ge=1, le=65535, description="Port of the server.")
+    kind: Literal["echo"]
+    size: int = Field(200, ge=8, le=1400, description="Length of a datagram, bytes.")

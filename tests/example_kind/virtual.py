@@ -1,21 +1,17 @@
-"""The model of the kind in virtual time: a server that answers after 2 ms."""
+"""The model of the kind in virtual time: a server that answers at once."""
 
 from collections.abc import Iterator, Sequence
 
 from cellbed.testbed.plan import Plan
-from cellbed.workloads import lifecycle
-from cellbed.workloads.http.load import HttpLoad, Settings
-from cellbed.workloads.http.virtual import Server
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Setting
 
-from . import kind
+from .kind import PORT, settings
+from .load import EchoLoad, Settings
 
-ANSWER = {"server": 2_000_000, "services": {}, "code": 200, "bytes_down": 100, "wire_down": 200, "head": 200, "kept": 1}
 
-
-class StatusPoll:
+class Echo:
     sampling = None
     covers = ()
 
@@ -23,14 +19,12 @@ class StatusPoll:
         yield from ()
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        world, draw = setting.world, Draw([ANSWER], setting.seed)
+        hosts = setting.world.hosts
         for node in each.servers:
-            host = world.hosts[node.name]
-            record = setting.stack.enter_context(lifecycle.open_record(each.file(setting.raw, node, "service.jsonl")))
-            world.listen(host, each.table.port, Server(world, host, "1.1", draw, record))
+            setting.world.listen_to_datagrams(hosts[node.name], PORT, lambda data, reply: reply(data))
         for index, node in enumerate(each.clients):
-            generator = HttpLoad(Settings(**kind.settings(each, setting.raw, index, setting.seed)))
-            yield Client(world, world.hosts[node.name], generator, each, draw)
+            generator = EchoLoad(Settings(**settings(each, setting.raw, index, setting.seed)))
+            yield Client(setting.world, hosts[node.name], generator, each, Draw([{}], setting.seed))
 
 
-VIRTUAL = StatusPoll()
+VIRTUAL = Echo()

@@ -111,14 +111,15 @@ def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
 
 
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
-    """The records of TCP packets to or from one of `service_ports`: all others are in memory only a part at a time."""
+    """Return the records of TCP and UDP packets to or from one of `service_ports`; of all others there is only a part
+    in memory at a time."""
     kept = [part[_is_of_service(part, service_ports)] for part in packet_parts(path)]
     return np.concatenate([np.empty(0, RECORD), *kept])
 
 
 def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray[np.bool_]:
     ports = np.array(sorted(port for port in service_ports if 0 <= port < 1 << 16), np.uint16)
-    found: NDArray[np.bool_] = log["protocol"] == TCP
+    found: NDArray[np.bool_] = np.isin(log["protocol"], (TCP, UDP))
     return found & (np.isin(log["source_port"], ports) | np.isin(log["destination_port"], ports))
 
 
@@ -129,7 +130,7 @@ class Crossings:
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
     service included; delayed: in the delay stages of all its directions; left: when the emulator really
     handed it over at the end of its path; delivered: it came to that end; dropped: it did not, by the path model's
-    decision. source, destination: vertex numbers. sequence: of TCP, else 0.
+    decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the network made a copy of it.
     """
 
     entered: Integers
@@ -144,14 +145,17 @@ class Crossings:
     destination_port: NDArray[np.uint16]
     sequence: NDArray[np.uint32]
     payload: Integers
+    protocol: NDArray[np.uint8]
+    doubled: NDArray[np.bool_]
     vertices: Mapping[int, str]
 
     def __len__(self) -> int:
         return len(self.entered)
 
 
-def _first_copies(hops: NDArray[Any]) -> NDArray[Any]:
-    """One record per packet and direction, in the order of the log: of a packet that was doubled the copy that got on.
+def _first_copies(hops: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return one record per packet and direction, in the order of the log, and the packets that were doubled: of these
+    the copy that got on.
 
     That is the first that was not dropped, for the receiver has done with the packet when the first copy is there.
     """
@@ -159,8 +163,8 @@ def _first_copies(hops: NDArray[Any]) -> NDArray[Any]:
     packet, direction = hops["packet"][order], hops["direction"][order]
     again = (packet[1:] == packet[:-1]) & (direction[1:] == direction[:-1])
     if not again.any():
-        return hops
-    return hops[np.sort(order[np.r_[True, ~again]])]
+        return hops, packet[:0]
+    return hops[np.sort(order[np.r_[True, ~again]])], packet[1:][again]
 
 
 def crossings(
@@ -169,12 +173,13 @@ def crossings(
     service_ports: Collection[int] | None = None,
     nodes: Sequence[str] = (),
 ) -> Crossings:
-    """One row per packet of `log`; with `service_ports` only of the TCP packets to or from one of them.
+    """One row per packet of `log`; with `service_ports` only of the TCP and UDP packets to or from one of them.
 
     directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in their order; a node
     that is not among them is known only if it sends packets.
     """
-    hops = _first_copies(np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)]))
+    copies = np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)])
+    hops, doubled = _first_copies(copies)
     # A packet's records come in the order of its hops, because each is written when the packet leaves that
     # hop: a stable sort by packet keeps it.
     hops = hops[np.argsort(hops["packet"], kind="stable")]
@@ -219,5 +224,7 @@ def crossings(
         destination_port=head["destination_port"][order],
         sequence=head["tcp_sequence"][order],
         payload=head["payload"][order].astype(np.int64),
+        protocol=head["protocol"][order],
+        doubled=np.isin(head["packet"], doubled)[order],
         vertices=vertices,
     )

@@ -1,8 +1,8 @@
-"""Byte streams of TCP connections, rebuilt from the packets that carried them.
+"""Byte streams of TCP connections, rebuilt from the packets that carried them, and flows of datagrams.
 
 A program knows which bytes of its connection a message was; the network knows when each packet entered and
 left it. Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number after that
-of its SYN.
+of its SYN. A program knows the numbers of its datagrams: a flow of them is a stream in which each is one byte.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cellbed.measure.packets import Crossings, Integers
+from cellbed.measure.packets import UDP, Crossings, Integers
 
 NEVER = -1
 _LEAST_FULL, _OPTIONS = 1000, 40
@@ -67,7 +67,7 @@ class Connection:
 
 
 class Streams:
-    """The TCP connections in a packet log, by the name of a node and the two ports."""
+    """The TCP connections and the flows of datagrams in a packet log, by the name of a node and the two ports."""
 
     def __init__(self, crossings: Crossings) -> None:
         self.crossings = crossings
@@ -79,8 +79,9 @@ class Streams:
         key = crossings.source.astype(np.uint64)
         for part in (crossings.destination, crossings.source_port, crossings.destination_port):
             key = (key << np.uint64(16)) | part
-        order = np.argsort(key, kind="stable")  # stable: order of entry within a flow
-        for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        order = np.lexsort((key, crossings.protocol))  # stable: order of entry within a flow
+        changes = (np.diff(key[order]) != 0) | (np.diff(crossings.protocol[order]) != 0)
+        for rows in np.split(order, np.flatnonzero(changes) + 1):
             one = rows[0]
             ports = int(crossings.source_port[one]), int(crossings.destination_port[one])
             source, destination = (
@@ -98,24 +99,35 @@ class Streams:
         several connections.
         """
         back = self._towards.get((node, destination_port, source_port), [])
-        return self._connections(self._from.get((node, source_port, destination_port), []), back, peers)
+        return self._connections(self._from.get((node, source_port, destination_port), []), back, peers, arriving=False)
 
     def arriving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
         """The connections that end at `node` with these ports, in the order in which they opened; peers: as above."""
         back = self._from.get((node, destination_port, source_port), [])
-        return self._connections(self._towards.get((node, source_port, destination_port), []), back, peers)
+        return self._connections(
+            self._towards.get((node, source_port, destination_port), []), back, peers, arriving=True
+        )
 
     def _connections(
-        self, flows: list[tuple[str | None, Integers]], back: list[tuple[str | None, Integers]], peers: Collection[str]
+        self,
+        flows: list[tuple[str | None, Integers]],
+        back: list[tuple[str | None, Integers]],
+        peers: Collection[str],
+        *,
+        arriving: bool,
     ) -> list[Connection]:
         answers = dict(back)
         found = [
             connection
             for other, rows in flows
             if not peers or other in peers
-            for connection in _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
+            for connection in (
+                [_datagrams(self.crossings, rows, arriving=arriving)]
+                if self.crossings.protocol[rows[0]] == UDP
+                else _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
+            )
         ]
         return sorted(found, key=lambda connection: connection.opened)
 
@@ -123,6 +135,21 @@ class Streams:
         """Return when packets without payload reached the other end, in order."""
         rows = rows[self.crossings.delivered[rows] & (self.crossings.payload[rows] == 0)]
         return np.sort(self.crossings.left[rows])
+
+
+def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Connection:
+    """Return a flow of datagrams as a stream in which each is one byte.
+
+    arriving: those that arrived count, in the order of their arrival, as their receiver numbers them, up to the first
+    that the network doubled; else all, as their sender numbers them.
+    """
+    if arriving:
+        rows = rows[crossings.delivered[rows]]
+        rows = rows[np.argsort(crossings.left[rows], kind="stable")]
+        rows = rows[: np.argmax(crossings.doubled[rows])] if crossings.doubled[rows].any() else rows
+    completing = np.where(crossings.delivered[rows], rows, NEVER)
+    bounds = np.arange(len(rows) + 1)
+    return Connection(NEVER, NEVER, bounds, rows, completing, completing, crossings.entered[rows])
 
 
 def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> list[Connection]:

@@ -82,6 +82,17 @@ DOWNLINK = (
 )
 """A reply from ``downlink_entered`` to ``downlink_left``."""
 
+DATAGRAM_UPLINK = (
+    Span("endpoint_stack", "endpoint", "Endpoint stack", "stack", "send called → datagram enters the uplink", "sent",
+         "uplink_entered"),
+    *(span for span in UPLINK if span.name in ("uplink_queue", "uplink_delay")),
+)
+"""A request in one datagram from the stamp ``sent`` of its client to ``uplink_left``. ``uplink_start`` of its record is
+the number of the datagram (``workloads/udp.py``), ``uplink_end`` the next one."""
+
+DATAGRAM_DOWNLINK = tuple(span for span in DOWNLINK if span.name in ("downlink_queue", "downlink_delay"))
+"""A reply in one datagram from ``downlink_entered`` to ``downlink_left``."""
+
 SERVER = Span("server", "remote", "Server", "server",
               "request left the network → first byte of the reply enters the downlink, or waits behind other replies",
               "uplink_left", "downlink_ready")

@@ -17,9 +17,10 @@ class Request:
 
     Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
     TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole message
-    with its headers, half-open. ``accepted_ns``: TCP has taken the first byte; ``buffer_full_ns``: for how much of the
-    time from ``sent_ns`` to then its send buffer was full. ``bytes_up`` and ``bytes_down`` are payloads. ``scale``:
-    share of the payload's width and height that a policy left, 1 for all. None: it did not come to that.
+    with its headers, half-open; over UDP they are numbers of datagrams (``udp.py``). ``accepted_ns``: TCP has taken the
+    first byte; ``buffer_full_ns``: for how much of the time from ``sent_ns`` to then its send buffer was full.
+    ``bytes_up`` and ``bytes_down`` are payloads. ``scale``: share of the payload's width and height that a policy left,
+    1 for all. None: it did not come to that.
     """
 
     request: int

@@ -27,6 +27,14 @@ def connect(host: str, port: int) -> Any:
     return found
 
 
+def datagrams(host: str, port: int) -> Any:
+    """A UDP socket for datagrams to and from one address. Errors: ``OSError``."""
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    found.setblocking(False)
+    found.connect((host, port))
+    return found
+
+
 def resolve(host: str, port: int) -> str:
     """The address of a host by its name. Errors: ``OSError``."""
     return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
@@ -34,13 +42,16 @@ def resolve(host: str, port: int) -> str:
 
 @contextmanager
 def replaced(
-    clock: Callable[[], int], connecting: Callable[[str, int], Any], resolving: Callable[[str, int], str]
+    clock: Callable[[], int],
+    connecting: Callable[[str, int], Any],
+    opening: Callable[[str, int], Any],
+    resolving: Callable[[str, int], str],
 ) -> Iterator[None]:
-    """Give all clients of this process another clock and other sockets."""
-    global now_ns, connect, resolve
-    before = now_ns, connect, resolve
-    now_ns, connect, resolve = clock, connecting, resolving  # type: ignore[assignment]
+    """Give all clients of this process another clock and other sockets. connecting: of TCP; opening: of UDP."""
+    global now_ns, connect, datagrams, resolve
+    before = now_ns, connect, datagrams, resolve
+    now_ns, connect, datagrams, resolve = clock, connecting, opening, resolving  # type: ignore[assignment]
     try:
         yield
     finally:
-        now_ns, connect, resolve = before
+        now_ns, connect, datagrams, resolve = before

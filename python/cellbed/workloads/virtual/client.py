@@ -7,7 +7,7 @@ import itertools
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.model import Draw
-from cellbed.workloads.virtual.world import Host, Program, Socket, World
+from cellbed.workloads.virtual.world import DatagramSocket, Host, Program, Socket, World
 
 
 class Client:
@@ -55,7 +55,7 @@ class Client:
         self._world.current = self.program
         self.generator.finish()
 
-    def _watch(self, connection: Socket) -> None:
+    def _watch(self, connection: Socket | DatagramSocket) -> None:
         """Let it know what happens at one of its sockets."""
 
         def happened() -> None:

@@ -31,6 +31,8 @@ _LOOPBACK_NS = 30_000
 """One way between programs of one host."""
 _PIECE = 1 << 16
 """Bytes that arrive together."""
+_UDP_HEADERS = 28
+"""Of IPv4 and UDP, bytes."""
 _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
 _SEGMENT = 1448
@@ -88,7 +90,7 @@ class Program:
     def __init__(self, world: World, host: Host) -> None:
         self._world, self.host = world, host
         self.now_ns = 0
-        self.on_socket: Callable[[Socket], None] = lambda _: None
+        self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
         self._asleep = False
 
@@ -146,6 +148,11 @@ class Socket:
         self.broken = False
         """Whether the other end has reset it."""
         self._descriptor = next(world.descriptors)
+
+    @property
+    def waiting(self) -> int | None:
+        """Bytes to read; 0 for the end alone, ``None`` for nothing."""
+        return len(self.buffer) if self.buffer or self.ended or self.broken else None
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """All of it is taken; it leaves when the program that sends is there."""
@@ -266,6 +273,77 @@ class Datagrams:
         world.network.send(self._icmp, *ends, size, self._first + number)
 
 
+DatagramServer = Callable[[bytes, Callable[[bytes], None]], None]
+"""Takes the datagrams to a port of a host, each with a function that sends one back."""
+
+
+class DatagramSocket:
+    """A client's UDP socket that does not block. on_event: called when there is something to read."""
+
+    connected = True
+
+    def __init__(self, world: World, host: Host, address: str, port: int) -> None:
+        self._world, self._host, self._address, self._port = world, host, address, port
+        self._local_port = next(host.ports)
+        self._arrived: deque[bytes] = deque()
+        self._requests: list[tuple[Host, bytes]] = []
+        self._replies: list[bytes] = []
+        self._to_server = Datagrams(world, icmp=False, arrived=self._serve)
+        self._to_client = Datagrams(world, icmp=False, arrived=self._receive)
+        self._closed = False
+        self.on_event: Callable[[], None] = lambda: None
+        self._descriptor = next(world.descriptors)
+
+    @property
+    def waiting(self) -> int | None:
+        """Datagrams to read, ``None`` for none."""
+        return len(self._arrived) or None
+
+    def send(self, data: bytes) -> int:
+        """Send a datagram when the program that sends is there."""
+        world, content = self._world, bytes(data)
+        world.at(machine.now_ns(), lambda: self._send(content))
+        return len(content)
+
+    def _send(self, data: bytes) -> None:
+        server = self._world.host_of(self._address, self._host)
+        if server is None:
+            return
+        self._requests.append((server, data))
+        ends = (self._host, self._local_port), (server, self._port)
+        self._to_server.send(*ends, len(data) + _UDP_HEADERS, len(self._requests) - 1)
+
+    def _serve(self, number: int) -> None:
+        host, data = self._requests[number]
+        serve = self._world.datagram_server(host, self._port)
+        if serve is not None:
+            serve(data, lambda reply: self._reply(host, reply))
+
+    def _reply(self, host: Host, data: bytes) -> None:
+        self._replies.append(data)
+        ends = (host, self._port), (self._host, self._local_port)
+        self._to_client.send(*ends, len(data) + _UDP_HEADERS, len(self._replies) - 1)
+
+    def _receive(self, number: int) -> None:
+        if not self._closed:
+            self._arrived.append(self._replies[number])
+            self.on_event()
+
+    def recv(self, size: int) -> bytes:
+        if not self._arrived:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return self._arrived.popleft()[:size]
+
+    def close(self) -> None:
+        self._closed = True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._host.address, self._local_port
+
+
 class World:
     """Hosts, the network between them, and what is due when. now_ns: the time."""
 
@@ -295,7 +373,8 @@ class World:
         self._resets: dict[int, Socket] = {}
         self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
-        self._by_descriptor: dict[int, Socket] = {}
+        self._by_descriptor: dict[int, Socket | DatagramSocket] = {}
+        self._datagram_servers: dict[tuple[Host, int], DatagramServer] = {}
         self._data: dict[int, bytes] = {}
         self._datagrams: list[Callable[[int], None]] = []
         self._calls: dict[int, Callable[[], None]] = {}
@@ -310,7 +389,7 @@ class World:
     def entered(self) -> Iterator[None]:
         """Let the clients of this process live here."""
         clock = lambda: self.current.now_ns if self.current is not None else self.now_ns  # noqa: E731
-        with machine.replaced(clock, self.connect, lambda host, _: self._names.get(host, host)):
+        with machine.replaced(clock, self.connect, self.open_datagrams, lambda host, _: self._names.get(host, host)):
             yield
 
     def at(self, time_ns: int, call: Callable[[], None]) -> None:
@@ -330,8 +409,7 @@ class World:
 
     def waiting(self, descriptor: int) -> int | None:
         """Return how many bytes a socket has to read; 0 for its end alone, ``None`` for nothing."""
-        found = self._by_descriptor[descriptor]
-        return len(found.buffer) if found.buffer or found.ended or found.broken else None
+        return self._by_descriptor[descriptor].waiting
 
     def restart(self, zero_ns: int) -> None:
         """Start schedules and handovers at a time."""
@@ -400,6 +478,22 @@ class World:
     def listen(self, host: Host, port: int, server: Server) -> None:
         """Let a server accept the connections to a port of a host."""
         self._servers[host, port] = server
+
+    def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
+        """Let a server take the datagrams to a port of a host."""
+        self._datagram_servers[host, port] = server
+
+    def datagram_server(self, host: Host, port: int) -> DatagramServer | None:
+        """What takes the datagrams to a port of a host."""
+        return self._datagram_servers.get((host, port))
+
+    def open_datagrams(self, address: str, port: int) -> DatagramSocket:
+        """Open a UDP socket on the host of the current program, for datagrams to and from one address."""
+        assert self.current is not None
+        found = DatagramSocket(self, self.current.host, address, port)
+        self.current.on_socket(found)
+        self._by_descriptor[found.fileno()] = found
+        return found
 
     def run(self, until_ns: int, over: Callable[[], bool] = lambda: False) -> None:
         """Let happen what is due, up to a time or until it is `over`."""
