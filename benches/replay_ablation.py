@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from cellbed import Link
+from cellbed.experiments.evaluation.applications.pages import pages
 from cellbed.experiments.evaluation.methods import METHODS, Method
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.recorder import VirtualRecorder
@@ -34,7 +35,6 @@ from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.simulation import Path
 from cellbed.ways import Way
-from cellbed.workloads.pages import pages
 
 Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]

@@ -23,6 +23,11 @@ from cellbed import Link
 from cellbed.errors import CellbedError
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.experiments.evaluation import site
+from cellbed.experiments.evaluation.applications.application import Application, Measured
+from cellbed.experiments.evaluation.applications.downloads import Downloads, Player
+from cellbed.experiments.evaluation.applications.pages import Pages
+from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
+from cellbed.experiments.evaluation.applications.trains import Trains
 from cellbed.experiments.evaluation.command import Options, run
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
@@ -31,11 +36,6 @@ from cellbed.recordings.series import round_trips
 from cellbed.recordings.summary import summarise
 from cellbed.testbed.emulator import EmulatorError
 from cellbed.testbed.process import find
-from cellbed.workloads.application import Application, Measured
-from cellbed.workloads.downloads import Downloads, Player
-from cellbed.workloads.pages import Pages
-from cellbed.workloads.round_trips import RoundTrips
-from cellbed.workloads.trains import Trains
 
 SAMPLES = "samples.jsonl"
 

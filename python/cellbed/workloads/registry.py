@@ -1,24 +1,12 @@
 """The kinds of workload and application, by name."""
 
 import importlib
-from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.applications import KINDS
-from cellbed.workloads.application import Application
-from cellbed.workloads.downloads import Downloads, Player
 from cellbed.workloads.kind import Workload
-from cellbed.workloads.pages import Pages
-from cellbed.workloads.round_trips import RoundTrips
-from cellbed.workloads.trains import Trains
 from cellbed.workloads.virtual.model import Model, Sampling
-
-APPLICATIONS: dict[str, type[Application]] = {
-    each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)
-}
-"""What measures a network, by name."""
 
 
 def workload(kind: str) -> Workload:
@@ -41,8 +29,3 @@ def samplings() -> dict[str, Sampling]:
     """Return how the profiles of kinds are measured, of those that need one."""
     models = {kind: virtual_model(kind) for kind in KINDS}
     return {kind: model.sampling for kind, model in models.items() if model is not None and model.sampling is not None}
-
-
-def application(description: Mapping[str, Any]) -> Application:
-    """The application of a description that :meth:`Application.described` made."""
-    return APPLICATIONS[description["name"]].from_description(description)

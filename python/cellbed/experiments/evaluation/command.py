@@ -14,13 +14,18 @@ from typing import TextIO
 
 from cellbed.console import Console
 from cellbed.errors import CellbedError
-from cellbed.experiments.evaluation import pace
+from cellbed.experiments.evaluation.applications.application import Application
+from cellbed.experiments.evaluation.applications.downloads import Downloads, Player
+from cellbed.experiments.evaluation.applications.pages import Pages
+from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
+from cellbed.experiments.evaluation.applications.trains import Trains
 from cellbed.experiments.evaluation.evaluate import Evaluation, Plan, tools
 from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import ITSELF
 from cellbed.experiments.evaluation.order import Step
 from cellbed.experiments.evaluation.results import Results, write_json
 from cellbed.experiments.evaluation.terminal import show
+from cellbed.experiments.sweep.runner import words
 from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
 from cellbed.status_line import StatusLine
@@ -28,9 +33,10 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.signals import Interruption
 from cellbed.units import DURATION
 from cellbed.worker_pool import processors
-from cellbed.workloads.application import Application
-from cellbed.workloads.registry import APPLICATIONS
 
+APPLICATIONS: dict[str, type[Application]] = {
+    each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)
+}
 QUICK_PROFILES = ("midband-good", "lowband-driving")
 QUICK_TRIALS, VIRTUAL_TRIALS, REAL_TRIALS = 3, 40, 10
 RECORDINGS = 5
@@ -133,7 +139,7 @@ class _Lines(StatusLine):
         super().note(f"  {text}")
 
     def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
-        ahead = "" if left_s is None else f", {pace.words(left_s)} left"
+        ahead = "" if left_s is None else f", {words(left_s)} left"
         where = f"{begun} of {total} steps{ahead}: trial {step.trial + 1}, {step.profile}"
         self.state(f"{where}, {step.application.name} on {step.network}")
         if not self.redrawn and self._before != (step.profile, step.trial):

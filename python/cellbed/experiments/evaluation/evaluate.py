@@ -17,6 +17,7 @@ import cellbed
 from cellbed import Link, inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation import site
+from cellbed.experiments.evaluation.applications.application import Application, Measured
 from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import (
     HEAVY_DEVICE,
@@ -28,7 +29,6 @@ from cellbed.experiments.evaluation.network import (
     reference,
 )
 from cellbed.experiments.evaluation.order import Step, steps
-from cellbed.experiments.evaluation.pace import Pace
 from cellbed.experiments.evaluation.recorder import Recorder, VirtualRecorder
 from cellbed.experiments.evaluation.results import Results
 from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
@@ -41,7 +41,6 @@ from cellbed.simulation import Path as NetworkPath
 from cellbed.testbed.clean import kill_marked
 from cellbed.testbed.state import Record
 from cellbed.whole_files import write_whole
-from cellbed.workloads.application import Application, Measured
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
@@ -149,16 +148,14 @@ class Evaluation:
         jobs: how many at once. until: monotonic time after which none begins.
         """
         missing = self.missing()
-        pace = Pace(virtual=self.plan.virtual)
-        for application, seconds in self.results.durations():
-            pace.took(application, seconds)
+        took = self.results.durations()
         done = 0
 
         def due() -> Iterator[tuple[Step, Network]]:
             for number, step in enumerate(missing):
                 if time.monotonic() >= until:
                     return
-                left = pace.left((each.application for each in missing[done:]), jobs)
+                left = sum(took) / len(took) * (len(missing) - done) / jobs if took else None
                 self.listener.progress(number, len(missing), step, left)
                 yield step, self._networks[step.profile, step.recording, step.network].at(step.position_ns)
 
@@ -169,7 +166,7 @@ class Evaluation:
                 self.failed += 1
                 self.listener.note(f"{step.application.name} on {step.network}, {step.profile}: {outcome.error}")
                 continue
-            pace.took(step.application.name, outcome.took_s)
+            took.append(outcome.took_s)
             self.results.add(step, outcome.samples, outcome.took_s)
 
     def missing(self) -> list[Step]:

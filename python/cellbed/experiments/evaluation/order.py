@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cellbed.workloads.application import Application
+from cellbed.experiments.evaluation.applications.application import Application
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+from cellbed.experiments.evaluation.applications.application import Application, Measured
 from cellbed.experiments.evaluation.network import Network, Stages
 from cellbed.testbed.environment import host_congestion_control
 from cellbed.testbed.process import find, run
 from cellbed.testbed.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
-from cellbed.workloads.application import Application, Measured
 
 NEAR, FAR = "near", "far"
 ADDRESSES = {NEAR: "100.64.0.2", FAR: "100.64.64.2"}

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from cellbed.experiments.evaluation.applications.application import Application
+from cellbed.experiments.evaluation.applications.downloads import Downloads
+from cellbed.experiments.evaluation.applications.pages import Pages
+from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
 from cellbed.experiments.evaluation.network import REFERENCE
 from cellbed.measure.statistics import Difference, Estimate, Samples, Seed, difference, estimate
-from cellbed.workloads.application import Application
-from cellbed.workloads.downloads import Downloads
-from cellbed.workloads.pages import Pages
-from cellbed.workloads.round_trips import RoundTrips
 
 ALL = "all"
 """In place of a condition: the mean over all of them."""

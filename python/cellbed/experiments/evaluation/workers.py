@@ -8,10 +8,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from cellbed.errors import CellbedError
+from cellbed.experiments.evaluation.applications.application import Measured
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.order import Step
 from cellbed.worker_pool import WorkerPool
-from cellbed.workloads.application import Measured
 
 Perform = Callable[[Step, Network], list[Measured]]
 """Runs the application of a step on a network that begins where the step does."""

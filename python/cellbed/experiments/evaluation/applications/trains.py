@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from cellbed.workloads.application import PATIENCE_NS, Application, Measured, in_thread, nanoseconds, seconds
-from cellbed.workloads.round_trips import HEADERS
+from cellbed.experiments.evaluation.applications.application import (
+    PATIENCE_NS,
+    Application,
+    Measured,
+    in_thread,
+    nanoseconds,
+    seconds,
+)
+from cellbed.experiments.evaluation.applications.round_trips import HEADERS
 
 if TYPE_CHECKING:
     from cellbed.simulation import Path as NetworkPath

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cellbed.workloads.application import PATIENCE_NS, SECOND, Application, Measured, in_thread, nanoseconds, seconds
+from cellbed.experiments.evaluation.applications.application import (
+    PATIENCE_NS,
+    SECOND,
+    Application,
+    Measured,
+    in_thread,
+    nanoseconds,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from cellbed.simulation import Path as NetworkPath

@@ -1,8 +1,8 @@
 """Applications that measure a network: a server on one node, a client on another, and what the client measures.
 
-An application runs as two processes, `python -m cellbed.workloads.application --config FILE.json`, or in virtual time
-over a :class:`cellbed.simulation.Path`. The processes follow :mod:`cellbed.workloads.lifecycle`; the client writes an
-event ``{"event": "sample", "measure": …, "value": …}`` for every sample.
+An application runs as two processes, which start this module, or in virtual time over a
+:class:`cellbed.simulation.Path`. The processes follow :mod:`cellbed.workloads.lifecycle`; the client writes an event
+``{"event": "sample", "measure": …, "value": …}`` for every sample.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Application:
         return started
 
     def described(self) -> dict[str, Any]:
-        """Name and parameters as JSON has them; :func:`cellbed.workloads.registry.application` is the inverse."""
+        """Name and parameters as JSON has them; :meth:`from_description` is the inverse."""
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
     @classmethod

@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from cellbed import inputs
 from cellbed.errors import CellbedError
+from cellbed.experiments.evaluation.applications.application import (
+    PATIENCE_NS,
+    Application,
+    Measured,
+    nanoseconds,
+    prefer_session,
+    seconds,
+)
 from cellbed.testbed.process import Process, find
 from cellbed.testbed.unmodified import Command, Ready
-from cellbed.workloads.application import PATIENCE_NS, Application, Measured, nanoseconds, prefer_session, seconds
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from cellbed.workloads.application import Application, Measured, in_thread, nanoseconds, seconds
+from cellbed.experiments.evaluation.applications.application import (
+    Application,
+    Measured,
+    in_thread,
+    nanoseconds,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from cellbed.simulation import Path as NetworkPath
