@@ -20,9 +20,9 @@ from archive_examples import MS, SECOND, add, write_rates, write_round_trips
 from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry, Held
 from cellbed.archive.series import Content
-from cellbed.archive.statistics import DEFAULT, Definition
+from cellbed.archive.statistics import DEFAULT, Definition, statistics
 from cellbed.archive.statistics.clock import second_of_day
-from cellbed.archive.survey import plan, survey
+from cellbed.archive.survey import survey
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
 
@@ -37,21 +37,17 @@ def has(archive: Archive, name: str) -> list[bool]:
     return [DEFAULT.made(held.statistics) for held in archive.entry(name).parts.values()]
 
 
-def test_what_is_there_is_not_made_again(archive: Archive) -> None:
+def test_stored_statistics_are_not_computed_again(archive: Archive) -> None:
     for name in ("one", "two"):
         add_bare(archive, name)
-    todo = plan(archive, ["one", "two"], DEFAULT)
-    assert (len(todo.tasks), todo.done) == (4, 0)
-    task, found = next(iter(survey(archive, todo.tasks, DEFAULT)))
-    assert not isinstance(found, TraceError)
+    name, found = next(iter(survey(archive, ["one", "two"], DEFAULT)))
     # It is stored before the next is begun.
-    assert archive.entry(task.name).parts[task.part].statistics == found
-    todo = plan(archive, ["one", "two"], DEFAULT)
-    assert (len(todo.tasks), todo.done) == (3, 1)
-    assert len(list(survey(archive, todo.tasks, DEFAULT))) == 3
+    assert (name, archive.entry("one").parts["uplink"].statistics) == ("one", found)
+    results = [found is None for _, found in survey(archive, ["one", "two"], DEFAULT)]
+    assert results == [True, False, False, False]
     assert has(archive, "one") == has(archive, "two") == [True, True]
-    assert len(plan(archive, ["one"], DEFAULT, again=True).tasks) == 2
-    assert len(plan(archive, ["one"], Definition(10**8)).tasks) == 2
+    assert [found is None for _, found in survey(archive, ["one"], DEFAULT, again=True)] == [False, False]
+    assert [found is None for _, found in survey(archive, ["one"], Definition(10**8))] == [False, False]
 
 
 def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
@@ -70,13 +66,22 @@ def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
     assert has(archive, "cut") == [False, True]
 
 
-def test_an_entry_that_was_replaced_meanwhile_keeps_what_is_its_own(archive: Archive) -> None:
+def test_an_entry_that_was_replaced_meanwhile_keeps_its_statistics(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add_bare(archive, "walk")
-    todo = plan(archive, ["walk"], DEFAULT)
-    new = add(archive, "walk", every_ms=7, replace=True, parts=("uplink", "downlink"))
-    results = [found for _, found in survey(archive, todo.tasks, DEFAULT)]
-    assert all(isinstance(found, TraceError) for found in results)
-    assert archive.entry("walk") == new
+    new: list[Entry] = []
+
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        found = statistics(*arguments, **named)
+        monkeypatch.setattr("cellbed.archive.statistics.statistics", statistics)
+        new.append(add(archive, "walk", every_ms=7, replace=True, parts=("uplink", "downlink")))
+        return found
+
+    monkeypatch.setattr("cellbed.archive.statistics.statistics", replaced)
+    (_, found) = next(iter(survey(archive, ["walk"], DEFAULT)))
+    assert isinstance(found, TraceError)
+    assert [archive.entry("walk")] == new
 
 
 @pytest.mark.slow

@@ -32,6 +32,10 @@ class StatusLine:
             draw(f"\r\x1b[K{printable(text)}", sys.stderr)
             self._shown = text
 
+    def share(self, what: str, share: float) -> None:
+        """Show how much of a step is done."""
+        self.state(f"{what}: {share:.0%}")
+
     def note(self, text: str) -> None:
         """Print a line that stays."""
         self.state("")

@@ -1,72 +1,16 @@
-"""Statistics of many entries: the largest first, each stored when it is complete.
-
-Stored ones are not computed again, so that a stopped or killed survey continues.
-"""
+"""Statistics of many entries, each stored when it is complete, so that a stopped or killed survey continues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.series import Part, Series
+from cellbed.archive.series import Part
 from cellbed.archive.store import Archive
 
 if TYPE_CHECKING:
     from cellbed.archive.statistics import Definition, Statistics
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A series without statistics. size: of its file in bytes. sha256: as its entry has it."""
-
-    name: str
-    part: Part
-    series: Series
-    starts_at_s: float | None
-    size: int
-    sha256: str
-
-
-@dataclass(slots=True)
-class Plan:
-    """The work of a survey. tasks: largest first. done: series that have their statistics.
-
-    problems: what is wrong with entries that cannot be looked at, by name.
-    """
-
-    tasks: list[Task] = field(default_factory=list)
-    done: int = 0
-    problems: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """Bytes to read."""
-        return sum(task.size for task in self.tasks)
-
-
-def plan(archive: Archive, names: Iterable[str], definition: Definition, again: bool = False) -> Plan:
-    """Return the series of these entries without statistics by `definition`; all of them with `again`."""
-    from cellbed.archive.statistics.clock import second_of_day
-
-    found = Plan()
-    for name in names:
-        try:
-            entry = archive.entry(name)
-            for part, held in entry.parts.items():
-                if not again and definition.made(held.statistics):
-                    found.done += 1
-                    continue
-                series = archive.series(name, part)
-                size = series.path.stat().st_size
-                found.tasks.append(Task(name, part, series, second_of_day(entry.about), size, held.sha256))
-        except TraceError as error:
-            found.problems[name] = str(error)
-        except OSError as error:
-            found.problems[name] = f"{name}: cannot be read: {error.strerror}"
-    found.tasks.sort(key=lambda task: task.size, reverse=True)
-    return found
 
 
 def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, Statistics]:
@@ -93,17 +37,30 @@ def figures(archive: Archive, name: str, definition: Definition) -> dict[Part, S
 
 
 def survey(
-    archive: Archive, tasks: Iterable[Task], definition: Definition
-) -> Iterator[tuple[Task, Statistics | TraceError]]:
-    """Compute and store the statistics of each task; yields the result or the error."""
-    from cellbed.archive.statistics import statistics
+    archive: Archive, names: Iterable[str], definition: Definition, again: bool = False
+) -> Iterator[tuple[str, Statistics | TraceError | None]]:
+    """Compute and store the missing statistics of each series of the entries; all of them with `again`.
 
-    for task in tasks:
+    Yields the entry's name with the result: None where statistics by `definition` are stored already.
+    """
+    from cellbed.archive.statistics import statistics
+    from cellbed.archive.statistics.clock import second_of_day
+
+    for name in names:
         try:
-            found = statistics(task.series, definition, task.starts_at_s)
-            if archive.entry(task.name).parts[task.part].sha256 != task.sha256:
-                raise TraceError(f"{task.name}: replaced meanwhile: run `cellbed traces stats {task.name}` again")
-            archive.annotate(task.name, {task.part: found})
-            yield task, found
+            entry = archive.entry(name)
         except TraceError as error:
-            yield task, error
+            yield name, error
+            continue
+        for part, held in entry.parts.items():
+            if not again and definition.made(held.statistics):
+                yield name, None
+                continue
+            try:
+                found = statistics(archive.series(name, part), definition, second_of_day(entry.about))
+                if archive.entry(name).parts[part].sha256 != held.sha256:
+                    raise TraceError(f"{name}: replaced meanwhile: run `cellbed traces stats {name}` again")
+                archive.annotate(name, {part: found})
+                yield name, found
+            except TraceError as error:
+                yield name, error

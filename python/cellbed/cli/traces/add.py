@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces import about_options as about
+from cellbed.cli.traces import options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
 from cellbed.readable import duration_words, rate_words
+from cellbed.status_line import StatusLine
 from cellbed.ways import WayOrBoth
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add(
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, about.option("Name of the new entry. Default: derived from the file names.")] = None,
+    name: Annotated[str | None, about.text("Name of the new entry. Default: derived from the file names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_format: Annotated[
         str | None,
@@ -81,14 +81,14 @@ def add(
         int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of a table.")
     ] = None,
     flow: Annotated[
-        str | None, about.option("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
+        str | None, about.text("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
     ] = None,
     all_flows: Annotated[bool, typer.Option("--all-flows", help="Capture: all flows together.")] = False,
     each_packet: Annotated[
         bool, typer.Option("--each-packet", help="Capture: one opportunity per packet instead of per 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, about.option("Mobile device: its address in a capture, or client or server of an iperf3 report.")
+        str | None, about.text("Mobile device: its address in a capture, or client or server of an iperf3 report.")
     ] = None,
     interval: Annotated[
         int | None,
@@ -170,11 +170,11 @@ def add(
             importer = recognise(paths, as_format)
             what = named(importer.what)
             print(what, file=sys.stderr)
-            with _progress(importer.work) as progress:
-                new = added(
+            with StatusLine() as line:
+                progress = _shown(line, importer.work)
+                return what, added(
                     open_archive(), paths, importer, asked, options, name=name, replace=replace, progress=progress
                 )
-                return what, new
         except TraceError as error:
             raise TraceError(named(str(error))) from None
 
@@ -198,6 +198,18 @@ def add(
     if refused:
         print(f"error: {refused} of {len(groups)} recordings were not added", file=sys.stderr)
         raise typer.Exit(2)
+
+
+def _shown(line: StatusLine, work: int) -> Callable[[int], None]:
+    """Return a function that takes the bytes read since the last call, and shows their share of all."""
+    read = 0
+
+    def progress(count: int) -> None:
+        nonlocal read
+        read += count
+        line.share("reading", read / max(work, 1))
+
+    return progress
 
 
 def _as_json(what: str, done: Added) -> dict[str, Any]:
@@ -227,19 +239,3 @@ def _print(done: Added) -> None:
         use = f"  {entry.name}.{endings[part]}" if part in endings else ""
         print(f"{part}: {duration_words(held.duration_ns / 1e9)}{mean}{median}{use}")
     print(f"added {entry.name}: `cellbed traces show {entry.name}`")
-
-
-@contextmanager
-def _progress(work: int) -> Iterator[Callable[[int], None] | None]:
-    """How much of the files is read, where somebody watches."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    from cellbed.console import Console
-
-    console = Console(stderr=True)
-    with Progress(BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console, transient=True) as bars:
-        task = bars.add_task("", total=work)
-        yield lambda count: bars.advance(task, count)

@@ -54,16 +54,17 @@ def compare(
     from cellbed.archive import open_archive
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
-    from cellbed.cli.traces.surveying import waiting
     from cellbed.report.gallery.drawing import require_ending, write_picture
     from cellbed.report.gallery.pictures import comparison
     from cellbed.report.gallery.read import analysed
+    from cellbed.status_line import StatusLine
 
     if out is not None:
         require_ending(out)
     directions: tuple[Part, ...] = PARTS if part is None else (part.value,)
     archive, definition = open_archive(), Definition(outage)
-    with waiting("reading"):
+    with StatusLine() as line:
+        line.state("reading")
         entries = {name: analysed(archive, name, definition, directions) for name in names}
     figures = {name: {of: found.statistics for of, found in parts.items()} for name, parts in entries.items()}
     if out is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces import about_options as about
+from cellbed.cli.traces import options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, entry_names
 
 
@@ -45,7 +45,6 @@ def describe(
     """
     from cellbed.archive import open_archive
     from cellbed.archive.amending import describe as described
-    from cellbed.cli.traces.surveying import waiting
 
     asked = {
         "technology": technology,
@@ -68,8 +67,7 @@ def describe(
         raise typer.BadParameter(
             f"nothing to change: give an option such as --place Delft; `cellbed traces show {name}` prints the values"
         )
-    with waiting(f"describing {name}"):
-        done = described(open_archive(), name, new)
+    done = described(open_archive(), name, new)
     for doubt in done.notes:
         print(f"note: {doubt}", file=sys.stderr)
     if as_json:

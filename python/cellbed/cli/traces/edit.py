@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON
-from cellbed.cli.traces.share import share_done
+from cellbed.status_line import StatusLine
 
 
 def edit(
@@ -44,9 +44,9 @@ def edit(
     from cellbed.archive.operations import parse_step
     from cellbed.units import DURATION
 
-    with share_done() as progress:
+    with StatusLine() as line:
         parsed = [parse_step(step) for step in steps]
-        entry, notes = make(open_archive(), source, parsed, name, replace=replace, progress=progress)
+        entry, notes = make(open_archive(), source, parsed, name, replace=replace, progress=line.share)
     if as_json:
         print(json.dumps({**entry.model_dump(mode="json", exclude_none=True), "notes": notes}, indent=2))
         return

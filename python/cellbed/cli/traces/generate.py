@@ -237,13 +237,13 @@ def _keep(
     from cellbed.archive.generation import views
     from cellbed.archive.generation.generate import keep
     from cellbed.archive.series import Content
-    from cellbed.cli.traces.share import share_done
     from cellbed.console import Console
+    from cellbed.status_line import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
     order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
-    with share_done() as progress:
-        entry, result = keep(open_archive(), model, order, name or model.name, replace, progress)
+    with StatusLine() as line:
+        entry, result = keep(open_archive(), model, order, name or model.name, replace, line.share)
     if as_json:
         print(json.dumps(views.result_as_json(entry, result), indent=2, ensure_ascii=False))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,6 +20,28 @@ class Origin(StrEnum):
 _DRAWN: Final = (".png", ".svg", ".html")
 
 AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
+
+
+def text(words: str, *names: str) -> Any:
+    """Return an option with a text of the user's."""
+    return typer.Option(*names, help=words, show_default=False, metavar="TEXT")
+
+
+Technology = Annotated[
+    str | None, text("Technology: 3g, 4g, 5g, 6g, wifi, fixed, satellite.", "--tech", "--technology")
+]
+Band = Annotated[str | None, text("Band: low, mid, mmwave, or its number.")]
+Operator = Annotated[str | None, text("Network operator.")]
+Place = Annotated[str | None, text("Place of the recording.")]
+Date = Annotated[str | None, text("Date: 2021, 2021-04-30, 2021-04-30T14:05.")]
+Begins = Annotated[str | None, text("Time of day at which it begins, 06:30, if not part of the date.")]
+Mobility = Annotated[str | None, text("Mobility: stationary, walking, driving, bus, train …")]
+Obstacle = Annotated[str | None, text("Obstacle: window, wall, body …")]
+Method = Annotated[str | None, text("Recording method.")]
+Licence = Annotated[str | None, text("Terms of use.", "--licence", "--license")]
+Source = Annotated[str | None, text("Address of the source.")]
+Citation = Annotated[str | None, text("Publication to cite.")]
+Note = Annotated[str | None, text("Further notes.")]
 
 
 def duration(text: str) -> int:

@@ -41,15 +41,16 @@ def plot(
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
-    from cellbed.cli.traces.surveying import waiting
     from cellbed.report.gallery.drawing import require_ending, write_picture
     from cellbed.report.gallery.pictures import portrait
     from cellbed.report.gallery.read import analysed
+    from cellbed.status_line import StatusLine
 
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)
     archive = open_archive()
-    with waiting(f"reading {name}"):
+    with StatusLine() as line:
+        line.state(f"reading {name}")
         parts = analysed(archive, name, Definition(outage))
         write_picture(portrait(name, archive.entry(entry_and_part(archive, name)[0]).about, parts), path)
     print(path)

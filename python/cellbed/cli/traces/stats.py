@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
+from cellbed.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from cellbed.archive import Archive
+    from cellbed.archive.statistics import Definition
 
 
 def stats(
@@ -41,18 +46,15 @@ def stats(
     from cellbed.archive import open_archive
     from cellbed.archive.statistics import Definition
     from cellbed.archive.survey import figures
-    from cellbed.cli.traces.surveying import surveyed, waiting
 
     if not names and not everything:
         raise typer.BadParameter("name entries, or give --all")
     archive, definition = open_archive(), Definition(outage)
     if everything or again:
-        done = surveyed(archive, names or archive.names(), definition, again)
-        print(json.dumps(asdict(done), indent=2) if as_json else done)
-        if done.problems:
-            raise typer.Exit(1)
+        _survey(archive, names or archive.names(), definition, again, as_json)
         return
-    with waiting("reading"):
+    with StatusLine() as line:
+        line.state("reading")
         found = {name: figures(archive, name, definition) for name in names or []}
     if as_json:
         print(json.dumps(found, indent=2))
@@ -66,3 +68,30 @@ def stats(
     for name, parts in found.items():
         console.print(f"[bold]{name}[/]")
         console.print(of_one(parts, width))
+
+
+def _survey(archive: Archive, names: list[str], definition: Definition, again: bool, as_json: bool) -> None:
+    from cellbed.archive import TraceError
+    from cellbed.archive.survey import survey
+
+    made, there = 0, 0
+    problems: dict[str, str] = {}
+    try:
+        with StatusLine() as line:
+            for name, result in survey(archive, names, definition, again):
+                line.state(f"{name}: {made} series computed")
+                if isinstance(result, TraceError):
+                    problems[name] = str(result)
+                    line.note(f"warning: {result}")
+                else:
+                    made, there = made + (result is not None), there + (result is None)
+    except KeyboardInterrupt:
+        print(f"interrupted: statistics of {made} series are stored; run the same command to resume", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps({"made": made, "there": there, "problems": problems}, indent=2))
+    else:
+        unread = f"; {len(problems)} entries could not be read" if problems else ""
+        print(f"computed statistics of {made} series; {there} already had them{unread}")
+    if problems:
+        raise typer.Exit(1)
