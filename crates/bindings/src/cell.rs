@@ -1,7 +1,7 @@
 //! Users of a cell in Python, over columns of packets.
 
 use cellbed_link::cell::check_stages;
-use cellbed_link::{Bytes, CellConfig, Direction, Duration, Fate, Links, Scheduler, Time, Visit};
+use cellbed_link::{Bytes, CellConfig, Direction, Duration, Fate, Graph, Scheduler, Time, Visit};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -62,9 +62,9 @@ pub fn share_cell<'py>(
         };
         let cells = [(config, link_of_visit.clone())];
         let mut cell =
-            Links::of_cells(&cells, directions, Time::ZERO).map_err(|error| wrong(&error))?;
+            Graph::of_cells(&cells, directions, Time::ZERO).map_err(|error| wrong(&error))?;
         let mut columns = Columns::held(arrivals.times, arrivals.sizes);
-        let mut place = |cell: &mut Links<u64>, now: Time| {
+        let mut place = |cell: &mut Graph<u64>, now: Time| {
             while let Some((_, outcome)) = cell.poll(now) {
                 if outcome.fate != Fate::Doubled {
                     columns.place(&outcome);

@@ -5,12 +5,13 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cellbed_emulator::{Config, Move, build};
+use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
 use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
-use cellbed_simulator::{ConnectionId, DatagramKind, End, Ends, Event, Lane, Network, Tcp};
+use cellbed_simulator::{ConnectionId, DatagramKind, End, Ends, Event, Network, Tcp};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use serde::Deserialize;
 
 use crate::simulation::{TcpSettings, settings};
 
@@ -21,6 +22,22 @@ const FLUSH: Duration = Duration::from_secs(1);
 type Happening = (&'static str, u64, u64, bool, u64);
 /// Of a direction: queue full, congestion, lost, handover, marked, doubled, corrupted.
 type Counted = (u64, u64, u64, u64, u64, u64, u64);
+
+/// The parts of the emulator's configuration that a virtual run has.
+#[derive(Deserialize)]
+struct Config {
+    vertices: Vec<Vertex>,
+    directions: Vec<DirectionTable>,
+    #[serde(default)]
+    cells: Vec<CellTable>,
+    series: Option<PathBuf>,
+    packet_log: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Vertex {
+    name: String,
+}
 
 /// Nodes that open connections and write messages to them, in virtual time.
 #[pyclass(frozen, module = "cellbed._core")]
@@ -102,29 +119,16 @@ impl VirtualNetwork {
         let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let tcp = settings(tcp)?;
         py.detach(|| {
-            let config = Config::parse(config).map_err(|error| wrong(&error))?;
-            let courses = build(&config, |path| File::open(path)).map_err(|error| wrong(&error))?;
-            let vertex = |name: &String| config.vertex(name).unwrap_or_default() as u16;
-            let joined = |it: &Move| {
-                let at = Duration::from_nanos(it.at_ns);
-                (at, vertex(&it.from), vertex(&it.to))
+            let config: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
+            let tables = GraphTables {
+                vertices: config.vertices.iter().map(|it| it.name.as_str()).collect(),
+                directions: config.directions.iter().collect(),
+                cells: &config.cells,
             };
-            let lanes = config.directions.iter().zip(courses);
-            let lanes = lanes.map(|(way, course)| Lane {
-                from: vertex(&way.from),
-                to: vertex(&way.to),
-                stages: course.stages,
-                changes: course.changes,
-                moves: way.moves.iter().map(joined).collect(),
-            });
-            let cells = config.cells.iter().map(|cell| {
-                let users = cell.users.iter();
-                let users = users.filter_map(|user| config.direction(&user.direction));
-                (cell.model(), users.collect())
-            });
-            let cells: Vec<_> = cells.collect();
-            let network = Network::graph(config.vertices.len(), lanes.collect(), &cells);
-            let network = network.map_err(|error| wrong(&error))?;
+            tables.check().map_err(|error| wrong(&error))?;
+            let graph = tables.build(|path| File::open(path));
+            let graph = graph.map_err(|error| wrong(&error))?;
+            let network = Network::graph(graph).map_err(|error| wrong(&error))?;
             let create = |path: &Option<PathBuf>, magic: &[u8]| {
                 let create = |path| Records::create(path, magic);
                 path.as_ref().map(create).transpose()

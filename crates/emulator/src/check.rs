@@ -3,22 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::config::{CellUser, Config};
+use crate::config::Config;
 use crate::error::{Error, Result};
 
 impl Config {
     /// Refuses what cannot work, with the place and what would be right.
     pub(crate) fn check(&self) -> Result<()> {
-        let most = usize::from(u16::MAX);
-        if self.vertices.len() > most || self.directions.len() > most {
-            return Err(Error::configuration(
-                "vertices and directions",
-                format!("at most {most} of each are possible"),
-            ));
-        }
+        self.graph().check()?;
         self.check_vertices()?;
-        self.check_directions()?;
-        self.check_cells()?;
         let default = self.default_vertex.as_deref();
         match default.map(|name| (name, self.vertex(name))) {
             Some((name, None)) => Err(Error::configuration(
@@ -42,9 +34,6 @@ impl Config {
         let mut shared: HashMap<IpAddr, &str> = HashMap::new();
         for (index, vertex) in self.vertices.iter().enumerate() {
             let place = format!("vertices[{index}] ({})", vertex.name);
-            if self.vertex(&vertex.name) != Some(index) {
-                return Err(Error::configuration(place, "another vertex has this name"));
-            }
             let needs_device = !(vertex.addresses.is_empty()
                 && vertex.shared.is_empty()
                 && vertex.behind.is_empty()
@@ -121,63 +110,6 @@ impl Config {
             None => Ok(()),
         }
     }
-
-    fn check_directions(&self) -> Result<()> {
-        for (index, way) in self.directions.iter().enumerate() {
-            let wrong =
-                |problem: String| Err(Error::configuration(self.direction_place(index), problem));
-            if self.directions[..index]
-                .iter()
-                .any(|other| other.name == way.name)
-            {
-                return wrong("another direction has this name".into());
-            }
-            let moved = way.moves.iter().map(|it| (&it.from, &it.to));
-            for (from, to) in std::iter::once((&way.from, &way.to)).chain(moved) {
-                for end in [from, to] {
-                    if self.vertex(end).is_none() {
-                        return wrong(format!("there is no vertex {end:?}"));
-                    }
-                }
-                if from == to {
-                    return wrong(format!("it leads from {from:?} to itself"));
-                }
-            }
-            if !way.moves.is_sorted_by(|one, next| one.at_ns < next.at_ns) {
-                return wrong("its moves must be in order of time".into());
-            }
-        }
-        Ok(())
-    }
-
-    fn check_cells(&self) -> Result<()> {
-        let mut visits: HashMap<&str, Vec<(&str, &CellUser)>> = HashMap::new();
-        for (index, cell) in self.cells.iter().enumerate() {
-            let wrong = |problem: String| {
-                let place = format!("cells[{index}] ({})", cell.name);
-                Err(Error::configuration(place, problem))
-            };
-            if self.cells[..index].iter().any(|it| it.name == cell.name) {
-                return wrong("another cell has this name".into());
-            }
-            if let Err(problem) = cell.model().check() {
-                return wrong(problem.to_string());
-            }
-            for user in &cell.users {
-                let name = user.direction.as_str();
-                if self.direction(name).is_none() {
-                    return wrong(format!("there is no direction {name:?}"));
-                }
-                let others = visits.entry(name).or_default();
-                if let Some((other, _)) = others.iter().find(|(_, it)| it.meets(user)) {
-                    let problem = format!("{name:?} is already a user of the cell {other:?}");
-                    return wrong(format!("{problem} at this time, or has not left it before"));
-                }
-                others.push((&cell.name, user));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -208,7 +140,7 @@ mod tests {
             {"kind":"bottleneck","schedule":{"kind":"trace","path":"/x.up","looped":true,"offset_ns":5},"queue":{"kind":"droptail","packets":null,"bytes":1000000}},
             {"kind":"delay","fixed_ns":10000000},{"kind":"delay","series":[[0,1],[5,2]]}"#;
         let config = Config::parse(&line(TWO, &direction(stages), "\"a\"")).unwrap();
-        assert_eq!(config.directions[0].stages.len(), 4);
+        assert_eq!(config.directions[0].table.stages.len(), 4);
         assert_eq!(config.vertices[0].addresses[0].to_string(), "100.64.0.2/32");
     }
 

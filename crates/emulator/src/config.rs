@@ -1,16 +1,17 @@
 //! The configuration line: a graph of vertices and directions, as JSON.
 //!
-//! Everything but the stages is judged in [`Config::parse`]; those are in [`stages::build`](crate::stages::build).
+//! Everything but the stages is checked in [`Config::parse`], those in [`Config::build`].
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use cellbed_link::{CellConfig, Duration, Scheduler, Visit};
+use cellbed_link::GraphConfig;
+use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
 use cellbed_netdev::Prefix;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::error::{Error, Result, one_line};
 
@@ -95,24 +96,13 @@ impl Vertex {
     }
 }
 
-/// One way from a vertex to the next.
+/// A direction from a vertex to the next.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Way {
-    /// Its unique name, such as `mobile-0.uplink`.
-    pub name: String,
-    /// Name of the vertex it leaves.
-    pub from: String,
-    /// Name of the vertex it reaches.
-    pub to: String,
-    /// What a packet passes, in order: tables as [`cellbed_link::language`] reads them.
-    pub stages: Vec<Value>,
-    /// What changes after every start.
-    #[serde(default)]
-    pub changes: Vec<Change>,
-    /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the bottleneck.
-    #[serde(default)]
-    pub moves: Vec<Move>,
+pub struct Direction {
+    /// Its part of the graph.
+    #[serde(flatten)]
+    pub table: DirectionTable,
     /// A log in the format of Mahimahi's mm-link.
     #[serde(default)]
     pub mahimahi_log: Option<MahimahiLog>,
@@ -134,88 +124,6 @@ pub struct MahimahiLog {
     pub remarks: Vec<String>,
 }
 
-/// A change of a stage, known beforehand.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// When, ns after time zero.
-    pub at_ns: u64,
-    /// Number of the stage, from 0.
-    pub stage: usize,
-    /// What it is from then on, of the same kind.
-    pub to: Value,
-}
-
-/// A direction that joins other vertices.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Move {
-    /// When, ns after time zero.
-    pub at_ns: u64,
-    /// Name of the vertex it leaves from then on.
-    pub from: String,
-    /// Name of the vertex it reaches from then on.
-    pub to: String,
-}
-
-/// Directions that share the time of a radio cell.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cell {
-    /// Its unique name, such as `macro.uplink`.
-    pub name: String,
-    /// Who gets a slot.
-    pub scheduler: Scheduler,
-    /// How long a slot is, ns.
-    #[serde(default = "slot")]
-    pub slot_ns: u64,
-    /// Its users.
-    pub users: Vec<CellUser>,
-}
-
-/// A direction that is a user of a cell.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CellUser {
-    /// Its name.
-    pub direction: String,
-    /// 0 is the highest.
-    #[serde(default)]
-    pub priority: u32,
-    /// When it enters the cell, ns after time zero.
-    #[serde(default)]
-    pub from_ns: u64,
-    /// When it leaves, if it does; it enters another cell, or this one again, later only.
-    #[serde(default)]
-    pub until_ns: Option<u64>,
-}
-
-impl CellUser {
-    /// Whether the same direction would be in two cells at the same time.
-    pub fn meets(&self, other: &Self) -> bool {
-        let ends = |it: &Self| it.until_ns.unwrap_or(u64::MAX);
-        self.direction == other.direction
-            && self.from_ns <= ends(other)
-            && other.from_ns <= ends(self)
-    }
-}
-
-impl Cell {
-    /// The same for the path model.
-    pub fn model(&self) -> CellConfig {
-        let visit = |user: &CellUser| Visit {
-            priority: user.priority,
-            from: Duration::from_nanos(user.from_ns),
-            until: user.until_ns.map(Duration::from_nanos),
-        };
-        CellConfig {
-            scheduler: self.scheduler,
-            slot: Duration::from_nanos(self.slot_ns),
-            users: self.users.iter().map(visit).collect(),
-        }
-    }
-}
-
 /// The whole configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,10 +135,10 @@ pub struct Config {
     /// Vertex that gets what no vertex owns: the way out.
     pub default_vertex: Option<String>,
     /// The directions; records name them by their place in this list.
-    pub directions: Vec<Way>,
+    pub directions: Vec<Direction>,
     /// Cells that directions share, each direction at most one at a time.
     #[serde(default)]
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CellTable>,
     /// File for the 10 ms series.
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
@@ -259,10 +167,6 @@ pub struct Config {
     pub spin_ns: u64,
 }
 
-fn slot() -> u64 {
-    1_000_000
-}
-
 fn yes() -> bool {
     true
 }
@@ -280,18 +184,22 @@ impl Config {
         Ok(config)
     }
 
+    /// The tables of the graph.
+    pub fn graph(&self) -> GraphTables<'_> {
+        GraphTables {
+            vertices: self.vertices.iter().map(|it| it.name.as_str()).collect(),
+            directions: self.directions.iter().map(|it| &it.table).collect(),
+            cells: &self.cells,
+        }
+    }
+
+    /// The graph with the stages of all directions.
+    pub fn build<F: Read>(&self, open: impl FnMut(&Path) -> io::Result<F>) -> Result<GraphConfig> {
+        Ok(self.graph().build(open)?)
+    }
+
     /// The place of the vertex called `name`.
     pub fn vertex(&self, name: &str) -> Option<usize> {
         self.vertices.iter().position(|vertex| vertex.name == name)
-    }
-
-    /// The number of the direction called `name`.
-    pub fn direction(&self, name: &str) -> Option<usize> {
-        self.directions.iter().position(|way| way.name == name)
-    }
-
-    /// How errors name the direction at `index`.
-    pub fn direction_place(&self, index: usize) -> String {
-        format!("directions[{index}] ({})", self.directions[index].name)
     }
 }

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use cellbed_link::graph::table::{CellTable, UserTable};
 use cellbed_link::{Duration, StageConfig, Time};
 use cellbed_netdev::NetworkNamespace;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{Cell, CellUser, Config, Namespaces};
+use crate::config::{Config, Namespaces};
 use crate::description::Description;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
-use crate::journal::Records;
+use crate::log::Records;
 use crate::node::{Interface, Node};
 use crate::orders::{Account, Changed, Order, Status};
 use crate::probe::{Flow, probe};
@@ -94,7 +95,7 @@ fn serve() -> Result<()> {
     }
     let config = Config::parse(&line)?;
     let description = Description::new(&config);
-    let courses = stages::build(&config, |path| File::open(path))?;
+    let graph = config.build(|path| File::open(path))?;
     let control = config.control.as_deref().map(ControlSocket::bind);
     let control = control.transpose()?;
 
@@ -105,7 +106,7 @@ fn serve() -> Result<()> {
         cellbed_netdev::enter_user_namespace()?;
     }
 
-    let records = Records::create(&config, &courses)?;
+    let records = Records::create(&config, &graph.directions)?;
     let change_log = config.change_log.as_deref().map(Pieces::create);
     let change_log = change_log.transpose()?;
     let nodes: Vec<Option<Node>> = config
@@ -130,7 +131,7 @@ fn serve() -> Result<()> {
     );
     let engine = Engine::new(
         &config,
-        courses,
+        graph,
         tuns,
         records,
         order_inbox,
@@ -313,7 +314,7 @@ impl Supervisor {
     fn note(&mut self, direction: usize, stage: usize, changed: Changed, to: Value) -> Value {
         let line = json!({
             "time_ns": changed.at.as_nanos(),
-            "direction": self.config.directions[direction].name,
+            "direction": self.config.directions[direction].table.name,
             "from": self.description.stage(&self.config, direction, stage, changed.before),
             "to": to,
         });
@@ -338,7 +339,11 @@ impl Supervisor {
 
     /// The number of the direction called `name`, and what `to` means there.
     fn changed(&self, name: &str, to: &Value) -> Result<(usize, StageConfig), String> {
-        let mut names = self.config.directions.iter().map(|way| way.name.as_str());
+        let mut names = self
+            .config
+            .directions
+            .iter()
+            .map(|it| it.table.name.as_str());
         let direction = names.clone().position(|it| it == name).ok_or_else(|| {
             let all = names.by_ref().take(20).collect::<Vec<_>>().join(", ");
             format!("there is no direction {name:?}; there are {all}")
@@ -391,8 +396,9 @@ impl Supervisor {
 
     fn status(&self, inbox: &Receiver<Input>) -> Result<Value> {
         let status: Status = self.order(inbox, Order::Status)?;
-        let ways = self.config.directions.iter().zip(&status.directions);
-        let directions: Vec<Value> = ways.map(|(way, it)| it.to_json(&way.name)).collect();
+        let directions = self.config.directions.iter().zip(&status.directions);
+        let directions = directions.map(|(config, it)| it.to_json(&config.table.name));
+        let directions: Vec<Value> = directions.collect();
         let devices = self.devices().filter_map(|(_, node)| node.counters().ok());
         Ok(json!({
             "event": "status",
@@ -408,9 +414,9 @@ impl Supervisor {
     /// How long each user of the cells has been served.
     fn cells(&self, served: &[Vec<Duration>]) -> Value {
         let cells = self.config.cells.iter().zip(served);
-        let cell = |(cell, served): (&Cell, &Vec<Duration>)| {
+        let cell = |(cell, served): (&CellTable, &Vec<Duration>)| {
             let users = cell.users.iter().zip(served);
-            let user = |(user, served): (&CellUser, &Duration)| json!({"direction": user.direction, "served_ns": served.as_nanos()});
+            let user = |(user, served): (&UserTable, &Duration)| json!({"direction": user.direction, "served_ns": served.as_nanos()});
             json!({"name": cell.name, "users": users.map(user).collect::<Vec<_>>()})
         };
         cells.map(cell).collect()

@@ -3,7 +3,7 @@
 use cellbed_link::InForce;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Way};
+use crate::config::{Config, Direction};
 
 /// What commands have asked for: the last table of each stage, by direction.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Description(Vec<Vec<Value>>);
 impl Description {
     /// Of a configuration of which nothing was changed yet.
     pub fn new(config: &Config) -> Self {
-        let unchanged = |way: &Way| vec![Value::Null; way.stages.len()];
+        let unchanged = |it: &Direction| vec![Value::Null; it.table.stages.len()];
         Self(config.directions.iter().map(unchanged).collect())
     }
 
@@ -29,10 +29,10 @@ impl Description {
         stage: usize,
         from: InForce,
     ) -> &'a Value {
-        let way = &config.directions[direction];
+        let table = &config.directions[direction].table;
         match from {
-            InForce::Start => &way.stages[stage],
-            InForce::Scheduled(change) => &way.changes[change].to,
+            InForce::Start => &table.stages[stage],
+            InForce::Scheduled(change) => &table.changes[change].to,
             InForce::Called => &self.0[direction][stage],
         }
     }
@@ -44,8 +44,8 @@ impl Description {
             let stages: Vec<&Value> = stages
                 .map(|(stage, from)| self.stage(config, direction, stage, *from))
                 .collect();
-            let way = &config.directions[direction];
-            json!({"name": way.name, "from": way.from, "to": way.to, "stages": stages})
+            let table = &config.directions[direction].table;
+            json!({"name": table.name, "from": table.from, "to": table.to, "stages": stages})
         });
         json!({"event": "description", "directions": directions.collect::<Vec<_>>()})
     }

@@ -5,36 +5,32 @@
 //! when it was read, and is written when the clock has reached its departure, never before.
 
 mod handle;
-mod sharing;
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use cellbed_link::agenda::Agenda;
-use cellbed_link::tally::Tally;
-use cellbed_link::{Bytes, Direction, Duration, Fate, Outcome, Packets, Tag, Time};
+use cellbed_link::{Bytes, Duration, Fate, Graph, GraphConfig, Onward, Outcome, Packets, Time};
 
 use crate::clock::now;
 use crate::config::Config;
 use crate::error::Result;
 use crate::flow::tag;
-use crate::journal;
-use crate::journal::Records;
 use crate::lateness::{Lateness, Seconds};
+use crate::log;
+use crate::log::Records;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::orders::Order;
 use crate::outbox::Outbox;
+use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
-use crate::router::Router;
-use crate::stages::{Course, infinite_room};
+use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
-use sharing::SharedCell;
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
@@ -45,15 +41,8 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// The token of the mailbox; a device has the number of its vertex.
 const MAILBOX: u64 = u64::MAX - 1;
 
-struct Lane {
-    direction: Direction<Segment>,
-    tally: Tally,
-    /// Of each visit to a cell, the number of the cell and that of the user in it.
-    visits: Vec<(usize, usize)>,
-}
-
 /// A vertex with a device.
-struct Port {
+struct Device {
     tun: Option<Arc<Tun>>,
     outbox: Outbox,
     /// What is in the outbox came out of these directions, in the same order.
@@ -62,12 +51,10 @@ struct Port {
 
 /// The event loop and all it owns. Nothing of it is shared with another thread.
 pub struct Engine {
-    ports: Vec<Port>,
-    lanes: Vec<Lane>,
-    cells: Vec<SharedCell>,
-    /// Events of the cells, then those of the lanes: at one instant those of the cells come first.
-    agenda: Agenda,
-    router: Router,
+    devices: Vec<Device>,
+    graph: Graph<Segment>,
+    cells: usize,
+    owners: Owners,
     pool: Pool,
     /// Packets that an infinite queue holds at most.
     room: Packets,
@@ -95,33 +82,20 @@ impl Engine {
     /// descriptor that is signalled after something was put into `orders`.
     pub fn new(
         config: &Config,
-        courses: Vec<Course>,
+        mut graph: GraphConfig,
         tuns: Vec<Option<Arc<Tun>>>,
         records: Records,
         orders: Receiver<Order>,
         mailbox: Arc<OwnedFd>,
     ) -> Result<Self> {
         let zero = now();
-        const CHECKED: &str = "the configuration was checked";
         let memory = total_memory();
-        let infinite = courses.iter().filter(|course| course.is_infinite());
-        let room = infinite_room(memory, infinite.count());
-        let mut lanes: Vec<Lane> = courses
-            .into_iter()
-            .map(|course| {
-                let course = course.bounded(room);
-                let mut direction = Direction::new(course.stages, zero);
-                if config.series.is_some() {
-                    direction = direction.with_meter();
-                }
-                Lane {
-                    direction: direction.with_changes(course.changes).expect(CHECKED),
-                    tally: Tally::default(),
-                    visits: Vec::new(),
-                }
-            })
-            .collect();
-        let cells = sharing::cells(config, zero, &mut lanes);
+        let room = bound_all(&mut graph.directions, memory);
+        let graph = Graph::new(graph, zero).expect("the configuration was checked");
+        let mut graph = graph.with_tallies();
+        if config.series.is_some() {
+            graph = graph.with_meters();
+        }
         let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
         wake.watch(&*mailbox, MAILBOX)?;
         for (vertex, tun) in tuns.iter().enumerate() {
@@ -129,14 +103,15 @@ impl Engine {
                 wake.watch(&**tun, vertex as u64)?;
             }
         }
-        let port = |tun| Port {
+        let device = |tun| Device {
             tun,
             outbox: Outbox::default(),
             leaving: Vec::new(),
         };
         Ok(Self {
-            agenda: Agenda::new(cells.len() + lanes.len()),
-            router: Router::new(config, zero),
+            graph,
+            cells: config.cells.len(),
+            owners: Owners::new(config),
             // A quarter of the memory; infinite queues get half of that.
             pool: Pool::new((memory / 4) as usize),
             room,
@@ -151,9 +126,7 @@ impl Engine {
             waiting: Vec::new(),
             pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
             write_by: zero,
-            ports: tuns.into_iter().map(port).collect(),
-            lanes,
-            cells,
+            devices: tuns.into_iter().map(device).collect(),
             orders,
             mailbox,
             wake,
@@ -169,10 +142,8 @@ impl Engine {
         let mut flush = now() + FLUSH;
         let mut drained = true;
         loop {
-            let departure = self
-                .agenda
-                .first()
-                .map(|(time, _)| self.pace.deadline(time));
+            let departure = self.graph.next_event();
+            let departure = departure.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
             if std::mem::take(&mut self.crowded) {
@@ -215,7 +186,7 @@ impl Engine {
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + self.pace.reading();
         for count in 0..BATCH {
-            let Some(tun) = &self.ports[vertex].tun else {
+            let Some(tun) = &self.devices[vertex].tun else {
                 return Ok(count);
             };
             let ready = self.pool.make_ready();
@@ -229,7 +200,7 @@ impl Engine {
                 Received::Gone => {
                     // Its descriptor would call for ever.
                     self.wake.forget(&**tun)?;
-                    self.ports[vertex].tun = None;
+                    self.devices[vertex].tun = None;
                     return Ok(count);
                 }
             };
@@ -238,7 +209,7 @@ impl Engine {
             self.advance(now);
             if let Some(slot) = self.pool.keep(length) {
                 match self.admit(vertex, slot, length, now) {
-                    Some((lane, segments)) => self.enter(slot, segments, lane, now),
+                    Some((direction, segments)) => self.enter(slot, segments, direction, now),
                     None => self.pool.release(slot, 1),
                 }
             }
@@ -265,10 +236,10 @@ impl Engine {
         let segments = layout.segments();
         self.read += u64::from(segments);
         let header = header.filter(|header| !header.is_link_chatter())?;
-        let paths = self.router.at(now);
-        let way = paths.owner(vertex, &header.destination);
-        let way = way.and_then(|to| paths.next(vertex, to).map(|lane| (to, lane)));
-        let Some((to, lane)) = way else {
+        let paths = self.graph.paths(now);
+        let owner = self.owners.owner(paths, vertex, &header.destination);
+        let route = owner.and_then(|to| Some((to, paths.next(vertex, to)?)));
+        let Some((to, direction)) = route else {
             self.unroutable += u64::from(segments);
             return None;
         };
@@ -284,14 +255,14 @@ impl Engine {
         packet.tcp_sequence = header.tcp_sequence;
         packet.payload = header.payload;
         packet.tag = tag;
-        Some((lane, segments))
+        Some((direction, segments))
     }
 
     /// Gives all segments of a packet to a direction, in order.
-    fn enter(&mut self, slot: u32, segments: u16, lane: usize, at: Time) {
+    fn enter(&mut self, slot: u32, segments: u16, direction: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
-        let each_by_itself = journal::is_told_by_segment(&self.records, lane);
+        let by_segment = log::is_by_segment(&self.records, direction);
         for index in 0..segments {
             let segment = Segment {
                 slot,
@@ -299,100 +270,86 @@ impl Engine {
                 marked: false,
             };
             let size = Bytes(layout.size(index) as u64);
-            self.accept(lane, at, segment, size, tag);
-            if each_by_itself {
-                journal::arrival(&mut self.records, lane, at, size);
-                while let Some(outcome) = self.lanes[lane].direction.poll(at) {
-                    self.settle(lane, outcome, at);
-                }
+            self.graph
+                .accept_tagged(at, direction, segment, size, tag, None);
+            if by_segment {
+                log::arrival(&mut self.records, direction, at, size);
+                self.deliver_all(at, at);
             }
         }
-        self.plan(lane);
-    }
-
-    /// A segment reaches a direction.
-    #[inline]
-    fn accept(&mut self, lane: usize, at: Time, segment: Segment, size: Bytes, tag: Tag) {
-        if let Some((cell, user)) = self.cell_of(lane) {
-            return self.accept_shared(cell, user, at, |direction| {
-                direction.accept_tagged(at, segment, size, tag);
-            });
-        }
-        let direction = &mut self.lanes[lane].direction;
-        direction.accept_tagged(at, segment, size, tag);
-    }
-
-    /// Puts the next event of a direction on the agenda.
-    #[inline]
-    fn plan(&mut self, lane: usize) {
-        let next = self.lanes[lane].direction.next_event();
-        self.agenda.set(self.cells.len() + lane, next);
     }
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
-        while let Some((time, index)) = self.agenda.first() {
-            if time > now {
-                return;
-            }
-            let Some(lane) = index.checked_sub(self.cells.len()) else {
-                self.step_cell(index, time);
-                continue;
-            };
-            while let Some(outcome) = self.lanes[lane].direction.poll(time) {
-                self.settle(lane, outcome, now);
-            }
-            self.plan(lane);
+        while let Some(time) = self.graph.next_event().filter(|&time| time <= now) {
+            self.deliver_all(time, now);
         }
     }
 
-    /// A segment came out of a direction, or died in it, as is seen at `now`.
-    fn settle(&mut self, lane: usize, mut outcome: Outcome<Segment>, now: Time) {
-        journal::outcome(&mut self.records, lane, &outcome);
-        let to = self.router.at(outcome.released).end(lane);
-        self.lanes[lane].tally.count(&outcome);
-        if let Fate::Dropped(_) = outcome.fate {
-            journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
+    /// Takes what has come out of directions by `time` on, as is observed at `now`.
+    fn deliver_all(&mut self, time: Time, now: Time) {
+        while let Some((direction, outcome)) = self.graph.poll(time) {
+            self.deliver(direction, outcome, now);
         }
-        let Some(segment) = self.pool.settle(&outcome) else {
+    }
+
+    /// A segment came out of a direction, or was dropped in it, as is observed at `now`.
+    fn deliver(&mut self, direction: usize, mut outcome: Outcome<Segment>, now: Time) {
+        log::outcome(&mut self.records, direction, &outcome);
+        if let Fate::Dropped(_) = outcome.fate {
+            log::passage(
+                &mut self.records,
+                &self.pool,
+                direction as u16,
+                &outcome,
+                now,
+            );
+        }
+        let Some(segment) = self.pool.apply(&outcome) else {
             return;
         };
         outcome.packet = segment;
         let destination = usize::from(self.pool.packet(segment.slot).destination);
-        if to == destination {
-            let port = &mut self.ports[to];
-            if port.outbox.is_empty() {
-                self.waiting.push(to);
+        let onward = self.graph.onward(direction, &outcome, destination);
+        if onward == Onward::Arrived {
+            let device = &mut self.devices[destination];
+            if device.outbox.is_empty() {
+                self.waiting.push(destination);
             }
-            port.outbox.push(segment, &self.pool);
-            port.leaving.push((lane as u16, outcome));
+            device.outbox.push(segment, &self.pool);
+            device.leaving.push((direction as u16, outcome));
             return;
         }
-        journal::passage(&mut self.records, &self.pool, lane as u16, &outcome, now);
-        match self.router.at(outcome.departed).next(to, destination) {
-            Some(next) => {
-                journal::arrival(&mut self.records, next, outcome.departed, outcome.size);
-                let tag = self.pool.tag(segment);
-                self.accept(next, outcome.departed, segment, outcome.size, tag);
-                self.plan(next);
-            }
-            None => self.pool.release(segment.slot, 1),
+        log::passage(
+            &mut self.records,
+            &self.pool,
+            direction as u16,
+            &outcome,
+            now,
+        );
+        let (at, size) = (outcome.departed, outcome.size);
+        if let Onward::Next(next) = onward {
+            log::arrival(&mut self.records, next, at, size);
+            let tag = self.pool.tag(segment);
+            self.graph.accept_tagged(at, next, segment, size, tag, None);
+        } else {
+            self.pool.release(segment.slot, 1);
         }
     }
 
     /// Writes what has left the model.
     fn write_all(&mut self) {
         for vertex in self.waiting.drain(..) {
-            let Port {
+            let Device {
                 tun,
                 outbox,
                 leaving,
-            } = &mut self.ports[vertex];
+            } = &mut self.devices[vertex];
             let mut leaving = leaving.drain(..);
             let about_to = |pool: &Pool, segments: u16| {
                 let observed = now();
-                for (lane, outcome) in leaving.by_ref().take(usize::from(segments)) {
-                    journal::passage(&mut self.records, pool, lane, &outcome, observed);
+                for (direction, outcome) in leaving.by_ref().take(usize::from(segments)) {
+                    log::passage(&mut self.records, pool, direction, &outcome, observed);
                     let late = observed.since(outcome.departed);
                     self.lateness.record(late);
                     self.seconds.record(late);
@@ -407,16 +364,11 @@ impl Engine {
 
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
-        for index in 0..self.lanes.len() {
-            let direction = &mut self.lanes[index].direction;
-            journal::bins(&mut self.records, index, direction, now);
-            // Looking made the direction's clock catch up, which may have brought a drop to light.
-            self.plan(index);
-        }
+        log::bins(&mut self.records, &mut self.graph, now);
         if let Some(second) = self.seconds.next(now) {
-            journal::second(&mut self.records, second);
+            log::second(&mut self.records, second);
         }
-        journal::told_until(&mut self.records, now);
+        log::idle_until(&mut self.records, now);
         self.records.flush();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use cellbed_link::graph::table::TableError;
 use cellbed_link::language::LanguageError;
 
 /// Everything that stops the emulator, or one of its commands.
@@ -84,6 +85,15 @@ impl Error {
         Error::Configuration {
             place: one_line(&place.into()),
             problem: one_line(&problem.into()),
+        }
+    }
+}
+
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Table { place, problem } => Self::configuration(place, problem),
+            TableError::File(error) => Self::StageFile(error),
         }
     }
 }

@@ -4,8 +4,7 @@
 //! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
 //! earlier than modelled. Where the user is not privileged, all namespaces live in one user namespace.
 //!
-//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node. [`Config`] and [`build`] also
-//! describe the network of a virtual run.
+//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 
 mod check;
 mod clock;
@@ -18,28 +17,26 @@ mod error;
 mod flow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod journal;
 mod lateness;
+mod log;
 mod mahimahi_log;
 mod node;
 mod offload;
 mod orders;
 mod outbox;
+mod outcome;
+mod owners;
 mod pace;
 mod packet;
 mod pool;
 mod probe;
 mod process;
-mod router;
-mod settle;
 mod socket;
 mod stages;
 mod tun;
 mod wake;
 mod writer;
 
-pub use config::{Config, Move};
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, Result};
-pub use stages::{Course, build};

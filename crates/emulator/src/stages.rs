@@ -1,106 +1,38 @@
-//! The stages of all directions, from the tables of the configuration.
+//! What the emulator does to the stages of directions: infinite queues get as much room as there is memory.
 
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
-use cellbed_link::cell::check_stages;
 use cellbed_link::language::Reader;
-use cellbed_link::{
-    BitRate, BottleneckConfig, Change, Direction, Discipline, Duration, Limit, Packets, Schedule,
-    StageConfig, Time,
-};
+use cellbed_link::{DirectionConfig, Discipline, Limit, Packets, StageConfig};
 use serde_json::Value;
 
-use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// What a direction is made of.
-#[derive(Clone, Debug)]
-pub struct Course {
-    /// Its stages at every start.
-    pub stages: Vec<StageConfig>,
-    /// How they change after it.
-    pub changes: Vec<Change>,
+/// All stages that a direction has at any time.
+fn stages(direction: &mut DirectionConfig) -> impl Iterator<Item = &mut StageConfig> {
+    let changes = direction.changes.iter_mut();
+    let changes = changes.map(|change| &mut change.config);
+    direction.stages.iter_mut().chain(changes)
 }
 
-impl Course {
-    /// Whether it has an infinite queue at any time.
-    pub fn is_infinite(&self) -> bool {
-        let changes = self.changes.iter().map(|change| &change.config);
-        let infinite = |stage: &StageConfig| stage.queue() == Some(&Discipline::Infinite);
-        self.stages.iter().chain(changes).any(infinite)
+/// Bounds the infinite queues of directions, where `memory` bytes are there; returns the room of each.
+pub fn bound_all(directions: &mut [DirectionConfig], memory: u64) -> Packets {
+    let is_infinite = |stage: &mut StageConfig| stage.queue() == Some(&Discipline::Infinite);
+    let infinite = directions.iter_mut().map(|it| stages(it).any(is_infinite));
+    let infinite = infinite.filter(|it| *it).count();
+    let room = infinite_room(memory, infinite);
+    for direction in directions {
+        stages(direction).for_each(|stage| bound(stage, room));
     }
-
-    /// The same with room for so many packets in infinite queues.
-    pub fn bounded(mut self, room: Packets) -> Self {
-        let changes = self.changes.iter_mut().map(|change| &mut change.config);
-        for stage in self.stages.iter_mut().chain(changes) {
-            bound(stage, room);
-        }
-        self
-    }
-}
-
-/// The stages of every direction, in the configuration's order. Directions that name one trace share it. open: the files
-/// that stages name.
-pub fn build<F: Read>(
-    config: &Config,
-    open: impl FnMut(&Path) -> io::Result<F>,
-) -> Result<Vec<Course>> {
-    let mut reader = Reader::new(open);
-    let mut courses = Vec::new();
-    for (index, way) in config.directions.iter().enumerate() {
-        let wrong = |problem: &str| Error::configuration(config.direction_place(index), problem);
-        let mut stage = |table: &Value| {
-            let stage = reader.stage(table.clone());
-            stage.map_err(|error| Error::stage(config.direction_place(index), error))
-        };
-        let stages = way.stages.iter().map(&mut stage);
-        let stages: Vec<StageConfig> = stages.collect::<Result<_>>()?;
-        // Once packets have passed, a rate of 0 is an outage.
-        if stages.iter().any(passes_nothing) {
-            return Err(wrong(
-                "a constant rate of 0 bit/s lets nothing pass; use a rate above 0",
-            ));
-        }
-        let changes = way.changes.iter().map(|change| {
-            Ok(Change {
-                at: Duration::from_nanos(change.at_ns),
-                stage: change.stage,
-                config: stage(&change.to)?,
-            })
-        });
-        let changes: Vec<Change> = changes.collect::<Result<_>>()?;
-        Direction::<()>::new(stages.clone(), Time::ZERO)
-            .with_changes(changes.clone())
-            .map_err(|error| wrong(&format!("changes: {error}")))?;
-        let mut users = config.cells.iter().flat_map(|cell| &cell.users);
-        let empties =
-            |stage: &StageConfig| matches!(stage, StageConfig::Gate(gate) if gate.has_flushes());
-        let mut all = stages
-            .iter()
-            .chain(changes.iter().map(|change| &change.config));
-        if users.any(|user| user.direction == way.name) || all.any(empties) {
-            check_stages(&stages).map_err(|error| wrong(&error.to_string()))?;
-        }
-        courses.push(Course { stages, changes });
-    }
-    Ok(courses)
-}
-
-fn passes_nothing(stage: &StageConfig) -> bool {
-    let StageConfig::Bottleneck(BottleneckConfig { schedule, .. }) = stage else {
-        return false;
-    };
-    *schedule == Schedule::Constant(BitRate(0))
+    room
 }
 
 /// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of `memory` bytes.
 ///
 /// The rest of the emulator's memory for packets stays for those under way, so that a queue that grows without end in one direction
 /// does not stop the others.
-pub fn infinite_room(memory: u64, directions: usize) -> Packets {
+fn infinite_room(memory: u64, directions: usize) -> Packets {
     /// A slot of 2048 bytes with its account, and entries in queues that have just doubled their room.
     const QUEUED: u64 = 3072;
     Packets(memory / 8 / QUEUED / directions.max(1) as u64)
@@ -126,11 +58,13 @@ pub fn one(stage: Value, place: &str) -> Result<StageConfig> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Arc;
 
-    use cellbed_link::{Bytes, Seed};
+    use cellbed_link::{BottleneckConfig, Bytes, Duration, Schedule, Seed};
 
     use super::*;
+    use crate::config::Config;
 
     fn open(path: &Path) -> io::Result<File> {
         File::open(path)
@@ -156,8 +90,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.up");
         std::fs::write(&path, "1\n2\n").unwrap();
-        let stages = build(&config(&path), open).unwrap();
-        let traces: Vec<_> = stages
+        let graph = config(&path).build(open).unwrap();
+        let traces: Vec<_> = graph
+            .directions
             .iter()
             .map(|stages| match &stages.stages[0] {
                 StageConfig::Bottleneck(BottleneckConfig {
@@ -176,7 +111,7 @@ mod tests {
                "default_vertex":null,"directions":[{{"name":"up","from":"a","to":"b","stages":[{stage}]}}],
                "series":null,"packet_log":null}}"#
         ))?;
-        Ok(build(&config, open)?[0].stages[0].clone())
+        Ok(config.build(open)?.directions[0].stages[0].clone())
     }
 
     #[test]
@@ -376,12 +311,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.up");
         std::fs::write(&path, "1\n2.5\n").unwrap();
-        let message = build(&config(&path), open).unwrap_err().to_string();
+        let message = config(&path).build(open).unwrap_err().to_string();
         assert!(
             message.starts_with(&format!("{}:2: ", path.display())),
             "{message}"
         );
-        let missing = build(&config(Path::new("/no/such.up")), open)
+        let missing = config(Path::new("/no/such.up"))
+            .build(open)
             .unwrap_err()
             .to_string();
         assert!(missing.contains("/no/such.up"), "{missing}");

@@ -265,7 +265,7 @@ impl DelayTable {
 #[serde(deny_unknown_fields)]
 struct BottleneckTable {
     schedule: ScheduleTable,
-    #[serde(deserialize_with = "queue")]
+    #[serde(deserialize_with = "crate::queue::deserialize")]
     queue: Discipline,
     #[serde(default)]
     mahimahi: bool,
@@ -306,7 +306,7 @@ struct WorkloadDependentTable {
     light: PathBuf,
     heavy: PathBuf,
     latency_offset: Option<PathBuf>,
-    #[serde(deserialize_with = "queue")]
+    #[serde(deserialize_with = "crate::queue::deserialize")]
     queue: Discipline,
     looped: Repeat,
     #[serde(rename = "offset_ns", default)]
@@ -331,20 +331,13 @@ struct WorkloadDependentTable {
 #[serde(deny_unknown_fields)]
 struct ConditionalTable {
     model: PathBuf,
-    #[serde(deserialize_with = "queue")]
+    #[serde(deserialize_with = "crate::queue::deserialize")]
     queue: Discipline,
     looped: Repeat,
     #[serde(rename = "offset_ns", default)]
     offset: Duration,
     #[serde(default)]
     seed: Seed,
-}
-
-/// A queue whose parameters fit each other.
-pub(crate) fn queue<'de, D: Deserializer<'de>>(table: D) -> Result<Discipline, D::Error> {
-    let queue = Discipline::deserialize(table)?;
-    queue.check().map_err(D::Error::custom)?;
-    Ok(queue)
 }
 
 fn opportunity<'de, D: Deserializer<'de>>(bytes: D) -> Result<Option<Bytes>, D::Error> {

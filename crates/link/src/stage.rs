@@ -1,7 +1,6 @@
 //! The stages of a direction: an enum, since the set is fixed.
 
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
-use crate::cell::Share;
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
 use crate::gate::GateConfig;
@@ -14,6 +13,7 @@ use crate::replay::{
     Conditional, ConditionalConfig, SaturatedPlayback, WorkloadDependent, WorkloadDependentConfig,
 };
 use crate::schedule;
+use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};
 

@@ -19,15 +19,19 @@ fn stages(rate: u64, delay_ms: u64) -> Vec<StageConfig> {
 fn network(rate: u64, cells: &[(CellConfig, Vec<usize>)]) -> Network {
     let links = [(0, rate, 20), (1, rate, 20), (2, 10_000_000_000, 5)];
     let ways = links.iter().flat_map(|&(node, rate, delay)| {
-        [(node, TOWER), (TOWER, node)].map(|(from, to)| Lane {
+        [(node, TOWER), (TOWER, node)].map(|(from, to)| DirectionConfig {
             from,
             to,
             stages: stages(rate, delay),
-            changes: Vec::new(),
-            moves: Vec::new(),
+            ..DirectionConfig::default()
         })
     });
-    Network::graph(4, ways.collect(), cells).unwrap().with_log()
+    let config = GraphConfig {
+        vertices: 4,
+        directions: ways.collect(),
+        cells: cells.to_vec(),
+    };
+    Network::graph(config).unwrap().with_log()
 }
 
 /// Uploads of both endpoints to the edge: when the last byte of each had arrived.
@@ -107,22 +111,35 @@ fn users_of_a_cell_share_its_time() {
 fn a_link_that_moves_carries_what_was_sent_to_its_new_end() {
     // The edge joins another tower, 100 ms further away, 50 ms after the start.
     let (far, delay) = (4, 100);
-    let mut lanes: Vec<Lane> = [(0, TOWER, 20), (TOWER, 0, 20), (2, TOWER, 5), (TOWER, 2, 5)]
-        .map(|(from, to, delay)| (from, to, delay))
-        .into_iter()
-        .chain([(TOWER, far, delay), (far, TOWER, delay)])
-        .map(|(from, to, delay)| Lane {
-            from,
-            to,
-            stages: stages(1_000_000_000, delay),
-            changes: Vec::new(),
-            moves: Vec::new(),
-        })
-        .collect();
+    let mut directions: Vec<DirectionConfig> =
+        [(0, TOWER, 20), (TOWER, 0, 20), (2, TOWER, 5), (TOWER, 2, 5)]
+            .map(|(from, to, delay)| (from, to, delay))
+            .into_iter()
+            .chain([(TOWER, far, delay), (far, TOWER, delay)])
+            .map(|(from, to, delay)| DirectionConfig {
+                from,
+                to,
+                stages: stages(1_000_000_000, delay),
+                ..DirectionConfig::default()
+            })
+            .collect();
     let at = Duration::from_millis(50);
-    lanes[2].moves = vec![(at, 2, far)];
-    lanes[3].moves = vec![(at, far, 2)];
-    let mut network = Network::graph(5, lanes, &[]).unwrap();
+    directions[2].moves = vec![Move {
+        at,
+        from: 2,
+        to: far,
+    }];
+    directions[3].moves = vec![Move {
+        at,
+        from: far,
+        to: 2,
+    }];
+    let mut network = Network::graph(GraphConfig {
+        vertices: 5,
+        directions,
+        cells: Vec::new(),
+    })
+    .unwrap();
     let ends = Ends {
         client: (0, 40_000),
         server: (2, 80),

@@ -2,10 +2,10 @@
 
 use cellbed_link::{ChangeError, Duration, InForce, StageConfig, Time};
 
-use super::{Engine, Lane};
+use super::Engine;
 use crate::clock::now;
 use crate::error::Result;
-use crate::journal;
+use crate::log;
 use crate::orders::{Account, Changed, Condition, Order, Status};
 use crate::stages::bound;
 
@@ -45,47 +45,41 @@ impl Engine {
     fn restart(&mut self, zero: Time, offset: Duration) {
         let now = now();
         self.advance(now);
-        journal::start(&mut self.records, zero, offset);
+        log::start(&mut self.records, zero, offset);
         let second = self.seconds.restart(now, zero);
-        journal::second(&mut self.records, second);
-        self.router.restart(zero);
-        for lane in 0..self.lanes.len() {
-            self.lanes[lane].direction.restart(zero, offset);
-        }
-        for cell in 0..self.cells.len() {
-            self.with_cell(cell, |cell, users| cell.restart(now, zero, users));
-        }
-        for cell in 0..self.cells.len() {
-            self.with_cell(cell, |cell, users| cell.look_again(now, users));
-        }
-        (0..self.lanes.len()).for_each(|lane| self.plan(lane));
+        log::second(&mut self.records, second);
+        self.graph.restart(now, zero, offset);
     }
 
     /// Lets the model and the clock of every direction run up to now.
     fn catch_up(&mut self) -> Time {
         let now = now();
         self.advance(now);
-        for lane in 0..self.lanes.len() {
-            while let Some(outcome) = self.lanes[lane].direction.poll(now) {
-                self.settle(lane, outcome, now);
-            }
-            self.plan(lane);
-        }
-        self.catch_up_cells(now);
+        self.graph.catch_up(now);
+        self.deliver_all(now, now);
         now
+    }
+
+    /// How long each user of each cell has been served.
+    fn served(&mut self) -> Vec<Vec<Duration>> {
+        let cells = 0..self.cells;
+        cells
+            .map(|cell| self.graph.served(cell).collect())
+            .collect()
     }
 
     fn status(&mut self) -> Status {
         let now = self.catch_up();
-        let condition = |lane: &Lane| Condition {
-            counters: lane.tally.counters(),
-            queue: lane.direction.queue(),
-            closed: lane.direction.is_closed(),
-            delay: lane.tally.delay(now),
-        };
+        let directions = self.graph.directions().iter().zip(self.graph.tallies());
+        let directions = directions.map(|(direction, tally)| Condition {
+            counters: tally.counters(),
+            queue: direction.queue(),
+            closed: direction.is_closed(),
+            delay: tally.delay(now),
+        });
         Status {
             time: now,
-            directions: self.lanes.iter().map(condition).collect(),
+            directions: directions.collect(),
             unroutable: self.unroutable,
             refused: self.refused,
             under_way: self.pool.held(),
@@ -95,27 +89,26 @@ impl Engine {
 
     fn describe(&mut self) -> Vec<Vec<InForce>> {
         self.catch_up();
-        let in_force = |lane: &Lane| lane.direction.in_force().to_vec();
-        self.lanes.iter().map(in_force).collect()
+        let directions = self.graph.directions().iter();
+        directions.map(|it| it.in_force().to_vec()).collect()
     }
 
     /// Changes a stage. What has left it by now has left it as it was.
     fn change(
         &mut self,
-        lane: usize,
+        direction: usize,
         stage: usize,
         mut to: StageConfig,
     ) -> Result<Changed, ChangeError> {
         let at = self.catch_up();
         bound(&mut to, self.room);
-        let direction = &mut self.lanes[lane].direction;
-        let before = direction.in_force().get(stage).copied();
-        let changed = direction.change(at, stage, to);
-        journal::gate(&mut self.records, lane, at, direction.is_closed());
-        self.plan(lane);
-        if let Some((cell, _)) = self.cell_of(lane) {
-            self.with_cell(cell, |cell, users| cell.look_again(at, users));
-        }
+        let before = self.graph.directions()[direction]
+            .in_force()
+            .get(stage)
+            .copied();
+        let changed = self.graph.change(at, direction, stage, to);
+        let closed = self.graph.directions()[direction].is_closed();
+        log::gate(&mut self.records, direction, at, closed);
         changed.map(|()| Changed {
             at,
             before: before.unwrap_or(InForce::Start),
@@ -123,12 +116,10 @@ impl Engine {
     }
 
     fn finish(&mut self) -> Result<Account> {
-        let now = now();
-        self.advance(now);
-        self.catch_up_cells(now);
+        let now = self.catch_up();
         self.write_all();
         let second = self.seconds.finish(now);
-        journal::second(&mut self.records, second);
+        log::second(&mut self.records, second);
         self.flush(now);
         let lost = self.records.finish()?;
         Ok(Account {

@@ -25,12 +25,12 @@ use choices::Choices;
 
 /// Any text is a configuration or an error in one line, and all stages of a configuration carry packets.
 pub fn configuration(text: &str) {
-    let built = Config::parse(text).and_then(|config| stages::build(&config, no_file));
+    let built = Config::parse(text).and_then(|config| config.build(no_file));
     match built {
-        Ok(courses) => {
-            for course in courses {
-                let direction = Direction::new(course.stages, Time::ZERO);
-                let direction = direction.with_changes(course.changes);
+        Ok(graph) => {
+            for direction in graph.directions {
+                let direction =
+                    Direction::new(direction.stages, Time::ZERO).with_changes(direction.changes);
                 carry(direction.expect("changes were checked"), text.as_bytes());
             }
         }

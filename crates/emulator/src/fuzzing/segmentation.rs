@@ -67,10 +67,10 @@ impl Segmentation {
             self.figures.meddled += u64::from((144..208).contains(&fate));
             match fate {
                 144..=159 => {
-                    self.settle(segment, Fate::Dropped(DropReason::Loss), false, None);
+                    self.apply(segment, Fate::Dropped(DropReason::Loss), false, None);
                 }
                 160..=175 => {
-                    self.settle(segment, Fate::Doubled, false, None);
+                    self.apply(segment, Fate::Doubled, false, None);
                     self.pass(segment, packet.clone(), &mut left);
                     self.pass(segment, packet, &mut left);
                 }
@@ -88,7 +88,7 @@ impl Segmentation {
                         packet[bit / 8] ^= 0x80 >> (bit % 8);
                     }
                     let turned = damaged.then_some(bit as u32);
-                    let segment = self.settle(segment, Fate::Delivered, marked, turned);
+                    let segment = self.apply(segment, Fate::Delivered, marked, turned);
                     self.push(segment, packet, &mut left);
                 }
                 _ => {
@@ -121,7 +121,7 @@ impl Segmentation {
         self.figures
     }
 
-    fn settle(
+    fn apply(
         &mut self,
         packet: Segment,
         fate: Fate,
@@ -130,7 +130,7 @@ impl Segmentation {
     ) -> Option<Segment> {
         let at = Time::ZERO;
         let size = Bytes(self.pool.packet(packet.slot).layout.size(packet.index) as u64);
-        self.pool.settle(&Outcome {
+        self.pool.apply(&Outcome {
             packet,
             size,
             arrived: at,
@@ -143,7 +143,7 @@ impl Segmentation {
     }
 
     fn pass(&mut self, segment: Segment, packet: Vec<u8>, left: &mut Vec<Vec<u8>>) {
-        let segment = self.settle(segment, Fate::Delivered, false, None);
+        let segment = self.apply(segment, Fate::Delivered, false, None);
         self.push(segment, packet, left);
     }
 

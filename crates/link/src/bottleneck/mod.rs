@@ -2,11 +2,11 @@
 
 mod service;
 
-use crate::cell::Share;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
 use crate::schedule::{Head, Offer, Schedule};
+use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, MTU, Packets};
 use service::Service;

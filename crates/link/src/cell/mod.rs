@@ -24,17 +24,16 @@
 //! Nothing happens in slots that are not contended: a cell has [events](Cell::next_event) only while at least two users
 //! have packets waiting, and when users enter or leave.
 
-mod links;
 mod scheduler;
 
 use thiserror::Error;
 
 use crate::direction::Direction;
 use crate::schedule::Schedule;
+use crate::share::Share;
 use crate::stage::StageConfig;
 use crate::time::{Duration, Time};
-use crate::units::{Bytes, Packets, saturate};
-pub use links::{CellUser, Links};
+use crate::units::{Bytes, Packets};
 pub use scheduler::{Average, Begin, Candidate, Scheduler};
 
 /// A cell and its users.
@@ -166,7 +165,7 @@ pub trait Members {
 /// directions are processed in order of time, those of the cell first ([`step`](Self::step) at [`next_event`](Self::next_event)).
 /// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it. After a
 /// change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
-/// [present](Self::is_present) does not concern the cell. [`Links`] does all of this.
+/// [present](Self::is_present) does not concern the cell. A [`Graph`](crate::graph::Graph) does all of this.
 #[derive(Clone, Debug)]
 pub struct Cell {
     scheduler: Scheduler,
@@ -197,35 +196,6 @@ struct User {
     to_come: Bytes,
     throughput: Average,
     served: Duration,
-}
-
-/// A part of what is offered at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    part: u64,
-    whole: u64,
-}
-
-impl Share {
-    pub(crate) const WHOLE: Self = Self { part: 1, whole: 1 };
-
-    /// `part` of `whole`; all of nothing.
-    pub(crate) fn new(part: u64, whole: u64) -> Self {
-        if part >= whole {
-            Self::WHOLE
-        } else {
-            Self { part, whole }
-        }
-    }
-
-    /// This share of an amount, rounded down.
-    pub(crate) fn of(self, amount: u64) -> u64 {
-        saturate(u128::from(amount) * u128::from(self.part) / u128::from(self.whole))
-    }
-
-    pub(crate) fn as_fraction(self) -> f64 {
-        self.part as f64 / self.whole as f64
-    }
 }
 
 impl Cell {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::Direction;
-use crate::cell::Share;
+use crate::share::Share;
 use crate::stage::{Stage, StageConfig};
 use crate::time::{Duration, Time};
 

@@ -1,7 +1,7 @@
 //! What a [cell](crate::cell) does with the directions of its users.
 
 use super::Direction;
-use crate::cell::Share;
+use crate::share::Share;
 use crate::stage::Stage;
 use crate::time::{Duration, Time};
 use crate::units::Packets;

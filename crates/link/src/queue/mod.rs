@@ -119,6 +119,16 @@ disciplines! {
     "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => mahimahi::Pie<P>,
 }
 
+/// Reads a queue whose parameters fit each other.
+#[cfg(feature = "serde")]
+pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+    table: D,
+) -> Result<Discipline, D::Error> {
+    let queue = <Discipline as serde::Deserialize>::deserialize(table)?;
+    queue.check().map_err(serde::de::Error::custom)?;
+    Ok(queue)
+}
+
 /// A packet that a queue does not take in, with the reason.
 pub(crate) type Refused<P> = (Item<P>, DropReason);
 

@@ -22,11 +22,11 @@ pub use config::{
 pub use profile::{Band, Condition, Profile};
 
 use crate::bottleneck::Admission;
-use crate::cell::Share;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
+use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 use access::Access;

@@ -6,7 +6,6 @@ use serde_json::Error as Fault;
 
 use super::config::{Carrier, Handover, RadioConfig, Slots, Way};
 use super::profile::Profile;
-use crate::language;
 use crate::queue::Discipline;
 use crate::random::Seed;
 use crate::time::Duration;
@@ -39,7 +38,7 @@ pub(crate) struct RadioTable {
 }
 
 #[derive(Deserialize)]
-struct Queue(#[serde(deserialize_with = "language::queue")] Discipline);
+struct Queue(#[serde(deserialize_with = "crate::queue::deserialize")] Discipline);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
-use crate::cell::Share;
 use crate::delay::Flight;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::schedule::Head;
+use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::Packets;
 

@@ -27,17 +27,30 @@ fn all_schedulers() -> [Scheduler; 5] {
     ]
 }
 
-fn links<P: Clone>(scheduler: Scheduler, slot: Duration, stages: &[Vec<StageConfig>]) -> Links<P> {
-    let user = |(index, stages): (usize, &Vec<StageConfig>)| CellUser {
-        stages: stages.clone(),
-        priority: index as u32,
+fn links<P: Clone>(scheduler: Scheduler, slot: Duration, stages: &[Vec<StageConfig>]) -> Graph<P> {
+    shared(scheduler, slot, stages).unwrap()
+}
+
+fn shared<P: Clone>(
+    scheduler: Scheduler,
+    slot: Duration,
+    stages: &[Vec<StageConfig>],
+) -> Result<Graph<P>, CellError> {
+    stages.iter().try_for_each(|it| cell::check_stages(it))?;
+    let users = (0..stages.len() as u32).map(Visit::always);
+    let config = CellConfig {
+        scheduler,
+        slot,
+        users: users.collect(),
     };
-    let users = stages.iter().enumerate().map(user).collect();
-    Links::new(scheduler, slot, users, Time::ZERO).unwrap()
+    let direction = |stages: &Vec<StageConfig>| Direction::new(stages.clone(), Time::ZERO);
+    let directions = stages.iter().map(direction).collect();
+    let all = (0..stages.len()).collect();
+    Graph::of_cells(&[(config, all)], directions, Time::ZERO)
 }
 
 /// The packets through a cell. Arrivals must be in order.
-fn through(mut cell: Links<usize>, packets: &[Packet]) -> Ends {
+fn through(mut cell: Graph<usize>, packets: &[Packet]) -> Ends {
     for (number, &(at, user, size)) in packets.iter().enumerate() {
         cell.accept(Time::from_nanos(at), user, number, Bytes(size));
     }
@@ -299,7 +312,7 @@ fn moving<P: Clone>(
     scheduler: Scheduler,
     cells: &[Vec<(Visit, usize)>],
     stages: &[Vec<StageConfig>],
-) -> Links<P> {
+) -> Graph<P> {
     let cell = |visits: &Vec<(Visit, usize)>| {
         let (users, links) = visits.iter().copied().unzip();
         let config = CellConfig {
@@ -313,7 +326,7 @@ fn moving<P: Clone>(
     let directions = stages
         .iter()
         .map(|stages| Direction::new(stages.clone(), Time::ZERO));
-    Links::of_cells(&cells, directions.collect(), Time::ZERO).unwrap()
+    Graph::of_cells(&cells, directions.collect(), Time::ZERO).unwrap()
 }
 
 /// How many packets of each of three users leave their queues after `from` ms and by `to`.
@@ -378,10 +391,10 @@ fn a_restart_brings_users_back_to_their_first_cells() {
     // In either cell, between both, and with what waits.
     for (now, zero) in [(5, 5), (25, 40), (50, 50), (200, 170)] {
         let mut links = moving(Scheduler::RoundRobin {}, &cells, &stages);
-        assert!(links.poll(Time::from_millis(now)).is_none());
-        let zero = Time::from_millis(zero);
-        links.restart(zero, Duration::ZERO);
-        if zero < Time::from_millis(now) {
+        let (now, zero) = (Time::from_millis(now), Time::from_millis(zero));
+        assert!(links.poll(now).is_none());
+        links.restart(now, zero, Duration::ZERO);
+        if zero < now {
             continue; // nothing could arrive at the start
         }
         for (number, &(at, user, size)) in packets.iter().enumerate() {
@@ -591,7 +604,7 @@ fn fair_schedulers_share_the_processor() {
         let (mut now, mut times) = (0.0, Vec::new());
         let mut left = [0u64; USERS];
         let finish =
-            |cell: &mut Links<u64>, now: Time, left: &mut [u64; USERS], times: &mut Vec<f64>| {
+            |cell: &mut Graph<u64>, now: Time, left: &mut [u64; USERS], times: &mut Vec<f64>| {
                 while let Some((user, outcome)) = cell.poll(now) {
                     left[user] -= 1;
                     if left[user] == 0 {
@@ -664,11 +677,7 @@ fn radio_links_share_a_cell() {
 #[test]
 fn what_cannot_share_a_cell_is_refused() {
     let refused = |scheduler, slot, stages: Vec<Vec<StageConfig>>| {
-        let users = stages.into_iter().map(|stages| CellUser {
-            stages,
-            priority: 0,
-        });
-        Links::<()>::new(scheduler, slot, users.collect(), Time::ZERO).unwrap_err()
+        shared::<()>(scheduler, slot, &stages).unwrap_err()
     };
     let fair = Scheduler::RoundRobin {};
     assert_eq!(refused(fair, SLOT, vec![]), CellError::Empty);

@@ -10,6 +10,6 @@ mod probes;
 
 pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event};
-pub use network::{Application, Lane, Network, NetworkError};
+pub use network::{Application, Network};
 pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
 pub use probes::{RoundTrips, Train, Trains};

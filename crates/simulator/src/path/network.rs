@@ -1,17 +1,15 @@
 //! Hosts on a graph of directions in virtual time, and the loop that moves packets.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use cellbed_link::agenda::Agenda;
 use cellbed_link::records::{PacketRecord, RECORD_BYTES};
-use cellbed_link::routes::Routes;
 use cellbed_link::tally::Tally;
 use cellbed_link::{
-    Bin, Bytes, CellConfig, CellError, Change, ChangeError, Direction, Duration, Fate, Links,
+    Bin, Bytes, Change, ChangeError, Duration, Fate, Graph, GraphConfig, GraphError, Onward,
     Outcome, StageConfig, Tag, Time,
 };
-use thiserror::Error;
 
 use super::connection::Connection;
 use super::event::{ConnectionId, DatagramKind, End, Ends, Event};
@@ -25,38 +23,6 @@ pub trait Application {
 
     /// Whether it is complete.
     fn is_done(&self) -> bool;
-}
-
-/// One direction from a vertex of the graph to another.
-#[derive(Clone, Debug)]
-pub struct Lane {
-    /// The vertex it leaves.
-    pub from: u16,
-    /// The vertex it reaches.
-    pub to: u16,
-    /// What a packet passes, in order.
-    pub stages: Vec<StageConfig>,
-    /// What changes after every start.
-    pub changes: Vec<Change>,
-    /// When after every start it joins other vertices, in order of time: leaves the first, reaches the second. A packet
-    /// arrives at the end of the time at which it left the bottleneck.
-    pub moves: Vec<(Duration, u16, u16)>,
-}
-
-/// Why a network cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NetworkError {
-    /// A change of a direction is refused.
-    #[error("direction {direction}: {problem}")]
-    Change {
-        /// Its number.
-        direction: usize,
-        /// Why.
-        problem: ChangeError,
-    },
-    /// A cell is refused.
-    #[error("cell: {0}")]
-    Cell(#[from] CellError),
 }
 
 /// The first two hosts.
@@ -89,11 +55,7 @@ const PAIR: Ends = Ends {
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The directions; packets are slots of the pool.
-    links: Links<u32>,
-    directions: usize,
-    /// What directions join, from when on after the last start. The first is from the beginning on.
-    graphs: Vec<(Duration, Graph)>,
-    zero: Time,
+    graph: Graph<u32>,
     pool: Pool,
     /// Packets so far.
     sent: u64,
@@ -117,81 +79,26 @@ pub struct Network {
     written: VecDeque<(ConnectionId, End)>,
     /// Ends at which the application waits for room.
     rooms: BTreeSet<(ConnectionId, End)>,
-    log: Option<Log>,
-}
-
-/// What directions join.
-#[derive(Clone, Debug)]
-struct Graph {
-    /// The vertex that each direction reaches.
-    ends: Vec<u16>,
-    routes: Routes,
-}
-
-impl Graph {
-    fn new(vertices: usize, ends: &[(usize, usize)]) -> Self {
-        Self {
-            ends: ends.iter().map(|&(_, to)| to as u16).collect(),
-            routes: Routes::new(vertices, ends),
-        }
-    }
-}
-
-/// What has passed the directions.
-#[derive(Clone, Debug)]
-struct Log {
-    tallies: Vec<Tally>,
-    packets: Vec<[u8; RECORD_BYTES]>,
+    /// Records of packets that have passed directions.
+    log: Option<Vec<[u8; RECORD_BYTES]>>,
 }
 
 impl Network {
     /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
-        let direction = |stages| Direction::new(stages, Time::ZERO);
-        let links = Links::separate(vec![direction(uplink), direction(downlink)]);
-        let graph = Graph::new(2, &[(0, 1), (1, 0)]);
-        Self::of_links(links, vec![(Duration::ZERO, graph)])
+        Self::on(Graph::pair(uplink, downlink, Time::ZERO))
     }
 
-    /// A graph at rest with so many vertices, whose time begins at zero. cells: the directions of the users of each.
+    /// A graph at rest whose time begins at zero.
     ///
     /// Errors: a change or a cell that does not fit.
-    pub fn graph(
-        vertices: usize,
-        lanes: Vec<Lane>,
-        cells: &[(CellConfig, Vec<usize>)],
-    ) -> Result<Self, NetworkError> {
-        let ends = lanes.iter().map(|it| (it.from.into(), it.to.into()));
-        let mut ends: Vec<(usize, usize)> = ends.collect();
-        let mut moves: BTreeMap<Duration, Vec<(usize, usize, usize)>> = BTreeMap::new();
-        for (direction, lane) in lanes.iter().enumerate() {
-            for &(at, from, to) in &lane.moves {
-                let moved = moves.entry(at).or_default();
-                moved.push((direction, from.into(), to.into()));
-            }
-        }
-        let directions = lanes.into_iter().enumerate().map(|(direction, lane)| {
-            let made = Direction::new(lane.stages, Time::ZERO).with_changes(lane.changes);
-            made.map_err(|problem| NetworkError::Change { direction, problem })
-        });
-        let directions = directions.collect::<Result<_, _>>()?;
-        let links = Links::of_cells(cells, directions, Time::ZERO)?;
-        let mut graphs = vec![(Duration::ZERO, Graph::new(vertices, &ends))];
-        for (at, moved) in moves {
-            for (direction, from, to) in moved {
-                ends[direction] = (from, to);
-            }
-            graphs.push((at, Graph::new(vertices, &ends)));
-        }
-        Ok(Self::of_links(links, graphs))
+    pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
+        Graph::new(config, Time::ZERO).map(Self::on)
     }
 
-    fn of_links(links: Links<u32>, graphs: Vec<(Duration, Graph)>) -> Self {
+    fn on(graph: Graph<u32>) -> Self {
         Self {
-            links,
-            directions: graphs[0].1.ends.len(),
-            graphs,
-            zero: Time::ZERO,
+            graph,
             pool: Pool::default(),
             sent: 0,
             now: Time::ZERO,
@@ -228,53 +135,48 @@ impl Network {
         uplink: Vec<Change>,
         downlink: Vec<Change>,
     ) -> Result<Self, ChangeError> {
-        let directions = self.links.into_directions().into_iter();
-        let changed = directions.zip([uplink, downlink]);
-        let changed = changed.map(|(direction, changes)| direction.with_changes(changes));
-        self.links = Links::separate(changed.collect::<Result<_, _>>()?);
+        let mut changes = [uplink, downlink].into_iter();
+        self.graph = self
+            .graph
+            .try_map(|_, direction| direction.with_changes(changes.next().unwrap_or_default()))?;
         Ok(self)
     }
 
     /// The same network with a meter and a tally for each direction, and a packet log.
     pub fn with_log(mut self) -> Self {
-        self.log = Some(Log {
-            tallies: vec![Tally::default(); self.directions],
-            packets: Vec::new(),
-        });
-        let metered = |direction: Direction<u32>| direction.with_meter();
-        self.links = self.links.map(metered);
+        self.log = Some(Vec::new());
+        self.graph = self.graph.with_meters().with_tallies();
         self
     }
 
     /// Takes the records of the packet log since the last call; see [`with_log`](Self::with_log).
     pub fn drain_packets(&mut self, take: impl FnMut([u8; RECORD_BYTES])) {
         if let Some(log) = &mut self.log {
-            log.packets.drain(..).for_each(take);
+            log.drain(..).for_each(take);
         }
     }
 
     /// Of each direction what has happened in it; see [`with_log`](Self::with_log).
     pub fn tallies(&self) -> &[Tally] {
-        self.log.as_ref().map_or(&[], |log| &log.tallies)
+        self.graph.tallies()
     }
 
     /// Takes the bins of the meters that have ended by now, with the number of their direction.
     pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
-        for direction in 0..self.directions {
+        for direction in 0..self.graph.directions().len() {
             let take = |bin: Bin| take(direction, &bin);
-            self.links.finished_bins(direction, self.now, take);
+            self.graph.finished_bins(direction, self.now, take);
         }
     }
 
     /// How long each user of a cell has had it with packets waiting since the last start.
     pub fn served(&mut self, cell: usize) -> Vec<Duration> {
-        self.links.served(cell).collect()
+        self.graph.served(cell).collect()
     }
 
     /// Starts all schedules and moves anew at `zero`; see [`Direction::restart`].
     pub fn restart(&mut self, zero: Time) {
-        self.zero = zero;
-        self.links.restart(zero, Duration::ZERO);
+        self.graph.restart(self.now, zero, Duration::ZERO);
     }
 
     /// The current time.
@@ -284,7 +186,7 @@ impl Network {
 
     /// Packets that are on the path or on their way to it.
     pub fn held(&self) -> u64 {
-        let directions = (0..self.directions).map(|it| self.links.direction(it));
+        let directions = self.graph.directions().iter();
         let held = directions.map(|direction| direction.held().packets.0);
         self.leaving.len() as u64 + held.sum::<u64>()
     }
@@ -395,8 +297,17 @@ impl Network {
         self.leaving.push_back((at, slot, size));
     }
 
-    /// Lets a packet into the direction that leads from a vertex to its destination; without one it is lost.
-    fn enter(&mut self, at_vertex: u16, slot: u32, at: Time, size: Bytes) {
+    /// Sends a packet from a host to its destination; without a path it is lost.
+    fn enter(&mut self, host: u16, slot: u32, at: Time, size: Bytes) {
+        let destination = self.pool.get(slot).to;
+        match self.graph.paths(at).next(host.into(), destination.into()) {
+            Some(direction) => self.accept(direction, slot, at, size),
+            None => self.pool.release(slot),
+        }
+    }
+
+    /// A packet reaches a direction.
+    fn accept(&mut self, direction: usize, slot: u32, at: Time, size: Bytes) {
         let packet = self.pool.get(slot);
         let flow = match packet.content {
             Content::Segment { connection, .. } | Content::Reset { connection, .. } => {
@@ -407,22 +318,12 @@ impl Network {
                 (u64::from(packet.ports.0) << 16 | u64::from(packet.ports.1)).wrapping_neg()
             }
         };
-        let routes = &self.joined(at).routes;
-        let Some(next) = routes.next(at_vertex.into(), packet.to.into()) else {
-            return self.pool.release(slot);
-        };
         let tag = Tag {
             flow,
             ..Tag::default()
         };
-        self.links.accept_tagged(at, next, slot, size, tag, None);
-    }
-
-    /// What directions join at a time.
-    fn joined(&self, at: Time) -> &Graph {
-        let since = at.since(self.zero);
-        let begun = self.graphs.partition_point(|&(from, _)| from <= since);
-        &self.graphs[begun - 1].1
+        self.graph
+            .accept_tagged(at, direction, slot, size, tag, None);
     }
 
     /// Opens a connection between the first two hosts, from the client to the server.
@@ -512,7 +413,7 @@ impl Network {
     /// Advances to the next event. False if there is none until `end`.
     fn step(&mut self, end: Time) -> bool {
         let events = [
-            self.links.next_event(),
+            self.graph.next_event(),
             self.timers.first().map(|next| next.0),
             self.due.peek().map(|Reverse(next)| next.0),
             self.leaving.front().map(|packet| packet.0),
@@ -526,8 +427,8 @@ impl Network {
             self.leaving.pop_front();
             self.enter(self.pool.get(slot).from, slot, at, size);
         }
-        while let Some((direction, outcome)) = self.links.poll(self.now) {
-            self.settle(direction, &outcome);
+        while let Some((direction, outcome)) = self.graph.poll(self.now) {
+            self.deliver(direction, &outcome);
         }
         self.receive();
         self.tick();
@@ -540,27 +441,28 @@ impl Network {
     }
 
     /// A packet has come out of a direction, or was dropped in it.
-    fn settle(&mut self, direction: usize, outcome: &Outcome<u32>) {
+    fn deliver(&mut self, direction: usize, outcome: &Outcome<u32>) {
         let slot = outcome.packet;
-        if let Some(log) = &mut self.log {
-            log.tallies[direction].count(outcome);
-            if outcome.fate != Fate::Doubled {
-                let record = record(self.pool.get(slot), direction, outcome);
-                log.packets.push(record.to_bytes());
-            }
+        if let Some(log) = &mut self.log
+            && outcome.fate != Fate::Doubled
+        {
+            log.push(record(self.pool.get(slot), direction, outcome).to_bytes());
         }
         match outcome.fate {
             Fate::Doubled => return self.pool.double(slot),
             Fate::Dropped(_) => return self.pool.release(slot),
             Fate::Delivered => {}
         }
-        let vertex = self.joined(outcome.released).ends[direction];
         let packet = self.pool.get_mut(slot);
         packet.corrupt |= outcome.corrupt_bit.is_some();
-        if vertex != packet.to {
-            return self.enter(vertex, slot, outcome.departed, outcome.size);
-        }
         let packet = *packet;
+        match self.graph.onward(direction, outcome, packet.to.into()) {
+            Onward::Next(next) => {
+                return self.accept(next, slot, outcome.departed, outcome.size);
+            }
+            Onward::Lost => return self.pool.release(slot),
+            Onward::Arrived => {}
+        }
         self.pool.release(slot);
         if packet.corrupt {
             return; // The checksum detects it.

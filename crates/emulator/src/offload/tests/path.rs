@@ -77,14 +77,14 @@ type Arrival<P> = (Time, P, Bytes, Tag);
 /// When which packet left, died or was doubled.
 type Event = (Time, Time, Fate, Bytes);
 
-/// Lets packets through a direction, looked at at every event or at arrivals only. `settle` says what has become of one that
+/// Lets packets through a direction, looked at at every event or at arrivals only. `apply` returns what has become of one that
 /// has left.
 fn travel<P: Clone>(
     stages: Vec<StageConfig>,
     arrivals: Vec<Arrival<P>>,
     events: &mut Vec<Event>,
     at_every_event: bool,
-    mut settle: impl FnMut(&Outcome<P>) -> Option<(P, Tag)>,
+    mut apply: impl FnMut(&Outcome<P>) -> Option<(P, Tag)>,
 ) -> Vec<Arrival<P>> {
     let mut direction = Direction::new(stages, Time::ZERO);
     let mut left = Vec::new();
@@ -96,7 +96,7 @@ fn travel<P: Clone>(
                 outcome.fate,
                 outcome.size,
             ));
-            if let Some((packet, tag)) = settle(&outcome) {
+            if let Some((packet, tag)) = apply(&outcome) {
                 left.push((outcome.departed, packet, outcome.size, tag));
             }
         }
@@ -135,7 +135,7 @@ fn emulate(
     let (mut events, mut out) = (Vec::new(), Vec::new());
     for stages in stages {
         arrivals = travel(stages, arrivals, &mut events, false, |outcome| {
-            let segment: Segment = pool.settle(outcome)?;
+            let segment: Segment = pool.apply(outcome)?;
             Some((segment, pool.tag(segment)))
         });
     }

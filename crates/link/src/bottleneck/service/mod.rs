@@ -6,8 +6,8 @@ mod stepped;
 use std::sync::Arc;
 
 use super::BottleneckConfig;
-use crate::cell::Share;
 use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
+use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, saturate};
 use bucket::Bucket;

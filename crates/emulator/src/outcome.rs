@@ -7,7 +7,7 @@ use crate::pool::{Pool, Segment};
 
 impl Pool {
     /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment, unless it ended here.
-    pub fn settle(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
+    pub fn apply(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
         let segment = outcome.packet;
         match (outcome.fate, outcome.corrupt_bit) {
             (Fate::Delivered, bit) => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cellbed_link::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, Series};
-use cellbed_link::{Bytes, Direction, DropReason, Duration, Fate, Outcome, Time};
+use cellbed_link::{Bytes, DirectionConfig, DropReason, Duration, Fate, Graph, Outcome, Time};
 
 use crate::clock;
 use crate::config::Config;
@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::lateness::{LATENESS_MAGIC, Second};
 use crate::mahimahi_log::{self, Event};
 use crate::pool::{Pool, Segment};
-use crate::stages::Course;
 use crate::writer::{LARGEST_FILE, Lost, RecordFile};
 
 /// The files of a run, those that were asked for.
@@ -28,7 +27,7 @@ pub struct Records {
 
 impl Records {
     /// Creates the files.
-    pub fn create(config: &Config, courses: &[Course]) -> Result<Self> {
+    pub fn create(config: &Config, directions: &[DirectionConfig]) -> Result<Self> {
         let create = |path: &Option<PathBuf>, magic| {
             path.as_deref()
                 .map(|path| RecordFile::create(path, magic, LARGEST_FILE))
@@ -47,10 +46,10 @@ impl Records {
             mahimahi: config
                 .directions
                 .iter()
-                .zip(courses)
-                .map(|(way, course)| {
-                    let wanted = way.mahimahi_log.as_ref();
-                    let create = |it| mahimahi_log::create(it, &course.stages);
+                .zip(directions)
+                .map(|(table, direction)| {
+                    let wanted = table.mahimahi_log.as_ref();
+                    let create = |it| mahimahi_log::create(it, &direction.stages);
                     wanted.map(create).transpose()
                 })
                 .collect::<Result<_>>()?,
@@ -87,7 +86,7 @@ impl Records {
 pub fn passage(
     records: &mut Records,
     pool: &Pool,
-    lane: u16,
+    direction: u16,
     outcome: &Outcome<Segment>,
     observed: Time,
 ) {
@@ -103,7 +102,7 @@ pub fn passage(
         released: outcome.released,
         departed: outcome.departed,
         observed,
-        direction: lane,
+        direction,
         drop: match outcome.fate {
             Fate::Delivered | Fate::Doubled => 0,
             Fate::Dropped(reason) => reason as u8,
@@ -120,13 +119,15 @@ pub fn passage(
     file.push(record.to_bytes());
 }
 
-/// Notes the bins of a direction that have ended, if there is a file for them.
-pub fn bins(records: &mut Records, index: usize, direction: &mut Direction<Segment>, now: Time) {
+/// Notes the bins of all directions that have ended, if there is a file for them.
+pub fn bins(records: &mut Records, graph: &mut Graph<Segment>, now: Time) {
     let Some((series, file)) = &mut records.series else {
         return;
     };
-    for bin in direction.finished_bins(now) {
-        series.push(index, &bin, |record| file.push(record));
+    for direction in 0..graph.directions().len() {
+        graph.finished_bins(direction, now, |bin| {
+            series.push(direction, &bin, |record| file.push(record));
+        });
     }
 }
 
@@ -137,28 +138,28 @@ pub fn second(records: &mut Records, second: Second) {
     }
 }
 
-/// Whether a direction has a log in Mahimahi's format, which gets each segment separately.
-pub fn is_told_by_segment(records: &Records, lane: usize) -> bool {
-    matches!(records.mahimahi.get(lane), Some(Some(_)))
+/// Returns whether a direction has a log in Mahimahi's format, which gets each segment separately.
+pub fn is_by_segment(records: &Records, direction: usize) -> bool {
+    matches!(records.mahimahi.get(direction), Some(Some(_)))
 }
 
 /// Reports to the Mahimahi log of a direction, if there is one, that a packet reached it.
-pub fn arrival(records: &mut Records, lane: usize, at: Time, size: Bytes) {
-    tell(records, lane, || Event::Arrival { at, size });
+pub fn arrival(records: &mut Records, direction: usize, at: Time, size: Bytes) {
+    append(records, direction, || Event::Arrival { at, size });
 }
 
 /// Reports to the Mahimahi log of a direction, if there is one, the outcome of a packet.
-pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
+pub fn outcome(records: &mut Records, direction: usize, outcome: &Outcome<Segment>) {
     let size = outcome.size;
     match outcome.fate {
-        Fate::Delivered => tell(records, lane, || Event::Departure {
+        Fate::Delivered => append(records, direction, || Event::Departure {
             at: outcome.released,
             arrived: outcome.arrived,
             size,
         }),
         // The original notices what an arrival displaces, and nothing of what CoDel drops where packets leave.
         Fate::Dropped(DropReason::Congestion) if outcome.departed > outcome.arrived => {}
-        Fate::Dropped(_) => tell(records, lane, || Event::Drop {
+        Fate::Dropped(_) => append(records, direction, || Event::Drop {
             at: outcome.departed,
             size,
         }),
@@ -169,8 +170,8 @@ pub fn outcome(records: &mut Records, lane: usize, outcome: &Outcome<Segment>) {
 /// Reports to all Mahimahi logs that schedules start at `zero`.
 pub fn start(records: &mut Records, zero: Time, offset: Duration) {
     let epoch_ms = clock::epoch_millis(zero);
-    for lane in 0..records.mahimahi.len() {
-        tell(records, lane, || Event::Start {
+    for direction in 0..records.mahimahi.len() {
+        append(records, direction, || Event::Start {
             zero,
             offset,
             epoch_ms,
@@ -179,19 +180,19 @@ pub fn start(records: &mut Records, zero: Time, offset: Duration) {
 }
 
 /// Reports to the Mahimahi log of a direction, if there is one, whether an outage closes it from `at` on.
-pub fn gate(records: &mut Records, lane: usize, at: Time, closed: bool) {
-    tell(records, lane, || Event::Gate { at, closed });
+pub fn gate(records: &mut Records, direction: usize, at: Time, closed: bool) {
+    append(records, direction, || Event::Gate { at, closed });
 }
 
 /// Reports to all Mahimahi logs that no event before `now` will come.
-pub fn told_until(records: &mut Records, now: Time) {
-    for lane in 0..records.mahimahi.len() {
-        tell(records, lane, || Event::Now(now));
+pub fn idle_until(records: &mut Records, now: Time) {
+    for direction in 0..records.mahimahi.len() {
+        append(records, direction, || Event::Now(now));
     }
 }
 
-fn tell(records: &mut Records, lane: usize, event: impl FnOnce() -> Event) {
-    if let Some(Some(file)) = records.mahimahi.get_mut(lane) {
+fn append(records: &mut Records, direction: usize, event: impl FnOnce() -> Event) {
+    if let Some(Some(file)) = records.mahimahi.get_mut(direction) {
         file.push(event().to_bytes());
     }
 }

@@ -1,0 +1,455 @@
+//! A graph of directions: packets pass from one to the next, and cells share the time of some.
+//!
+//! The emulator (monotonic clock), virtual hosts (an event queue) and the recorder's virtual network drive the same graph; each keeps
+//! its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the instant of its departure.
+
+mod routes;
+#[cfg(feature = "serde")]
+pub mod table;
+mod topology;
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use crate::agenda::Agenda;
+use crate::cell::{Cell, CellConfig, CellError, Members};
+use crate::direction::{Change, ChangeError, Direction};
+use crate::meter::Bin;
+use crate::outcome::Outcome;
+use crate::packet::Tag;
+use crate::stage::StageConfig;
+use crate::tally::Tally;
+use crate::time::{Duration, Time};
+use crate::units::Bytes;
+pub use topology::{Paths, Topology};
+
+/// A direction of a graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionConfig {
+    /// The vertex it leaves.
+    pub from: u16,
+    /// The vertex it reaches.
+    pub to: u16,
+    /// What a packet passes, in order, at every start.
+    pub stages: Vec<StageConfig>,
+    /// What changes after every start.
+    pub changes: Vec<Change>,
+    /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the
+    /// bottleneck.
+    pub moves: Vec<Move>,
+}
+
+/// A direction that joins other vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// After every start.
+    pub at: Duration,
+    /// The vertex it leaves from then on.
+    pub from: u16,
+    /// The vertex it reaches from then on.
+    pub to: u16,
+}
+
+/// A graph with its cells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphConfig {
+    /// How many vertices there are.
+    pub vertices: usize,
+    /// The directions.
+    pub directions: Vec<DirectionConfig>,
+    /// The cells, each with the number of the direction of each user: a direction may be in one cell after another.
+    pub cells: Vec<(CellConfig, Vec<usize>)>,
+}
+
+/// Why a graph cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GraphError {
+    /// A change of a direction is refused.
+    #[error("direction {direction}: {problem}")]
+    Change {
+        /// Its number.
+        direction: usize,
+        /// Why.
+        problem: ChangeError,
+    },
+    /// A cell is refused.
+    #[error("cell: {0}")]
+    Cell(#[from] CellError),
+}
+
+/// Where a packet that has come out of a direction goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// It is at its destination.
+    Arrived,
+    /// Into this direction, at its departure.
+    Next(usize),
+    /// Nowhere: no path leads to its destination.
+    Lost,
+}
+
+/// Directions between vertices, and the [cells](crate::cell) that some of them share, with the contract of a [`Direction`].
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, Direction, Duration, Graph, Schedule, Scheduler, Time, Visit};
+///
+/// // Two users of 12 Mbit/s alone, with five packets of a slot each.
+/// let rate = || vec![BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).into()];
+/// let slot = Duration::from_millis(1);
+/// let config = CellConfig { scheduler: Scheduler::RoundRobin {}, slot, users: vec![Visit::always(0); 2] };
+/// let directions = vec![Direction::new(rate(), Time::ZERO), Direction::new(rate(), Time::ZERO)];
+/// let mut cell = Graph::of_cells(&[(config, vec![0, 1])], directions, Time::ZERO)?;
+/// for packet in 0..5 {
+///     cell.accept(Time::ZERO, 0, packet, Bytes(1500));
+///     cell.accept(Time::ZERO, 1, packet, Bytes(1500));
+/// }
+/// let turns: Vec<_> = std::iter::from_fn(|| cell.poll(Time::from_millis(4))).collect();
+/// assert_eq!(turns.iter().map(|(user, _)| *user).collect::<Vec<_>>(), [0, 1, 0, 1]);
+/// assert_eq!(turns[3].1.departed, Time::from_millis(4));
+/// # Ok::<(), cellbed_link::CellError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Graph<P> {
+    topology: Topology,
+    cells: Vec<SharedCell>,
+    directions: Vec<Direction<P>>,
+    /// Of each direction, the number of each cell that it visits, and of the user that it is there.
+    visits: Vec<Vec<(usize, usize)>>,
+    /// Events of the cells, then those of the directions: at one instant those of the cells come first.
+    agenda: Agenda,
+    outcomes: VecDeque<(usize, Outcome<P>)>,
+    clock: Time,
+    /// By direction, where outcomes are counted.
+    tallies: Vec<Tally>,
+}
+
+/// A cell, and the direction of each of its users.
+#[derive(Clone, Debug)]
+struct SharedCell {
+    cell: Cell,
+    users: Vec<usize>,
+}
+
+/// The directions of the users of a cell.
+struct Users<'a, P> {
+    directions: &'a mut [Direction<P>],
+    users: &'a [usize],
+}
+
+impl<P: Clone> Members for Users<'_, P> {
+    type Packet = P;
+
+    fn direction(&mut self, user: usize) -> &mut Direction<P> {
+        &mut self.directions[self.users[user]]
+    }
+}
+
+impl<P: Clone> Graph<P> {
+    /// Returns a graph at rest whose schedules, changes, moves and slots start at `zero`.
+    ///
+    /// Errors: a change or a cell that does not fit.
+    pub fn new(config: GraphConfig, zero: Time) -> Result<Self, GraphError> {
+        let topology = Topology::new(config.vertices, &config.directions, zero);
+        let directions = config.directions.into_iter().enumerate();
+        let directions = directions.map(|(direction, it)| {
+            let made = Direction::new(it.stages, zero).with_changes(it.changes);
+            made.map_err(|problem| GraphError::Change { direction, problem })
+        });
+        let directions = directions.collect::<Result<_, _>>()?;
+        Ok(Self::made(topology, &config.cells, directions, zero)?)
+    }
+
+    /// Returns a path at rest from vertex 0 to vertex 1 and back: directions 0 and 1.
+    pub fn pair(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>, zero: Time) -> Self {
+        let direction = |from, to, stages| DirectionConfig {
+            from,
+            to,
+            stages,
+            ..DirectionConfig::default()
+        };
+        let config = GraphConfig {
+            vertices: 2,
+            directions: vec![direction(0, 1, uplink), direction(1, 0, downlink)],
+            cells: Vec::new(),
+        };
+        Self::new(config, zero).expect("no change and no cell")
+    }
+
+    /// Returns directions that join no vertices and share cells, each with the direction of each user.
+    ///
+    /// Errors if the configuration of a cell is [wrong](CellConfig::check).
+    pub fn of_cells(
+        cells: &[(CellConfig, Vec<usize>)],
+        directions: Vec<Direction<P>>,
+        zero: Time,
+    ) -> Result<Self, CellError> {
+        Self::made(Topology::new(0, &[], zero), cells, directions, zero)
+    }
+
+    fn made(
+        topology: Topology,
+        cells: &[(CellConfig, Vec<usize>)],
+        mut directions: Vec<Direction<P>>,
+        zero: Time,
+    ) -> Result<Self, CellError> {
+        let shared = |(config, users): &(CellConfig, Vec<usize>)| {
+            let directions = &mut directions;
+            let cell = Cell::new(config, zero, &mut Users { directions, users })?;
+            let users = users.clone();
+            Ok(SharedCell { cell, users })
+        };
+        let cells: Vec<SharedCell> = cells.iter().map(shared).collect::<Result<_, _>>()?;
+        let mut visits = vec![Vec::new(); directions.len()];
+        for (number, cell) in cells.iter().enumerate() {
+            for (user, &direction) in cell.users.iter().enumerate() {
+                visits[direction].push((number, user));
+            }
+        }
+        let mut graph = Self {
+            topology,
+            agenda: Agenda::new(cells.len() + directions.len()),
+            cells,
+            directions,
+            visits,
+            outcomes: VecDeque::new(),
+            clock: Time::ZERO,
+            tallies: Vec::new(),
+        };
+        graph.plan_all();
+        Ok(graph)
+    }
+
+    /// Returns the same graph with changed directions, before anything has happened.
+    pub fn try_map<E>(
+        mut self,
+        mut change: impl FnMut(usize, Direction<P>) -> Result<Direction<P>, E>,
+    ) -> Result<Self, E> {
+        let directions = self.directions.into_iter().enumerate();
+        let changed = directions.map(|(number, direction)| change(number, direction));
+        self.directions = changed.collect::<Result<_, _>>()?;
+        self.plan_all();
+        Ok(self)
+    }
+
+    /// Returns the same graph with a [meter](Direction::with_meter) for each direction.
+    pub fn with_meters(mut self) -> Self {
+        let directions = self.directions.into_iter();
+        self.directions = directions.map(Direction::with_meter).collect();
+        self.plan_all();
+        self
+    }
+
+    /// Returns the same graph with a tally for each direction.
+    pub fn with_tallies(mut self) -> Self {
+        self.tallies = vec![Tally::default(); self.directions.len()];
+        self
+    }
+
+    /// Takes in a packet of `size` bytes that arrives at a direction at `now`.
+    pub fn accept(&mut self, now: Time, direction: usize, packet: P, size: Bytes) {
+        self.accept_tagged(now, direction, packet, size, Tag::default(), None);
+    }
+
+    /// Takes in a packet likewise, with what is known of it. to_come: bytes that the user of a cell will send beyond those in its
+    /// queue.
+    pub fn accept_tagged(
+        &mut self,
+        now: Time,
+        direction: usize,
+        packet: P,
+        size: Bytes,
+        tag: Tag,
+        to_come: Option<Bytes>,
+    ) {
+        let now = self.advance(now);
+        if let Some((cell, user)) = self.visit(direction) {
+            self.with_cell(cell, |cell, users| {
+                cell.arriving(user, now, users);
+                users.direction(user).accept_tagged(now, packet, size, tag);
+                cell.arrived(user, now, to_come, users);
+            });
+        } else {
+            self.directions[direction].accept_tagged(now, packet, size, tag);
+        }
+        self.plan(direction);
+    }
+
+    /// Returns the earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
+    pub fn next_event(&self) -> Option<Time> {
+        if !self.outcomes.is_empty() {
+            return Some(self.clock);
+        }
+        self.agenda.first().map(|(at, _)| at)
+    }
+
+    /// Returns the next packet that had left a direction or been dropped in it by `now`, with the direction; call until `None`.
+    ///
+    /// Called at each [event](Self::next_event), outcomes come in order of time over all directions.
+    pub fn poll(&mut self, now: Time) -> Option<(usize, Outcome<P>)> {
+        self.advance(now);
+        let next = self.outcomes.pop_front();
+        if let Some((direction, outcome)) = &next
+            && let Some(tally) = self.tallies.get_mut(*direction)
+        {
+            tally.count(outcome);
+        }
+        next
+    }
+
+    /// Returns where a packet to a vertex goes that has come out of a direction.
+    pub fn onward(&self, direction: usize, outcome: &Outcome<P>, destination: usize) -> Onward {
+        let vertex = self.topology.at(outcome.released).end(direction);
+        if vertex == destination {
+            return Onward::Arrived;
+        }
+        let paths = self.topology.at(outcome.departed);
+        paths
+            .next(vertex, destination)
+            .map_or(Onward::Lost, Onward::Next)
+    }
+
+    /// Returns the paths at `time`.
+    pub fn paths(&self, time: Time) -> Paths<'_> {
+        self.topology.at(time)
+    }
+
+    /// Starts directions, moves and slots anew at `zero`, as of `now`; see [`Direction::restart`].
+    pub fn restart(&mut self, now: Time, zero: Time, offset: Duration) {
+        let now = self.advance(now);
+        self.topology.restart(zero);
+        for direction in &mut self.directions {
+            direction.restart(zero, offset);
+        }
+        for number in 0..self.cells.len() {
+            self.with_cell(number, |cell, users| cell.restart(now, zero, users));
+        }
+        for number in 0..self.cells.len() {
+            self.with_cell(number, |cell, users| cell.look_again(now, users));
+        }
+        self.plan_all();
+    }
+
+    /// Changes a stage of a direction from `now` on; see [`Direction::change`].
+    pub fn change(
+        &mut self,
+        now: Time,
+        direction: usize,
+        stage: usize,
+        config: StageConfig,
+    ) -> Result<(), ChangeError> {
+        let now = self.advance(now);
+        let changed = self.directions[direction].change(now, stage, config);
+        self.plan(direction);
+        if let Some((cell, _)) = self.visit(direction) {
+            self.with_cell(cell, |cell, users| cell.look_again(now, users));
+        }
+        changed
+    }
+
+    /// Brings the clocks of all directions and cells up to `now`, which may bring a drop to light.
+    pub fn catch_up(&mut self, now: Time) {
+        let now = self.advance(now);
+        for direction in 0..self.directions.len() {
+            while let Some(outcome) = self.directions[direction].poll(now) {
+                self.outcomes.push_back((direction, outcome));
+            }
+            self.plan(direction);
+        }
+        for number in 0..self.cells.len() {
+            self.with_cell(number, |cell, users| cell.catch_up(now, users));
+        }
+    }
+
+    /// Returns the directions.
+    pub fn directions(&self) -> &[Direction<P>] {
+        &self.directions
+    }
+
+    /// Returns of each direction what has happened in it; see [`with_tallies`](Self::with_tallies).
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tallies
+    }
+
+    /// Takes the bins of the [meter](Direction::with_meter) of a direction that had ended by `now`; see
+    /// [`Direction::finished_bins`].
+    pub fn finished_bins(&mut self, direction: usize, now: Time, mut take: impl FnMut(Bin)) {
+        let bins = self.directions[direction].finished_bins(now);
+        bins.for_each(&mut take);
+        // The direction's clock has caught up, which may have brought a drop to light.
+        self.plan(direction);
+    }
+
+    /// Returns how long each user of a cell has had it with packets waiting, as of the last call.
+    pub fn served(&mut self, cell: usize) -> impl Iterator<Item = Duration> + '_ {
+        let now = self.clock;
+        self.with_cell(cell, |cell, users| cell.catch_up(now, users));
+        self.cells[cell].cell.served()
+    }
+
+    /// Processes all events up to `now`; returns the clock.
+    #[inline]
+    fn advance(&mut self, now: Time) -> Time {
+        let now = now.max(self.clock);
+        while let Some((at, place)) = self.agenda.first().filter(|&(at, _)| at <= now) {
+            let Some(direction) = place.checked_sub(self.cells.len()) else {
+                self.step_cell(place, at);
+                continue;
+            };
+            while let Some(outcome) = self.directions[direction].poll(at) {
+                self.outcomes.push_back((direction, outcome));
+            }
+            self.plan(direction);
+        }
+        self.clock = now;
+        now
+    }
+
+    #[inline(never)]
+    fn step_cell(&mut self, number: usize, at: Time) {
+        let moves = self.cells[number].cell.next_move() == Some(at);
+        self.with_cell(number, |cell, users| cell.step(at, users));
+        if moves {
+            for user in 0..self.cells[number].users.len() {
+                self.plan(self.cells[number].users[user]);
+            }
+        }
+    }
+
+    /// Returns the cell that a direction is in at present, and the user that it is there.
+    #[inline]
+    fn visit(&self, direction: usize) -> Option<(usize, usize)> {
+        let mut visits = self.visits[direction].iter().copied();
+        visits.find(|&(cell, user)| self.cells[cell].cell.is_present(user))
+    }
+
+    /// Does something with a cell, which may pass it from one direction to another.
+    fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Users<'_, P>)) {
+        let SharedCell { cell, users } = &mut self.cells[number];
+        let before = cell.owner().map(|owner| users[owner]);
+        let directions = &mut self.directions;
+        work(cell, &mut Users { directions, users });
+        let after = cell.owner().map(|owner| users[owner]);
+        self.agenda.set(number, cell.next_event());
+        before
+            .into_iter()
+            .for_each(|direction| self.plan(direction));
+        if after != before {
+            after.into_iter().for_each(|direction| self.plan(direction));
+        }
+    }
+
+    /// Puts the next event of a direction on the agenda.
+    #[inline]
+    fn plan(&mut self, direction: usize) {
+        let next = self.directions[direction].next_event();
+        self.agenda.set(self.cells.len() + direction, next);
+    }
+
+    fn plan_all(&mut self) {
+        for (number, shared) in self.cells.iter().enumerate() {
+            self.agenda.set(number, shared.cell.next_event());
+        }
+        (0..self.directions.len()).for_each(|direction| self.plan(direction));
+    }
+}
