@@ -1,1 +1,1 @@
-"""The kind ``echo`` of the recipe in docs/design.md: datagrams that a server sends back."""
+"""The kind ``echo`` of the recipe in docs/adding-things.md: datagrams that a server sends back."""
