@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,15 +18,8 @@ from cellbed.archive.store import Archive, known_figures
 from cellbed.archive.unfinished import locked, sync, unfinished, withdraw, write_synced
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry import About, Entry, Step
+    from cellbed.archive.entry import About, Entry, Held, Step
     from cellbed.archive.series import Part
-    from cellbed.archive.statistics import Statistics
-
-    _Hourly = dict[Part, tuple[str, Statistics]]
-
-
-class _BegunOtherwiseError(Exception):
-    """Another process has changed the beginning of the series meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +38,21 @@ def describe(archive: Archive, name: str, asked: Mapping[str, str]) -> Described
     Statistics by the hour are computed again if the beginning changes. Raises TraceError; then nothing has changed.
     """
     _require_own(name)
-    while True:
-        before = archive.entry(name)
-        starts = second_of_day(_about(before, asked))
-        hourly = {} if starts == second_of_day(before.about) else _measured_from(archive, before, starts)
+    before = archive.entry(name)
 
-        def changed(entry: Entry, starts: float | None = starts, hourly: _Hourly = hourly) -> Entry:
-            about = _about(entry, asked)
-            if about == entry.about:
-                return entry
-            if second_of_day(about) != starts:
-                raise _BegunOtherwiseError
-            parts = dict(entry.parts)
-            for part, (digest, figures) in hourly.items():
-                if part not in parts or parts[part].sha256 != digest:
-                    raise TraceError(f"'{name}' was replaced meanwhile: look at it, then repeat the command")
-                parts[part] = parts[part].model_copy(update={"statistics": figures})
-            history = (*entry.history, _step(entry.about, about))
-            return entry.model_copy(update={"about": about, "parts": parts, "history": history})
+    def changed(entry: Entry) -> Entry:
+        nonlocal before
+        before, about = entry, _about(entry, asked)
+        if about == entry.about:
+            return entry
+        starts = second_of_day(about)
+        parts = entry.parts if starts == second_of_day(entry.about) else _measured_from(archive, entry, starts)
+        history = (*entry.history, _step(entry.about, about))
+        return entry.model_copy(update={"about": about, "parts": parts, "history": history})
 
-        with suppress(_BegunOtherwiseError):
-            after = archive.amend(name, changed)
-            return Described(after, after.about != before.about, doubts(_asked(after, asked)))
+    # Under the archive's lock, so that no other change is lost.
+    after = archive.amend(name, changed)
+    return Described(after, after.about != before.about, doubts(_asked(after, asked)))
 
 
 def rename(archive: Archive, name: str, new: str) -> Entry:
@@ -143,22 +128,18 @@ def _step(before: About, after: About) -> Step:
     return Step(what="described", how=how | ({"was": was} if was else {}), tool=f"cellbed {__version__}")
 
 
-def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> _Hourly:
-    """The statistics of each part as they are if it begins at that second of the day, with the part's SHA-256."""
+def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict[Part, Held]:
+    """Return the parts with their statistics if the series begin at that second of the day."""
     from cellbed.archive.statistics import Definition, statistics
 
-    return {
-        part: (
-            held.sha256,
-            known_figures(
-                statistics(
-                    archive.series(entry.name, part), Definition(round(held.statistics["outage_from_ms"] * 1e6)), starts
-                )
-            ),
-        )
-        for part, held in entry.parts.items()
-        if held.statistics is not None
-    }
+    parts = {}
+    for part, held in entry.parts.items():
+        if held.statistics is not None:
+            definition = Definition(round(held.statistics["outage_from_ms"] * 1e6))
+            found = known_figures(statistics(archive.series(entry.name, part), definition, starts))
+            held = held.model_copy(update={"statistics": found})
+        parts[part] = held
+    return parts
 
 
 def _linked(source: str, target: str) -> str:
