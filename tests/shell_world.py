@@ -210,8 +210,7 @@ class World:
 from cellbed.doctor import changes
 from cellbed.doctor.machine import Machine
 machine = Machine(user=%d)
-for change in changes.network_helper(machine):
-    change.do(machine)
+changes.do(list(changes.network_helper(machine)), machine)
 """
         done = self.run(python(source % user))
         assert done.returncode == 0, done.stderr

@@ -231,12 +231,12 @@ class TestLimits:
         check = limits.limits(here)
         assert check.status == "missing"
         assert "does not delegate cpu" in check.found
-        planned = list(map(str, grant_plan(here)))
-        assert planned == [
-            f"{changes.DELEGATE_FILE}: [Service] / Delegate=cpu cpuset io memory pids",
+        [change] = grant_plan(here)
+        assert change.do.splitlines()[-2:] == [
             "systemctl daemon-reload",
             f"runuser -u {USER} -- env XDG_RUNTIME_DIR=/run/user/{USER} systemctl --user daemon-reexec",
         ]
+        assert "[Service]\nDelegate=cpu cpuset io memory pids\n" in change.do
 
     def test_version_2_without_systemd(self, tmp_path: Path) -> None:
         files = {
@@ -249,10 +249,9 @@ class TestLimits:
         assert check.status == "missing"
         assert "grant" in check.remedy
         folder, join = grant_plan(here, caller=4711)
-        assert folder == changes.Folder(f"/sys/fs/cgroup/cellbed-{USER}", USER, ("cpu", "memory"))
-        assert isinstance(join, changes.Join)
-        assert join.process == 4711
-        assert join.path.startswith(f"/sys/fs/cgroup/cellbed-{USER}")
+        group = tmp_path / f"sys/fs/cgroup/cellbed-{USER}"
+        assert folder.do == f"divide {group.parent}\ngive {group} {USER}"
+        assert join.do == f"give {group}/supervisor {USER}\necho 4711 > {group}/supervisor/cgroup.procs"
         (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
         assert limits.limits(here).status == "ok"
 
@@ -316,7 +315,7 @@ def test_a_grant_changes_what_lacks_once_and_can_be_taken_back(tmp_path: Path) -
     assert limits.limits(here).status == "ok"
     assert changes.plan(here) == []
     undone = changes.undo(here)
-    assert undone == list(reversed(planned))
+    assert undone == [change.undo for change in reversed(planned)]
     after = contents(tmp_path)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     # The kernel's files end without a line break, as they were written.
@@ -328,7 +327,7 @@ def test_a_grant_changes_what_lacks_once_and_can_be_taken_back(tmp_path: Path) -
 def test_a_grant_that_fails_halfway_changes_nothing(tmp_path: Path) -> None:
     here = poor_machine(tmp_path)
     before = contents(tmp_path)
-    refused = changes.Setting("net.ipv4.no_such_folder.x", "1", "0")
+    refused = changes.Change(f"echo 1 > {tmp_path}/no_such_folder/x", ":")
     with pytest.raises(changes.GrantError, match=r"(?s)cannot do this: .*no_such_folder.*nothing was granted"):
         changes.do([*changes.plan(here), refused], here)
     changed = {name: text for name, text in contents(tmp_path).items() if before.get(name) != text}
@@ -337,37 +336,17 @@ def test_a_grant_that_fails_halfway_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_everything_but_what_cannot_be_undone_is_undone(tmp_path: Path) -> None:
-    here = poor_machine(tmp_path)
-    mode = changes.Mode("/dev/net/tun", 0o666, 0o600)
-    file = changes.File("/etc/x.conf", "x", None)
-    changes.do([mode, file], here)
-    journal = tmp_path / "var/lib/cellbed/grants.json"
-    entries = json.loads(journal.read_text())
-    entries[str(USER)].insert(1, ["Wormhole", {"to": "Mars"}])
-    journal.write_text(json.dumps(entries))
-    (tmp_path / "etc/x.conf").unlink()
-    (tmp_path / "etc/x.conf").mkdir()
-    for _ in range(2):
-        with pytest.raises(changes.GrantError) as error:
-            changes.undo(here)
-        assert "Wormhole" in str(error.value)
-        assert "/etc/x.conf" in str(error.value)
-        assert (tmp_path / "dev/net/tun").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "etc/x.conf").rmdir()
-    entries[str(USER)] = [each for each in json.loads(journal.read_text())[str(USER)] if each[0] != "Wormhole"]
-    journal.write_text(json.dumps(entries))
-    assert changes.undo(here) == [file]
-
-
-def test_a_setting_that_the_kernel_refused_is_undone(tmp_path: Path) -> None:
-    here = poor_machine(tmp_path)
-    setting = changes.Setting("net.ipv4.tcp_allowed_congestion_control", "reno bbr cubic", "reno bbr")
-    # Interrupted between journal and change; a kernel that refuses to write is a folder here.
-    changes.do([setting], here)
-    path = tmp_path / "proc/sys/net/ipv4/tcp_allowed_congestion_control"
-    path.unlink()
-    path.mkdir()
-    assert changes.undo(here) == [setting]
+    here = machine(tmp_path, {})
+    changed, stuck = tmp_path / "changed", tmp_path / "stuck"
+    changes.do([changes.Change(f"touch {path}", f"rm {path}") for path in (changed, stuck)], here)
+    stuck.unlink()
+    stuck.mkdir()
+    with pytest.raises(changes.GrantError, match=r"(?s)1 changes were undone, but not these.*rm .*stuck"):
+        changes.undo(here)
+    assert not changed.exists()
+    stuck.rmdir()
+    stuck.touch()
+    assert changes.undo(here) == [f"rm {stuck}"]
 
 
 def test_a_user_without_a_login_name_can_be_granted() -> None:
@@ -377,7 +356,7 @@ def test_a_user_without_a_login_name_can_be_granted() -> None:
         with_sudo = {**os.environ, "SUDO_UID": str(USER), "SUDO_USER": "gone"}
         command = [sys.executable, "-P", "-m", "cellbed", "grant", "--dry-run"]
         done = subprocess.run(command, env=with_sudo, capture_output=True, text=True, check=False)
-        assert done.stdout.splitlines() == lines, done.stderr
+        assert done.stdout.splitlines() == "\n".join(lines).splitlines(), done.stderr
         assert grant_to(str(USER), take_back=True) == [f"nothing was granted to {USER}"]
 
 
@@ -414,14 +393,15 @@ def granted_group() -> Iterator[Path]:
     mounts = limits.version_1(here)
     if os.geteuid() != 0 or "cpu" not in mounts:
         pytest.skip("needs root and control groups of version 1")
-    folder = changes.Folder(f"{mounts['cpu']}/cellbed-{USER}", USER)
+    path = Path(f"{mounts['cpu']}/cellbed-{USER}")
+    [folder] = (change for change in changes.plan(here) if f"give {path} " in change.do)
     try:
-        folder.do(here)
-    except OSError as error:
+        changes.do([folder], here)
+    except changes.GrantError as error:
         pytest.skip(f"needs control groups that can be written: {error}")
-    yield Path(folder.path)
-    folder.undo(here)
-    assert not Path(folder.path).exists()
+    yield path
+    changes.undo(here)
+    assert not path.exists()
 
 
 def test_a_granted_control_group_is_the_users_to_divide(granted_group: Path) -> None:

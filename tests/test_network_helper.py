@@ -276,23 +276,22 @@ def test_the_grant_is_shared_renewed_and_revoked(tmp_path: Path) -> None:
     first, second = (Machine(root=tmp_path, user=user) for user in (1001, 1002))
     installed = tmp_path / str(NETWORK_HELPER).lstrip("/")
     for machine in (first, second):
-        for change in changes.network_helper(machine, program):
-            change.do(machine)
+        changes.do(list(changes.network_helper(machine, program)), machine)
         assert list(changes.network_helper(machine, program)) == []
     assert installed.read_bytes() == b"program"
     assert installed.stat().st_mode & 0o7777 == 0o755
     assert os.getxattr(installed, "security.capability") == changes.NETWORK_CAPABILITIES
     program.write_bytes(b"newer")
-    [change] = changes.network_helper(first, program)
-    change.do(first)
+    changes.do(list(changes.network_helper(first, program)), first)
     assert installed.read_bytes() == b"newer"
-    for user in (1001, 1001):
-        changes.NetworkHelper(str(program), user).undo(first)
-    assert changes.network_users(second) == {1002}
+    users = tmp_path / str(NETWORK_USERS).lstrip("/")
+    assert users.read_text() == "1001\n1002\n"
+    changes.undo(first)
+    assert users.read_text() == "1002\n"
     assert installed.exists()
-    changes.NetworkHelper(str(program), 1002).undo(second)
+    changes.undo(second)
     assert not installed.parent.exists()
-    assert not (tmp_path / str(NETWORK_USERS).lstrip("/")).parent.exists()
+    assert not users.parent.exists()
 
 
 def test_what_a_killed_helper_leaves_is_removed_by_the_next(world: World) -> None:

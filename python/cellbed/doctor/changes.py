@@ -1,20 +1,20 @@
 """Changes that make the machine usable for an ordinary user: planned, done and undone for `cellbed grant`.
 
-First everything is planned as a list of changes, each of which can describe, do and undo itself. A journal gets what is
-needed to undo a change before the change is done, so an interrupted grant can be undone, too.
+A change is a shell command and the one that reverts it. A journal gets the latter before the change is done, so an
+interrupted grant can be undone, too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import shlex
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cellbed import inputs
 from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
@@ -22,7 +22,7 @@ from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, versi
 from cellbed.doctor.machine import Machine
 from cellbed.errors import CellbedError
 from cellbed.testbed import privilege
-from cellbed.testbed.cgroups import ASIDE, divide
+from cellbed.testbed.cgroups import ASIDE
 from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
@@ -33,218 +33,65 @@ NETWORK_CAPABILITIES = struct.pack(
     "<IIIII", 0x0200_0001, 1 << privilege.CAP_NET_ADMIN | 1 << privilege.CAP_SYS_ADMIN, 0, 0, 0
 )
 """Both capabilities permitted and effective (``struct vfs_cap_data`` of version 2, capabilities(7))."""
-_JOURNAL = "/var/lib/cellbed/grants.json"
+
+# give: the files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
+# take: processes move to the folder above. Only the machine's own root group holds processes beside limited children,
+# that of a container does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
+_FUNCTIONS = f"""\
+write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
+divide() {{
+    {shlex.quote(sys.executable)} -P -c 'import pathlib, sys
+from cellbed.testbed.cgroups import divide
+divide(pathlib.Path(sys.argv[1]))' "$1"
+}}
+give() {{
+    mkdir -p "$1"
+    for file in "$1/cgroup.procs" "$1/tasks" "$1/cgroup.threads" "$1/cgroup.subtree_control" "$1"; do
+        [ ! -e "$file" ] || chown "$2" "$file"
+    done
+}}
+take() {{
+    [ -d "$1" ] || return 0
+    above=$(dirname "$1")
+    find "$1" -depth -type d | while read -r group; do
+        for process in $(cat "$group/cgroup.procs" 2>/dev/null); do
+            [ "$process" = 0 ] || echo "$process" > "$above/cgroup.procs" ||
+                echo "$process" > "$above/{ASIDE}/cgroup.procs" || :
+        done 2>/dev/null
+        rmdir "$group"
+    done
+}}
+install_helper() {{
+    mkdir -p "$(dirname "$2")" "$(dirname "$3")"
+    chmod 755 "$(dirname "$2")" "$(dirname "$3")"
+    rm -f "$2.tmp"
+    install -m 700 "$1" "$2.tmp"
+    {shlex.quote(sys.executable)} -c 'import os, sys
+os.setxattr(sys.argv[1], "security.capability", bytes.fromhex("{NETWORK_CAPABILITIES.hex()}"))' "$2.tmp"
+    chmod 755 "$2.tmp"
+    mv -T "$2.tmp" "$2"
+    grep -qx "$4" "$3" 2>/dev/null || echo "$4" >> "$3"
+    chmod 644 "$3"
+}}
+remove_helper() {{
+    [ ! -e "$2" ] || sed -i "/^$3\\$/d" "$2"
+    [ -s "$2" ] || {{
+        rm -f "$1" "$2"
+        rmdir "$(dirname "$1")" "$(dirname "$2")" 2>/dev/null || :
+    }}
+}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
-    """Other permissions of a file."""
+class Change:
+    """A change of the machine. do, undo: shell commands."""
 
-    path: str
-    mode: int
-    before: int
-
-    def __str__(self) -> str:
-        return f"{self.path}: mode {self.before:04o} becomes {self.mode:04o} (until the device is made anew)"
-
-    def do(self, machine: Machine) -> None:
-        """Set the permissions."""
-        machine.path(self.path).chmod(self.mode)
-
-    def undo(self, machine: Machine) -> None:
-        """Set those from before."""
-        with contextlib.suppress(FileNotFoundError):
-            machine.path(self.path).chmod(self.before)
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file of ours in the system's configuration. before: what was there, ``None`` for nothing."""
-
-    path: str
-    text: str
-    before: str | None
+    do: str
+    undo: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {' / '.join(line for line in self.text.splitlines() if line[:1] != '#')}"
-
-    def do(self, machine: Machine) -> None:
-        """Write the file."""
-        _write(machine.path(self.path), self.text)
-
-    def undo(self, machine: Machine) -> None:
-        """Put back what was there."""
-        if self.before is None:
-            machine.path(self.path).unlink(missing_ok=True)
-        else:
-            _write(machine.path(self.path), self.before)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A kernel setting."""
-
-    name: str
-    value: str
-    before: str
-
-    def __str__(self) -> str:
-        return f"sysctl {self.name}: '{self.before}' becomes '{self.value}'"
-
-    def do(self, machine: Machine) -> None:
-        """Write the setting."""
-        machine.path(setting_path(self.name)).write_text(self.value, encoding="utf-8")
-
-    def undo(self, machine: Machine) -> None:
-        """Write the value from before, unless it is there: a kernel that refused the change refuses this, too."""
-        if machine.read(setting_path(self.name)) not in (None, self.before):
-            machine.path(setting_path(self.name)).write_text(self.before, encoding="utf-8")
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """A control group folder that belongs to the user. controllers: to enable for its children (version 2)."""
-
-    path: str
-    user: int
-    controllers: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.path}: made, for user {self.user} (until the machine is restarted)"
-
-    def do(self, machine: Machine) -> None:
-        """Make the folder and hand it over."""
-        folder = machine.path(self.path)
-        if self.controllers:
-            divide(folder.parent)
-        folder.mkdir(exist_ok=True)
-        # The files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
-        for name in ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control"):
-            with contextlib.suppress(FileNotFoundError):
-                os.chown(folder / name, self.user, -1)
-        os.chown(folder, self.user, -1)
-
-    def undo(self, machine: Machine) -> None:
-        """Remove the folder with the groups below; what still runs in it moves to the folder above."""
-        folder = machine.path(self.path)
-        if not folder.is_dir():
-            return
-        below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
-        for path in [*below, folder]:
-            for process in (
-                (path / "cgroup.procs").read_text(encoding="utf-8").split() if (path / "cgroup.procs").exists() else ()
-            ):
-                if process == "0":  # of another PID namespace; writing 0 would move this process
-                    continue
-                # Only the machine's own root group holds processes beside limited children, that of a container
-                # does not: there they go back to where `divide` put them.
-                for above in (folder.parent, folder.parent / ASIDE):
-                    with contextlib.suppress(OSError):
-                        (above / "cgroup.procs").write_text(process, encoding="utf-8")
-                        break
-            path.rmdir()
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Move the user's running shell into the folder, because on version 2 only root may move it there.
-
-    path: a child of the granted folder: that one itself is divided by the first run, and holds no processes then.
-    """
-
-    path: str
-    process: int
-
-    def __str__(self) -> str:
-        return f"{self.path}: process {self.process}, your shell, moves in (other shells: call grant from them)"
-
-    def do(self, machine: Machine) -> None:
-        """Move the process."""
-        Folder(self.path, machine.user).do(machine)
-        (machine.path(self.path) / "cgroup.procs").write_text(str(self.process), encoding="utf-8")
-
-    def undo(self, machine: Machine) -> None:
-        """Nothing: removing the folder moves it out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program of the system that makes a change known."""
-
-    command: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return " ".join(self.command)
-
-    def do(self, machine: Machine) -> None:
-        """Run it."""
-        outcome = subprocess.run(self.command, capture_output=True, check=False)
-        if outcome.returncode != 0:
-            reason = outcome.stderr.decode(errors="replace").strip()
-            raise OSError(0, reason or f"status {outcome.returncode}", self.command[0])
-
-    def undo(self, machine: Machine) -> None:
-        """Run it again, now that the change is undone."""
-        with contextlib.suppress(OSError):
-            self.do(machine)
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkHelper:
-    """The network helper, installed with its capabilities, and the user in the list of those who may use it.
-
-    program: the compiled helper. Several users share the installation: it is removed with the last user.
-    """
-
-    program: str
-    user: int
-
-    def __str__(self) -> str:
-        return f"{NETWORK_HELPER}: installed with CAP_NET_ADMIN and CAP_SYS_ADMIN; {NETWORK_USERS}: user {self.user}"
-
-    def do(self, machine: Machine) -> None:
-        """Install the program, then list the user."""
-        target = machine.path(str(NETWORK_HELPER))
-        content = Path(self.program).read_bytes()
-        for folder in (target.parent, machine.path(str(NETWORK_USERS)).parent):
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o755)
-        temporary = target.with_name(f".{target.name}.tmp")
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
-            file.write(content)
-        os.setxattr(temporary, "security.capability", NETWORK_CAPABILITIES)
-        temporary.chmod(0o755)
-        temporary.rename(target)
-        self._list({*network_users(machine), self.user}, machine)
-
-    def undo(self, machine: Machine) -> None:
-        """Remove the user from the list, and the program after the last user."""
-        users = network_users(machine) - {self.user}
-        if users:
-            self._list(users, machine)
-            return
-        for path in (NETWORK_USERS, NETWORK_HELPER):
-            machine.path(str(path)).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it holds something of others
-                machine.path(str(path)).parent.rmdir()
-
-    @staticmethod
-    def _list(users: set[int], machine: Machine) -> None:
-        path = machine.path(str(NETWORK_USERS))
-        _write(path, "".join(f"{user}\n" for user in sorted(users)))
-        path.chmod(0o644)
-
-
-def network_users(machine: Machine) -> set[int]:
-    """The users who may use the network helper."""
-    return {int(line) for line in (machine.read(str(NETWORK_USERS)) or "").split() if line.isdecimal()}
-
-
-Change = Mode | File | Setting | Folder | Join | Command | NetworkHelper
-_KINDS: dict[str, Callable[..., Change]] = {
-    kind.__name__: kind for kind in (Mode, File, Setting, Folder, Join, Command, NetworkHelper)
-}
+        return self.do
 
 
 class GrantError(CellbedError):
@@ -254,7 +101,7 @@ class GrantError(CellbedError):
 
 
 def plan(machine: Machine, caller: int | None = None, *, network: bool = False) -> list[Change]:
-    """The changes on `machine` that give its user all features; empty if there are none.
+    """Return the changes on `machine` that give its user all features; none if the user has them.
 
     caller: process id of a shell of the user, to be moved where only root may move it. network: also install the
     network helper.
@@ -264,45 +111,49 @@ def plan(machine: Machine, caller: int | None = None, *, network: bool = False) 
 
 
 def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterator[Change]:
-    """The changes that allow the user the network helper, in the version compiled as `program`."""
+    """Return the changes that allow the user the network helper, in the version compiled as `program`.
+
+    Several users share the installation: it is removed with the last user.
+    """
     try:
         content = program.read_bytes()
     except OSError as error:
         raise GrantError(f"{program}: the network helper is not compiled: make setup") from error
-    installed = machine.path(str(NETWORK_HELPER))
+    installed, users = machine.path(str(NETWORK_HELPER)), machine.path(str(NETWORK_USERS))
     try:
         current = installed.read_bytes() == content
         current = current and os.getxattr(installed, "security.capability") == NETWORK_CAPABILITIES
     except OSError:
         current = False
-    if not current or machine.user not in network_users(machine):
-        yield NetworkHelper(str(program), machine.user)
+    if not current or str(machine.user) not in (machine.read(str(NETWORK_USERS)) or "").split():
+        yield Change(
+            _command("install_helper", program, installed, users, machine.user),
+            _command("remove_helper", installed, users, machine.user),
+        )
 
 
 def do(changes: Sequence[Change], machine: Machine) -> None:
     """Make all of the changes, or none. Errors: :class:`GrantError`, after completed changes are undone."""
     journal = _read_journal(machine)
-    mine = journal.setdefault(str(machine.user), [])
-    before = len(mine)
-    mine += [[type(change).__name__, asdict(change)] for change in changes]
+    before = len(journal)
+    journal += [change.undo for change in changes]
     try:
         _write_journal(machine, journal)
     except OSError as error:
-        raise GrantError(f"cannot write the journal of grants: {_reason(error)}; nothing was granted") from error
-    for change in changes:
-        try:
-            change.do(machine)
-        except OSError as error:
-            _, failed = _undo(machine, journal, down_to=before)
-            rest = "\n  ".join(["this could not be undone:", *failed]) if failed else "nothing was granted"
-            raise GrantError(f"cannot do this: {change}\n  {_reason(error)}\n  {rest}") from error
-        except KeyboardInterrupt:
-            _undo(machine, journal, down_to=before)
-            raise
+        raise GrantError(f"cannot write the journal of grants: {error}; nothing was granted") from error
+    try:
+        for change in changes:
+            if reason := _run(change.do):
+                _, failed = _undo(machine, journal, down_to=before)
+                rest = "\n  ".join(["this could not be undone:", *failed]) if failed else "nothing was granted"
+                raise GrantError(f"cannot do this: {change}\n  {reason}\n  {rest}")
+    except KeyboardInterrupt:
+        _undo(machine, journal, down_to=before)
+        raise
 
 
-def undo(machine: Machine) -> list[Change]:
-    """Revert the changes for the user, the last first; returns the changes that were undone.
+def undo(machine: Machine) -> list[str]:
+    """Revert the changes for the user, the last first; return the commands that did.
 
     Errors: :class:`GrantError` if a change could not be undone; all others are.
     """
@@ -315,55 +166,39 @@ def undo(machine: Machine) -> list[Change]:
     return undone
 
 
-def _undo(machine: Machine, journal: dict[str, list[Any]], down_to: int = 0) -> tuple[list[Change], list[str]]:
-    """Undo the entries of the user from `down_to` on; returns those undone, and a line for each other one."""
-    mine = journal.setdefault(str(machine.user), [])
-    undone: list[Change] = []
+def _undo(machine: Machine, journal: list[str], down_to: int = 0) -> tuple[list[str], list[str]]:
+    """Undo the entries from `down_to` on; return those undone, and a line for each other one."""
+    undone: list[str] = []
     failed: list[str] = []
-    for entry in reversed(mine[down_to:]):
-        try:
-            kind, values = entry
-            change = _KINDS[kind](**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
-        except (AttributeError, KeyError, TypeError, ValueError):
-            failed.append(
-                f"{machine.path(_JOURNAL)}: unknown entry, by another version of cellbed: {json.dumps(entry)}"
-            )
-            continue
-        try:
-            # Commands follow at the end: they apply the changes that are undone before.
-            if not isinstance(change, Command):
-                change.undo(machine)
-        except OSError as error:
-            failed.append(f"{change}: {_reason(error)}")
-            continue
-        mine.remove(entry)
-        undone.append(change)
-    for change in reversed(undone):
-        if isinstance(change, Command):
-            change.undo(machine)
-    if undone:
-        try:
-            _write_journal(machine, journal)
-        except OSError as error:
-            failed.append(_reason(error))
+    for place in reversed(range(down_to, len(journal))):
+        if reason := _run(journal[place]):
+            failed.append(f"{journal[place]}: {reason}")
+        else:
+            undone.append(journal.pop(place))
+    try:
+        _write_journal(machine, journal)
+    except OSError as error:
+        failed.append(f"cannot write the journal of grants: {error}")
     return undone, failed
 
 
-def _reason(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+def _run(command: str) -> str:
+    """Run a command; return why it failed, nothing where it did not."""
+    outcome = subprocess.run(["sh", "-ec", _FUNCTIONS + command], capture_output=True, text=True, check=False)
+    return "" if outcome.returncode == 0 else outcome.stderr.strip() or f"status {outcome.returncode}"
 
 
 def lifts_limits(changes: Sequence[Change], machine: Machine) -> bool:
-    """Whether changes let the user move processes out of an administrator's control groups.
+    """Return whether changes let the user move processes out of an administrator's control groups.
 
     On version 1 it is enough that the user may write to the group that a process comes to; on version 2 the group above
     both must be the user's, too (cgroup-v2.rst, "Delegation Containment").
     """
-    return "cpu" in version_1(machine) and any(isinstance(change, Folder) for change in changes)
+    return "cpu" in version_1(machine) and any(change.do.startswith("give ") for change in changes)
 
 
 def shell_of(user: int, process: int) -> int | None:
-    """The nearest process above `process` that belongs to `user`, such as the shell from which sudo was called."""
+    """Return the nearest process above `process` that belongs to `user`, such as the shell that called sudo."""
     while process > 1:
         status = dict(
             line.split(":", 1)
@@ -385,7 +220,10 @@ def _device(machine: Machine) -> Iterator[Change]:
     if mode & 0o666 != 0o666:
         if machine.find("udevadm") is not None and machine.path("/etc/udev").is_dir():
             yield _file(machine, UDEV_FILE, 'KERNEL=="tun", MODE="0666", OPTIONS+="static_node=net/tun"\n')
-        yield Mode("/dev/net/tun", mode | 0o666, mode)
+        missing = f"[ ! -e {shlex.quote(str(device))} ] || "
+        yield Change(
+            _command("chmod", f"{mode | 0o666:04o}", device), missing + _command("chmod", f"{mode:04o}", device)
+        )
 
 
 def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
@@ -394,73 +232,95 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
     if "cpu" in mounts and "memory" in mounts:
         # Not "pids": no run needs it, and its folder would let the user leave an administrator's limit of processes.
         for mount in dict.fromkeys(mounts[controller] for controller in VERSION_1 if controller in mounts):
-            yield from _folder(machine, Folder(f"{mount}/{name}", machine.user))
+            yield from _folder(machine, f"{mount}/{name}")
         return
     unified = version_2(machine)
     if unified is None:
         return
     delegated = systemd_delegates(machine, unified)
     if delegated is None and not machine.path("/run/systemd/system").exists():
-        yield from _folder(machine, Folder(f"{unified}/{name}", machine.user, ("cpu", "memory")))
+        yield from _folder(machine, f"{unified}/{name}", _command("divide", machine.path(unified)) + "\n")
         if caller is not None and f"/{name}/" not in f"{machine.read(f'/proc/{caller}/cgroup')}/":
-            yield Join(f"{unified}/{name}/{ASIDE}", caller)
+            # On version 2 only root may move the shell there. The granted folder itself is divided by the first run,
+            # and holds no processes then. Removing it moves the shell out again.
+            aside = machine.path(f"{unified}/{name}/{ASIDE}")
+            join = f"echo {caller} > {shlex.quote(str(aside / 'cgroup.procs'))}"
+            yield Change(f"{_command('give', aside, machine.user)}\n{join}", ":")
     elif not {"cpu", "memory"} <= (delegated or set()):
         text = "[Service]\nDelegate=cpu cpuset io memory pids\n"
         if machine.read(DELEGATE_FILE) != text.strip():
-            yield _file(machine, DELEGATE_FILE, text)
-            yield Command(("systemctl", "daemon-reload"))
+            reload = "\nsystemctl daemon-reload"
             if delegated is not None:
                 # The user's running session manager looks for controllers at its start only.
                 runtime = f"XDG_RUNTIME_DIR=/run/user/{machine.user}"
                 restart = ("env", runtime, "systemctl", "--user", "daemon-reexec")
-                yield Command(("runuser", "-u", machine.user_name, "--", *restart))
+                reload += "\n" + _command("runuser", "-u", machine.user_name, "--", *restart)
+            file = _file(machine, DELEGATE_FILE, text)
+            yield Change(file.do + reload, file.undo + reload)
 
 
-def _folder(machine: Machine, folder: Folder) -> Iterator[Change]:
-    path = machine.path(folder.path)
-    if not path.is_dir() or path.stat().st_uid != folder.user:
-        yield folder
+def _folder(machine: Machine, absolute: str, first: str = "") -> Iterator[Change]:
+    """Return the change that gives a control group to the user. first: a command before it."""
+    path = machine.path(absolute)
+    if not path.is_dir() or path.stat().st_uid != machine.user:
+        yield Change(first + _command("give", path, machine.user), _command("take", path))
 
 
 def _settings(machine: Machine) -> Iterator[Change]:
-    settings = []
+    settings: dict[str, tuple[str, str]] = {}
     allowed = machine.read(setting_path(ALLOWED)) or ""
     available = (machine.read(setting_path("net.ipv4.tcp_available_congestion_control")) or "").split()
     if "cubic" in available and "cubic" not in allowed.split():
-        settings.append(Setting(ALLOWED, f"{allowed} cubic".strip(), allowed))
+        settings[ALLOWED] = f"{allowed} cubic".strip(), allowed
     for name in restricted_namespaces(machine):
         bad, good, _ = RESTRICTIONS[name]
-        settings.append(Setting(name, good, bad))
+        settings[name] = good, bad
     if settings and machine.path("/etc/sysctl.d").is_dir():
         kept = {line.partition("=")[0].strip(): line for line in (machine.read(SYSCTL_FILE) or "").splitlines()}
-        kept |= {setting.name: f"{setting.name} = {setting.value}" for setting in settings}
+        kept |= {name: f"{name} = {value}" for name, (value, _) in settings.items()}
         yield _file(machine, SYSCTL_FILE, "\n".join([*kept.values(), ""]))
-    yield from settings
+    for name, (value, before) in settings.items():
+        path = shlex.quote(str(machine.path(setting_path(name))))
+        # A kernel that refused the change refuses the value from before, too.
+        unless = f'[ "$(cat {path})" = {shlex.quote(before)} ] || '
+        set_to = "printf %s {} > " + path
+        yield Change(set_to.format(shlex.quote(value)), unless + set_to.format(shlex.quote(before)))
 
 
-def _file(machine: Machine, path: str, text: str) -> File:
-    before = machine.path(path)
-    return File(path, text, inputs.text(before) if before.exists() else None)
+def _file(machine: Machine, absolute: str, text: str) -> Change:
+    """Return the change that writes a file of ours in the system's configuration."""
+    path = machine.path(absolute)
+    revert = _command("write", path, inputs.text(path)) if path.exists() else _command("rm", "-f", path)
+    return Change(_command("write", path, text), revert)
 
 
-def _read_journal(machine: Machine) -> dict[str, list[Any]]:
+def _command(*words: str | int | Path) -> str:
+    return shlex.join(map(str, words))
+
+
+def _journal(machine: Machine) -> Path:
+    return machine.path(f"/var/lib/cellbed/grants-{machine.user}.json")
+
+
+def _read_journal(machine: Machine) -> list[str]:
+    path = _journal(machine)
     try:
-        journal = inputs.json_value(machine.path(_JOURNAL))
+        journal = inputs.json_value(path)
     except FileNotFoundError:
-        return {}
+        return []
     except (OSError, ValueError) as error:
-        raise GrantError(f"{machine.path(_JOURNAL)}: cannot read the journal of grants: {error}") from error
-    if not isinstance(journal, dict) or not all(isinstance(each, list) for each in journal.values()):
-        raise GrantError(f"{machine.path(_JOURNAL)}: not a journal of grants; remove it to begin a new one")
+        raise GrantError(f"{path}: cannot read the journal of grants: {error}") from error
+    if not isinstance(journal, list) or not all(isinstance(each, str) for each in journal):
+        raise GrantError(f"{path}: not a journal of grants; remove it to begin a new one")
     return journal
 
 
-def _write_journal(machine: Machine, journal: dict[str, list[Any]]) -> None:
-    _write(machine.path(_JOURNAL), json.dumps(journal, indent=1))
-
-
-def _write(path: Path, text: str) -> None:
+def _write_journal(machine: Machine, journal: list[str]) -> None:
+    path = _journal(machine)
+    if not journal:
+        path.unlink(missing_ok=True)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(json.dumps(journal, indent=1), encoding="utf-8")
     temporary.rename(path)

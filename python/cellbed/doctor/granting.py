@@ -24,7 +24,7 @@ def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, 
     if take_back:
         if dry_run:
             return ["--dry-run has nothing to show with --undo"]
-        undone = [f"undone: {change}" for change in changes.undo(machine)]
+        undone = [f"undone: {command}" for command in changes.undo(machine)]
         return undone or [f"nothing was granted to {machine.user_name}"]
     planned = changes.plan(machine, caller=changes.shell_of(machine.user, os.getppid()), network=network)
     if not planned:
@@ -37,7 +37,7 @@ def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, 
             f"note: with control groups of version 1, processes of {machine.user_name} can leave CPU and memory limits "
             "that an administrator has set for them (not limits of processes)"
         )
-    if any(isinstance(change, changes.Command) for change in planned):
+    if any("systemctl" in change.do for change in planned):
         lines.append(f"should `cellbed doctor` still find no limits, {machine.user_name} has to log out and in again")
     if not dry_run:
         lines.append(f"to take it back: {_sudo(machine.user_name, True)}")
