@@ -51,7 +51,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """The configuration of client `index` (:class:`cellbed.workloads.http_load.Settings`)."""
+    """The configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
     table: Http = deployment.table
     node, servers = deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None
