@@ -1,4 +1,4 @@
-//! Where each key of a TOML document stands, for errors that point at a line; the bound of all parsing of TOML.
+//! Position of each key of a TOML document, for errors that point at a line; also bounds all parsing of TOML.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -15,10 +15,10 @@ use serde::Deserialize;
 
 use crate::simulation::{TcpSettings, settings};
 
-/// How often finished bins go to their file.
+/// Interval at which finished bins are written to their file.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What has happened, and when: a kind, connection, whether its client's end, and label.
+/// Event and its attributes: a kind, time, connection, whether it concerns its client's end, and label.
 type Happening = (&'static str, u64, u64, bool, u64);
 /// Of a direction: queue full, congestion, lost, handover, marked, doubled, corrupted.
 type Counted = (u64, u64, u64, u64, u64, u64, u64);

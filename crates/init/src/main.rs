@@ -17,7 +17,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
 
-/// How long an orphan may stay a zombie.
+/// Maximum time that an orphan stays a zombie.
 const REAPED_AFTER: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,

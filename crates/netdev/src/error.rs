@@ -19,7 +19,7 @@ pub enum Error {
     /// Netlink answered something that cannot be decoded.
     #[error("cannot {what}: the kernel's answer over netlink cannot be decoded: {problem}")]
     Netlink {
-        /// What was asked.
+        /// Attempted operation.
         what: String,
         /// The decoder's reason.
         problem: String,

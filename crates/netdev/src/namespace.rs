@@ -19,7 +19,7 @@ const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// `_IO(0xb7, 1)` of linux/nsfs.h.
 const NS_GET_USERNS: libc::Ioctl = 0xb701;
 
-/// Whether this process may create network namespaces and devices in them without a user namespace.
+/// Return whether this process may create network namespaces and devices in them without a user namespace.
 pub fn is_privileged() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
@@ -136,7 +136,7 @@ impl NetworkNamespace {
             .trying(|| "enter a node's network namespace".into())
     }
 
-    /// Whether the user namespace of this process owns this one: whether only its administrators can change it.
+    /// Return whether the user namespace of this process owns this one, so that only its administrators can change it.
     pub fn is_of_this_user_namespace(&self) -> bool {
         // SAFETY: the request takes no argument and returns a new descriptor or -1 (ioctl_nsfs(2)).
         let owner = unsafe { libc::ioctl(self.descriptor.as_raw_fd(), NS_GET_USERNS) };
@@ -162,7 +162,7 @@ impl NetworkNamespace {
     }
 }
 
-/// Whether a descriptor and a path are of the same namespace.
+/// Return whether a descriptor and a path refer to the same namespace.
 fn is_same(descriptor: &OwnedFd, path: &str) -> bool {
     let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
     let one = rustix::fs::fstat(descriptor).map(identity);

@@ -27,7 +27,7 @@ use netlink_sys::{Socket, SocketAddr};
 use crate::error::{Error, Result, Trying};
 use crate::prefix::Prefix;
 
-/// How long the kernel may take to make an address usable.
+/// Maximum time that the kernel may take to make an address usable.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Attribute of a TUN device (linux/if_link.h).
@@ -295,7 +295,7 @@ impl Netlink {
         )
     }
 
-    /// Whether packets to `address` would leave through an interface other than loopback.
+    /// Return whether packets to `address` would leave through an interface other than loopback.
     pub fn has_way_to(&mut self, address: IpAddr) -> Result<bool> {
         let what = || format!("look up the route to {address}");
         let loopback = self.index("lo")?;

@@ -105,7 +105,7 @@ fn numbers(used: &[Network], first: u32, count: u32, size: u32) -> Vec<u32> {
     numbers
 }
 
-/// Whether an address belongs to a network in use.
+/// Return whether an address belongs to a network in use.
 pub fn is_in_sight(address: Ipv4Addr, used: &[Network]) -> bool {
     !numbers(used, address.into(), 1, 1).is_empty()
 }

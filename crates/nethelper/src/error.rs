@@ -20,7 +20,7 @@ pub enum Error {
     /// nft(8) failed.
     #[error("nft {attempt}: {problem}")]
     Nft {
-        /// What was tried.
+        /// Attempted operation.
         attempt: &'static str,
         /// Its first line on standard error.
         problem: String,
@@ -29,7 +29,7 @@ pub enum Error {
     /// The caller's socket or a file failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// Attempted operation.
         what: String,
         /// The reason.
         source: io::Error,

@@ -252,7 +252,7 @@ fn devices_of_ipv6() -> Vec<String> {
     names
 }
 
-/// Whether a device's name is safe in a path and in a quoted string.
+/// Return whether a device's name is safe in a path and in a quoted string.
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && !matches!(name, "." | "..")

@@ -21,7 +21,7 @@ pub struct Rules {
     pub device: String,
     /// The addresses of both ends.
     pub pair: Pair,
-    /// Where packets for the gateway go instead, in a namespace that stands between the shell and the host.
+    /// Substitute destination of packets for the gateway, in a namespace between the shell and the host.
     pub host: Option<Ipv4Addr>,
     /// The same in IPv6.
     pub host_ipv6: Option<Ipv6Addr>,

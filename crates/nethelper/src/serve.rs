@@ -118,7 +118,7 @@ struct Network {
     rules: Rules,
     inner_device: &'static str,
     ipv6: bool,
-    /// Whether chains of other programs have rules for the device.
+    /// True if chains of other programs have rules for the device.
     passes: bool,
     /// Unless offline.
     table: Option<Table>,
@@ -296,7 +296,7 @@ impl Network {
     }
 }
 
-/// Whether an address is visible because a parallel shell of Mahimahi has it.
+/// Return whether an address is visible because a parallel shell of Mahimahi has it.
 fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[Table]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }

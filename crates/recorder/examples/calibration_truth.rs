@@ -1,4 +1,4 @@
-//! What a calibration of less than five minutes finds of each radio profile, beside what is true of it.
+//! Compares the result of a calibration of less than five minutes with the true parameters of each radio profile.
 //!
 //! True is what the profile was configured with, or where that has no such number, what measuring for 10 × 60 s with other seeds gives.
 //!

@@ -1,6 +1,6 @@
-//! How fast a server saturates a downlink, and takes a saturated uplink, over the loopback:
-//! Each end has one thread. On a machine that does other things as well, look at the time on the processor: an end can keep up with a rate
-//! as long as that allows.
+//! Measures the rates of a server's saturated downlink and of a saturated uplink over the loopback, with one thread at
+//! each end. On a machine that does other things as well, look at the time on the processor: an end can keep up with a
+//! rate as long as that allows.
 //!
 //! `cargo run --release -p cellbed-recorder --example loopback_rate -- 2000` (Mbit/s asked of each direction in turn).
 

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use hull::Hull;
 
-/// What is known of the server's clock.
+/// Estimate of the server's clock relative to the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockEstimate {
-    /// What the server's clock shows when the client's shows 0, ns.
+    /// Reading of the server's clock when the client's is 0, ns.
     pub offset_ns: i64,
-    /// How much faster the server's clock goes, millionths.
+    /// Drift of the server's clock relative to the client's, millionths.
     pub drift_ppm: f64,
     /// No line that agrees with all stamps is farther from this one at any time that was observed, ns. The true one may be as far off only if
     /// all of the least round-trip time is on one direction.
@@ -28,7 +28,7 @@ pub struct ClockEstimate {
 }
 
 impl ClockEstimate {
-    /// What the client's clock shows when the server's shows `server_ns`.
+    /// Convert `server_ns` to the client's clock.
     pub fn to_client(&self, server_ns: i64) -> i64 {
         let since = server_ns.saturating_sub(self.offset_ns);
         // of the span's drift only, so that no precision of the span itself is lost
@@ -36,7 +36,7 @@ impl ClockEstimate {
         since.saturating_sub((since as f64 * (drift / (1.0 + drift))).round() as i64)
     }
 
-    /// What the server's clock shows when the client's shows `client_ns`.
+    /// Convert `client_ns` to the server's clock.
     pub fn to_server(&self, client_ns: i64) -> i64 {
         let drift = (client_ns as f64 * self.drift_ppm * 1e-6).round() as i64;
         client_ns

@@ -48,7 +48,8 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// What `calibrate` finds, for callers that show it themselves. It reports its progress on standard error.
+/// Run `calibrate` and return its result, for callers that present it themselves. It reports its progress on standard
+/// error.
 ///
 /// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None`: as the routes have it. seed: of the
 /// order of trains.

@@ -1,4 +1,4 @@
-//! What can go wrong, in sentences that name the thing, the place and the remedy.
+//! Errors, in sentences that name the object, the place and the remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ pub enum Error {
     /// The kernel refused something.
     #[error("cannot {what}: {source}{remedy}")]
     System {
-        /// What was tried, such as `bind a socket to usb0`.
+        /// Attempted operation, such as `bind a socket to usb0`.
         what: String,
         /// The kernel's reason.
         source: io::Error,
-        /// What the user can do; empty, or begins with a separator.
+        /// Remedy for the user; empty, or begins with a separator.
         remedy: String,
     },
 
@@ -34,7 +34,7 @@ pub enum Error {
         server: SocketAddr,
         /// By which interface, with a preposition, or nothing.
         way: String,
-        /// How long it was asked.
+        /// Time that the server was asked, s.
         seconds: u64,
     },
 

@@ -1,8 +1,8 @@
-//! What is known of a packet that a recorder sent.
+//! Records of the packets that a recorder sent.
 
 use std::fmt;
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
     /// From the client to the server.
@@ -39,6 +39,6 @@ pub struct PacketRecord {
     pub sent_ns: Option<i64>,
     /// When its first copy arrived; `None` if it was lost.
     pub arrived_ns: Option<i64>,
-    /// How many copies arrived.
+    /// Number of copies that arrived.
     pub copies: u8,
 }

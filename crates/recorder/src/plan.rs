@@ -1,4 +1,4 @@
-//! What a recorder sends: packet trains in rotation, and saturation.
+//! Traffic plans of a recorder: packet trains in rotation, and saturation.
 
 use cellbed_link::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct TrainPlan {
     /// Each gap is drawn evenly from `gap` · (1 ± `jitter`), so that trains do not keep meeting the same phase of the radio's frames;
     /// 0 ≤ `jitter` < 1.
     pub jitter: f64,
-    /// How many trains in all; `None` until stopped.
+    /// Total number of trains; `None` until stopped.
     pub count: Option<u32>,
     /// Of the jitter.
     pub seed: u64,
@@ -47,7 +47,7 @@ impl TrainPlan {
     }
 }
 
-/// How a direction is kept busy.
+/// Saturation of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case")]
 pub enum Saturation {
@@ -68,7 +68,7 @@ pub enum Saturation {
 }
 
 impl Saturation {
-    /// Whether the rate is chosen by what is heard of the queue.
+    /// Return whether the rate follows the state of the queue.
     pub fn is_adaptive(&self) -> bool {
         matches!(self, Self::Adaptive { .. })
     }

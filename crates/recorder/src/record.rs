@@ -31,7 +31,7 @@ const AFTER_END: Duration = Duration::from_secs(45);
 const QUIET_LIGHT: Duration = Duration::from_millis(500);
 const QUIET_HEAVY: Duration = Duration::from_secs(1);
 
-/// What to record.
+/// Plan of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The light workload.
@@ -40,7 +40,7 @@ pub struct Plan {
     pub heavy: Option<Workload>,
     /// Both at once, or in turn.
     pub arrangement: Arrangement,
-    /// How long each has its turn.
+    /// Duration of each workload's turn.
     pub turns: (Duration, Duration),
     /// All in all.
     pub duration: Duration,
@@ -49,7 +49,7 @@ pub struct Plan {
 /// Events for users.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// Which experiment begins, and about how long the rest will take.
+    /// Start of an experiment, with the approximate duration of the rest.
     Calibrating(Purpose, Duration),
     /// A path has a session.
     Connected(Offer),
@@ -57,7 +57,7 @@ pub enum Notice<'a> {
     Silent,
     /// It does again.
     Resumed,
-    /// How the recording stands, each second.
+    /// State of the recording, each second.
     Snapshot(&'a Snapshot),
     /// Stopping; what is underway is waited for.
     Stopping,

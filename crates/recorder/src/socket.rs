@@ -24,11 +24,11 @@ pub use outbox::{Outbox, Sent};
 
 use crate::error::{Result, Trying};
 
-/// What a socket is to buffer each way. A saturated path at 1 Gbit/s fills that in a tenth of a second; a system that allows ordinary
-/// users less (`net.core.rmem_max`) gives what it allows.
+/// Socket buffer size each way. A saturated path at 1 Gbit/s fills that in a tenth of a second; a system that allows
+/// ordinary users less (`net.core.rmem_max`) gives what it allows.
 const BUFFER: usize = 16 << 20;
 
-/// Where a socket sends from and listens.
+/// Local address and device of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// Address and port; unspecified and 0 for any. The unspecified IPv6 address listens for IPv4, too.
@@ -101,7 +101,7 @@ impl Socket {
         self.local
     }
 
-    /// What the kernel buffers of arrived packets; each takes about 1 KiB more than its own length of it.
+    /// Return the size of the kernel's receive buffer; each packet takes about 1 KiB more of it than its own length.
     pub fn receive_buffer(&self) -> Result<Bytes> {
         sockopt::socket_recv_buffer_size(&self.descriptor)
             .map(|bytes| Bytes(bytes as u64))

@@ -22,7 +22,8 @@ pub struct VirtualNetwork {
     experiment: u32,
 }
 
-/// How often the saturator of [`saturate`] hears of arrivals: as often as the light device of a live recording asks.
+/// Interval of the reports of arrivals to the saturator of [`saturate`]: that at which the light device of a live
+/// recording polls.
 const NEWS: Duration = Duration::from_millis(100);
 
 /// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where it was
@@ -72,7 +73,7 @@ pub fn saturate(
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     experiment: u32,
-    /// Where its record lies.
+    /// Index of its record.
     record: usize,
 }
 
@@ -232,7 +233,7 @@ impl Pace {
         }
     }
 
-    /// Whether a packet is sent now.
+    /// Return whether a packet is sent now, and take it.
     fn take(&mut self, now: Time) -> bool {
         let due = self.next == Some(now);
         if due {
@@ -284,7 +285,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether it is one of this experiment.
+    /// Record an arrival; return whether it belongs to this experiment.
     fn arrived(&mut self, way: Way, probe: Probe, now: Time) -> bool {
         let known = probe.experiment == self.experiment;
         if known {

@@ -1,4 +1,4 @@
-//! What a server does with clients that mean no good, and with what is not from clients at all.
+//! Response of a server to malicious clients and to datagrams that come from no client.
 //!
 //! Each test is one attack over the server without sockets, except those of `real`. What is asserted is what an attacker could want:
 //! answers, traffic to somebody else, memory, others' data, an end of others' service.

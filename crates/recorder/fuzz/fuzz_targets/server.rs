@@ -30,7 +30,7 @@ const LIMITS: Limits = Limits {
 
 static FILLER: LazyLock<Filler> = LazyLock::new(|| Filler::new(&[3; 32]));
 
-/// What the addresses are that datagrams come from; only the first ones' clients read what is sent to them.
+/// Return a source address of datagrams; only the clients of the first addresses read what they receive.
 fn address(of: u8) -> SocketAddr {
     SocketAddr::new([192, 0, 2, of % 4].into(), u16::from(of / 4 % 8) * 1000)
 }

@@ -11,14 +11,14 @@ use crate::plan::{Saturation, Train};
 
 /// Bytes of requests and acknowledgements (§4.4).
 const SMALL_BYTES: u16 = 100;
-/// How long to listen to stragglers.
+/// Time to wait for stragglers.
 const QUIET: Duration = Duration::from_secs(1);
 /// Rounds of trains of all lengths at most, and what they may take together. Ten trials (§4.4) of two, and more of those that are short: their
 /// completion varies more.
 const MOST_ROUNDS: usize = 20;
 const ROUNDS_SPAN: Duration = Duration::from_secs(45);
 
-/// How often a length comes in a round.
+/// Return the number of trains of a length per round.
 fn repeats(length: u16) -> usize {
     match length {
         ..50 => 3,

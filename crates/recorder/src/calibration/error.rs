@@ -15,9 +15,9 @@ pub enum CalibrationError {
     Nothing {
         /// The direction.
         way: Way,
-        /// What for.
+        /// Purpose of the experiment.
         purpose: Purpose,
-        /// How many were sent.
+        /// Number of packets sent.
         sent: usize,
     },
     /// Too few trains could be used.
@@ -28,13 +28,13 @@ pub enum CalibrationError {
     Lost {
         /// The direction.
         way: Way,
-        /// Which trains.
+        /// Description of the trains.
         what: String,
-        /// How many were sent.
+        /// Number of trains sent.
         sent: usize,
         /// Of how many enough arrived.
         usable: usize,
-        /// How many there must be.
+        /// Number of trains required.
         needed: usize,
     },
     /// The caller left before the end.

@@ -1,4 +1,4 @@
-//! What a calibration asks for.
+//! Experiments that a calibration requests.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::plan::{Saturation, Train};
 /// One experiment of a calibration: the packets to send, and the time to listen afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What it is for.
+    /// Purpose of the experiment.
     pub purpose: Purpose,
-    /// What is sent.
+    /// Traffic that the experiment sends.
     pub workload: Workload,
     /// The experiment is over when everything has been sent and nothing has arrived for so long.
     pub quiet: Duration,
@@ -37,7 +37,7 @@ pub enum Purpose {
     Sizes(Way),
 }
 
-/// What is sent.
+/// Traffic of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// Trains, each at its time. A packet's [`train`](crate::packet::PacketRecord::train) is the train's place in this list.
@@ -48,7 +48,7 @@ pub enum Workload {
         uplink: Option<Saturation>,
         /// From the server.
         downlink: Option<Saturation>,
-        /// How long each sends.
+        /// Duration of each direction's saturation.
         span: Duration,
     },
 }
@@ -58,7 +58,7 @@ pub enum Workload {
 pub struct TimedTrain {
     /// Since the experiment's start; never less than that of the train before.
     pub at: Duration,
-    /// What is sent then.
+    /// Train to send at that time.
     pub train: Train,
 }
 
@@ -79,7 +79,7 @@ impl Purpose {
 }
 
 impl Experiment {
-    /// How long it takes, if the network delivers at once.
+    /// Return the duration of the experiment if the network delivers at once.
     pub fn span(&self) -> Duration {
         self.workload.span() + self.quiet
     }

@@ -1,4 +1,4 @@
-//! Which rates are sent at to find out what a network carries: a rough search, a saturation that fills it, and more than it takes.
+//! Choice of the rates that find a network's capacity: a rough search, a saturation that fills it, and an overload.
 
 use cellbed_link::{BitRate, Duration};
 
@@ -17,12 +17,12 @@ const SEARCH_SPAN: Duration = Duration::from_secs(1);
 const MOST_BPS: f64 = 2.5e9;
 /// A link that delivers less than this share of what is sent is filled.
 const FILLED: f64 = 0.9;
-/// How much more than the rate is sent in a saturation (§4.2), and until a queue overflows.
+/// Ratio of the sent rate to the capacity in a saturation (§4.2), and until a queue overflows.
 const SATURATION: f64 = 1.25;
 const OVERLOAD: f64 = 3.0;
 const SATURATION_SPAN: Duration = Duration::from_secs(8);
 const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// How often a saturation is tried, and how much more is sent when the one before did not fill the link.
+/// Maximum number of saturations, and the factor by which the rate grows when the previous one did not fill the link.
 const SATURATION_ATTEMPTS: u32 = 3;
 const RAISE: f64 = 2.0;
 
@@ -62,7 +62,7 @@ impl Filling {
         )
     }
 
-    /// Whether it knows both directions' rates by now.
+    /// Take the records of a search; return whether the rates of both directions are known.
     pub fn take_search(
         &mut self,
         workload: &Workload,
@@ -106,7 +106,7 @@ impl Filling {
         )
     }
 
-    /// Whether it filled both directions, or was tried often enough.
+    /// Take the records of a saturation; return whether it filled both directions or the attempts are used up.
     pub fn take_saturation(
         &mut self,
         workload: &Workload,

@@ -1,11 +1,11 @@
-//! What has been found out of a direction so far.
+//! Results of a direction so far.
 
 use super::rate::{self, QueueLimit};
 use super::result::{DirectionCalibration, GapProfile, LengthProfile, PredictionError};
 use super::trains;
 use crate::packet::PacketRecord;
 
-/// What has been found out of a direction so far.
+/// Results of a direction so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// One way, with the offset of the clocks.

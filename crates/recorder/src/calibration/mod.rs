@@ -4,7 +4,7 @@
 //! Pure: a [`Calibrator`] returns what to send next and accepts the outcome. Its driver has the sockets, or the
 //! [virtual network](crate::virtual_network).
 //!
-//! Where the paper leaves something open:
+//! Choices where the paper leaves something open:
 //!
 //! * Gaps are from the start of one train to that of the next, as in a recording.
 //! * The error of a length is relative: the mean of |R*_L(N) − R_N(N)| / R_N(N).
@@ -68,7 +68,7 @@ const MOST_PACKETS: u16 = 1000;
 #[derive(Clone, Debug)]
 pub struct Calibrator {
     random: Random,
-    /// What comes next; `None` at the end.
+    /// Next experiment; `None` at the end.
     next: Option<Experiment>,
     filling: Filling,
     most_packets: u16,
@@ -186,7 +186,7 @@ impl Calibrator {
         Ok(())
     }
 
-    /// What has been found.
+    /// Return the result of the calibration.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Calibrator {
         Ok(())
     }
 
-    /// How long an experiment will take that is not planned yet.
+    /// Return the expected duration of an experiment that is not planned yet.
     fn expected(&self, purpose: Purpose) -> Duration {
         /// Assumed of a network of which nothing is known.
         const UNKNOWN_BPS: f64 = 300e6;

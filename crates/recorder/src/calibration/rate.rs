@@ -1,4 +1,4 @@
-//! What a direction carries, and what its queue holds, from saturation.
+//! Capacity of a direction and limit of its queue, from saturation.
 
 use cellbed_link::Duration;
 
@@ -45,7 +45,7 @@ pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration)
     8.0 * bytes as f64 / (rate_bps * span_ns as f64 / 1e9)
 }
 
-/// What a queue holds, bytes.
+/// Limit of a queue, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueLimit {
     /// So much, then packets were lost.
@@ -66,7 +66,8 @@ pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
     delays.min()
 }
 
-/// What the bottleneck queue holds: what was ahead of the packets that it refused (the max-min method: delay at the loss × rate).
+/// Return the limit of the bottleneck queue: the data ahead of the packets that it refused (the max-min method: delay
+/// at the loss × rate).
 ///
 /// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way delay](least_delay) of
 /// packets that came one by one: under overload all wait. What arrives later than that, and was sent before, was ahead of it.

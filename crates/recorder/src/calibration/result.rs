@@ -1,11 +1,12 @@
-//! What a calibration has found.
+//! Results of a calibration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::packet::Way;
 
-/// What a network does to packet trains and under saturation, by the procedures of Sentosa et al. ("CellReplay: Towards accurate
-/// record-and-replay for cellular networks", NSDI 2025, §4.4): the parameters of a recording of this network and of its replay.
+/// Response of a network to packet trains and saturation, by the procedures of Sentosa et al. ("CellReplay: Towards
+/// accurate record-and-replay for cellular networks", NSDI 2025, §4.4): the parameters of a recording of this network
+/// and of its replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Trains, gaps, rate and queue.
@@ -46,7 +47,7 @@ impl<T> Both<T> {
     }
 }
 
-/// What has been found out of one direction.
+/// Results of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionCalibration {
     /// U or D: the train length that predicts the others best.
@@ -64,11 +65,11 @@ pub struct DirectionCalibration {
     pub saturated_bps: u64,
     /// Its standard error.
     pub saturated_error_bps: u64,
-    /// What trains of each length got, by length.
+    /// Profiles of the trains of each length, by length.
     pub lengths: Vec<LengthProfile>,
-    /// How well trains of each length predict the others, by length; without the lengths that were not to be chosen.
+    /// Prediction errors of the trains of each length, by length; without the lengths that were not candidates.
     pub errors: Vec<PredictionError>,
-    /// What trains of the chosen length got after each gap, from the longest gap to the shortest.
+    /// Profiles of the trains of the chosen length after each gap, from the longest gap to the shortest.
     pub gaps: Vec<GapProfile>,
 }
 
@@ -77,7 +78,7 @@ pub struct DirectionCalibration {
 pub struct LengthProfile {
     /// N, packets.
     pub length: u16,
-    /// How many trains are behind it.
+    /// Number of trains measured.
     pub trials: u32,
     /// R_N(i): mean arrival of each packet after that of the first.
     pub mean_arrival_ns: Vec<i64>,
@@ -85,7 +86,7 @@ pub struct LengthProfile {
     pub last_error_ns: u64,
 }
 
-/// How well trains of one length predict the completion of all others.
+/// Error of the trains of one length in predicting the completion of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PredictionError {
     /// L, packets.
@@ -94,12 +95,12 @@ pub struct PredictionError {
     pub mean_error: f64,
 }
 
-/// What trains of the chosen length got after gaps of one length.
+/// Profile of the trains of the chosen length after gaps of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GapProfile {
     /// From one train's start to the next one's.
     pub gap_ns: u64,
-    /// How many trains are behind it.
+    /// Number of trains measured.
     pub trials: u32,
     /// r_last: mean arrival of the last packet after that of the first.
     pub last_ns: i64,

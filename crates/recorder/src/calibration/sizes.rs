@@ -13,11 +13,12 @@ pub(super) struct SizeOffsets {
     pub errors: Vec<u64>,
 }
 
-/// From the delays of packets of each size, which came in rounds of all sizes.
+/// Return the offset of the delay of each packet size, from packets that came in rounds of all sizes.
 ///
-/// Where the paper takes differences of round-trip times, these are of one-way delays: the way of the small packet adds nothing but jitter, and
-/// the offset of the clocks cancels. So does what changes from round to round, since it is each delay's difference to the median of its round
-/// that counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
+/// The paper takes differences of round-trip times, this function those of one-way delays: the way of the small packet
+/// adds nothing but jitter, and the offset of the clocks cancels.
+/// So does what changes from round to round, since it is each delay's difference to the median of its round that
+/// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
 /// chance: the means are brought in order (Ayer et al., "An Empirical Distribution Function for Sampling with
 /// Incomplete Information", Annals of Mathematical Statistics, 1955).
 pub(super) fn offsets(

@@ -1,4 +1,4 @@
-//! What trains of various lengths and gaps got: R_N, the length that predicts the others best, G_min and F (§4.4).
+//! Analysis of trains of various lengths and gaps: R_N, the length that predicts the others best, G_min and F (§4.4).
 
 use cellbed_link::Duration;
 
@@ -154,7 +154,7 @@ pub(super) fn predicted(chosen: &LengthProfile, length: u16, saturated_bps: f64)
     }
 }
 
-/// How well each length predicts the others, and the best.
+/// Return the prediction error of each length, and the best length.
 pub(super) fn choice(
     profiles: &[LengthProfile],
     saturated_bps: f64,
@@ -271,7 +271,8 @@ pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     (least.gap_ns, idle.max(0) as u64)
 }
 
-/// Whether trains after a gap are delivered otherwise than after those `before`; with a standard error of the difference granted, or without.
+/// Return whether trains after a gap are delivered differently from those `before`; with a standard error of the
+/// difference granted, or without.
 fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
     let count = before.len() as f64;
     let mean = before.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;

@@ -12,7 +12,7 @@ const LONG: u16 = 100;
 /// Rates nearer to each other than this are reported as equal.
 const ALIKE: f64 = 0.15;
 
-/// What the figures say, a sentence each.
+/// Interpret the figures, one sentence each.
 pub(super) fn verdict(calibration: &Calibration) -> Vec<String> {
     let mut sentences = Vec::new();
     for way in [Way::Downlink, Way::Uplink] {

@@ -101,7 +101,7 @@ fn adaptive() -> Workload {
     }
 }
 
-/// What is to be seen of a direction between two times, in s.
+/// Observations of a direction between two times, in s.
 #[derive(Debug)]
 struct Seen {
     /// Share of the tenths of a second in which a packet arrived that had waited for 0.75 to 3 s.
@@ -173,7 +173,7 @@ fn starts_settled(records: &RunRecords) -> f64 {
     start
 }
 
-/// What an endless queue in front of a radio link delivers between two times when it is never empty, bit/s.
+/// Return the rate of an endless, never empty queue in front of a radio link between two times, bit/s.
 fn overloaded(link: Stages, offered: BitRate, from: f64, to: f64) -> f64 {
     let mut direction = Direction::new(link, Time::ZERO);
     let size = Bytes(PACKET.into());

@@ -1,4 +1,5 @@
-//! What one path does for another: a path whose queue is kept long has its requests made over one whose queue is short.
+//! Requests that one path makes for another: a path whose queue is kept long sends its requests over one whose queue is
+//! short.
 
 use cellbed_link::{Duration, Time};
 
@@ -7,7 +8,7 @@ use crate::wire::{Refusal, Report, Request, SessionId};
 /// A companion that has brought nothing for so long is no longer relied on: the path speaks for itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a path has brought back for its companion.
+/// Replies that a path has received for its companion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Brought {
     /// A request was answered.
@@ -30,14 +31,14 @@ pub(super) struct Errands {
 }
 
 impl Errands {
-    /// Whether to ask the companion.
+    /// Return whether to send requests over the companion.
     pub(super) fn relies(&self, now: Time) -> bool {
         self.relied
             .is_some_and(|brought| now.since(brought) < PATIENCE)
     }
 }
 
-/// Whether both are the saturation of one run.
+/// Return whether both are the saturation of one run.
 pub(super) fn same_saturation(request: &Request, session: SessionId, number: u32) -> bool {
     matches!(request, Request::Saturate { of, run, .. } if (*of, *run) == (session, number))
 }

@@ -1,10 +1,10 @@
-//! What a path learns.
+//! Events of a path.
 
 use cellbed_link::{Duration, Time};
 
 use crate::wire::{Arrival, Offer, Refusal};
 
-/// What a path has learnt, in the order in which it learnt it.
+/// Event of a path; events are reported in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// There is a session.
@@ -23,7 +23,7 @@ pub enum Event {
     Run(u32, RunEvent),
 }
 
-/// What happens in a run.
+/// Event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
     /// It has begun, at this time: its first packet may leave now.
@@ -103,12 +103,12 @@ pub struct Pause {
     pub until: Time,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEnd {
     /// When its last packet was sent, or later.
     pub at: Time,
-    /// Whether all arrivals at the server are known. If not, the session was lost with some.
+    /// True if all arrivals at the server are known. If not, the session was lost with some.
     pub complete: bool,
     /// Packets of the server's saturation.
     pub saturation_sent: u32,

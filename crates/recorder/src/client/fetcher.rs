@@ -7,7 +7,7 @@ use cellbed_link::{Duration, Time};
 
 use crate::wire::{Report, Request, SessionId};
 
-/// How often to ask whether there is more, and where what is sent depends on it.
+/// Interval of polling for more chunks, also where the traffic depends on them.
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
 
@@ -29,17 +29,17 @@ pub(super) struct Fetcher {
     poll: Duration,
     /// The first chunk that is not there.
     next: u32,
-    /// How many there are.
+    /// Number of chunks announced.
     known: u32,
     /// Chunks that came before their turn.
     ahead: BTreeMap<u32, Report>,
     /// When it asked last, and for chunks up to which.
     asked: Option<(Time, u32)>,
-    /// Whether a report came since then.
+    /// True if a report has arrived since then.
     heard: bool,
     /// When it asked what was answered last.
     answered: Time,
-    /// Whether it asks now, since this is a good moment.
+    /// True if polling now does not disturb a measurement.
     good_moment: bool,
 }
 
@@ -101,7 +101,7 @@ impl Fetcher {
         }
     }
 
-    /// Whether all that it asked for last has come.
+    /// Return whether everything that was last requested has arrived.
     fn is_answered(&self) -> bool {
         let through = self.asked.map_or(0, |(_, through)| through);
         self.heard && self.next >= through.min(self.known)
@@ -141,12 +141,12 @@ impl Fetcher {
         ready
     }
 
-    /// Whether all chunks that the server has announced have arrived.
+    /// Return whether all chunks that the server has announced have arrived.
     pub(super) fn is_level(&self) -> bool {
         self.heard && self.next == self.known
     }
 
-    /// Whether a question that was asked at `time` or later has been answered, and all that there was has come.
+    /// Return whether a request made at `time` or later has been answered and everything available has arrived.
     pub(super) fn has_news_of(&self, time: Time) -> bool {
         self.answered >= time && self.next == self.known
     }

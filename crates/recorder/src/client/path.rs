@@ -24,7 +24,7 @@ pub struct Path {
     session: Session,
     waiting: Vec<RunRequest>,
     runs: Vec<Run>,
-    /// What the server sends at most.
+    /// Maximum rate of the server.
     fastest: BitRate,
     group: Option<[u8; 16]>,
     errands: Errands,
@@ -63,7 +63,7 @@ impl Path {
         self.errands.relied = Some(now);
     }
 
-    /// What the companion is to ask the server.
+    /// Take the requests that the companion must send to the server.
     pub fn errands(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.errands.outgoing)
     }
@@ -80,7 +80,7 @@ impl Path {
         }
     }
 
-    /// What the server has answered to the companion's requests.
+    /// Take the server's replies to the companion's requests.
     pub fn brought(&mut self) -> Vec<Brought> {
         std::mem::take(&mut self.errands.brought)
     }
@@ -250,17 +250,17 @@ impl Path {
         self.forget_runs();
     }
 
-    /// What has been learnt since it was last asked.
+    /// Drain the events since the last call.
     pub fn events(&mut self) -> std::vec::Drain<'_, Event> {
         self.events.drain(..)
     }
 
-    /// Whether the server has been silent for a while.
+    /// Return whether the server has been silent for a while.
     pub fn is_silent(&self) -> bool {
         self.session.is_silent()
     }
 
-    /// Whether all runs are over.
+    /// Return whether all runs are over.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.waiting.is_empty()
     }

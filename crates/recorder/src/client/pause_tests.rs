@@ -1,4 +1,5 @@
-//! What a light run sends beside its trains keeps no device awake: after each pause it records what a probe without a recorder meets.
+//! The traffic that a light run sends beside its trains keeps no device awake: after each pause it records the same as
+//! a probe without a recorder.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ fn links() -> [Vec<StageConfig>; 2] {
     [Way::Uplink, Way::Downlink].map(|way| vec![Profile::LOWBAND_GOOD.config(way).into()])
 }
 
-/// What the recorder makes of trains.
+/// Trains as the recorder measures them.
 struct Recorded {
     records: RunRecords,
     began: Time,
@@ -105,7 +106,8 @@ fn recorded(trains: &[TimedTrain]) -> Recorded {
     }
 }
 
-/// What became of the same trains and their answers, sent at the same instants of the same network by who sends nothing else.
+/// Return the records of the same trains and their answers, sent at the same instants of the same network without other
+/// traffic.
 fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
     let [uplink, downlink] = links();
     let mut network = VirtualNetwork::new(uplink, downlink);

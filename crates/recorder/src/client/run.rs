@@ -12,7 +12,7 @@ use super::traffic::{Burst, Traffic, Workload};
 use crate::plan::Train;
 use crate::wire::{Kind, Probe, Refusal, Report, Request};
 
-/// How long to wait for what a companion is to bring before asking again.
+/// Time to wait for the companion's replies before repeating a request.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
 
 /// A queue that takes longer to empty is not waited for.
@@ -29,9 +29,9 @@ const MOST_AT_ONCE: usize = 256;
 pub struct RunRequest {
     /// The number that its events bear. No other run of the recorder has it, on whichever path.
     pub number: u32,
-    /// What to send.
+    /// Workload to send.
     pub workload: Workload,
-    /// How long; `None` until it is stopped, or until its trains have been sent.
+    /// Duration; `None` until it is stopped, or until its trains have been sent.
     pub span: Option<Duration>,
     /// Packets are waited for until there were none for so long.
     pub quiet: Duration,
@@ -39,7 +39,7 @@ pub struct RunRequest {
 
 pub(super) struct Run {
     request: RunRequest,
-    /// What the server sends at most.
+    /// Maximum rate of the server.
     fastest: BitRate,
     phase: Phase,
     traffic: Traffic,
@@ -115,7 +115,7 @@ impl Run {
         self.phase == Phase::Over
     }
 
-    /// Whether the server saturates the downlink.
+    /// Return whether the server saturates the downlink.
     pub(super) fn is_saturated(&self) -> bool {
         let granted = self
             .saturation
@@ -124,7 +124,7 @@ impl Run {
         granted && matches!(self.phase, Phase::Sending { .. })
     }
 
-    /// Whether it sends trains, whose pauses nothing else is to break.
+    /// Return whether the run sends trains, whose pauses no other packet may break.
     pub(super) fn is_sending_trains(&self) -> bool {
         self.request.workload.is_trains() && matches!(self.phase, Phase::Sending { .. })
     }
@@ -200,7 +200,7 @@ impl Run {
         self.request.workload.is_trains() && self.traffic.next_event().is_none()
     }
 
-    /// Whether nothing has arrived for a while at either end: the server was asked so late that it would have known.
+    /// Return whether nothing has arrived for a while at either end, by a report requested late enough to show it.
     fn is_drained(&self, now: Time) -> bool {
         let quiet = self.heard.max(self.end.at) + self.request.quiet;
         now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_news_of(quiet))
@@ -349,7 +349,7 @@ impl Run {
         }
     }
 
-    /// How long to wait for arrivals that were asked for.
+    /// Return the time to wait for requested arrivals.
     fn patience(&self, repeat_after: Duration, relies: bool) -> Duration {
         if relies {
             COMPANION_TAKES

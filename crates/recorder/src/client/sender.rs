@@ -1,4 +1,4 @@
-//! What runs send by.
+//! Senders of runs.
 
 use cellbed_link::Time;
 

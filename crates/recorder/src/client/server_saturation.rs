@@ -69,7 +69,7 @@ impl ServerSaturation {
         }
     }
 
-    /// Whether the server has agreed to send.
+    /// Return whether the server has agreed to send.
     pub(super) fn is_granted(&self) -> bool {
         self.until.is_some()
     }

@@ -8,13 +8,15 @@ use crate::secure::{Channel, Filler, Opening, Progress, Secret};
 use crate::socket::Outbox;
 use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
 
-/// Who is not heard of for so long may have lost us, or we our address.
+/// Silence after which the server may have lost the session, or the client its address.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How often to ask for the server's time: so a silence is noticed, and its clock known even where packets go one way only.
+/// Interval of requests for the server's time: they detect silence and synchronize the clock even where packets go one
+/// way only.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// Where pauses are to be kept the question waits for others that it can go with, unless nothing was heard for so long.
+/// Interval of these requests where pauses must be kept: the request waits for others to accompany unless the server
+/// was silent for this long.
 const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
 
 /// Bounds of the time after which a request is repeated.
@@ -50,11 +52,11 @@ struct Pending {
     /// The sequence numbers under which it was sent, and when.
     sent: Vec<(u64, Time)>,
     due: Time,
-    /// Whether it is sent again until it is answered.
+    /// True if the request is repeated until it is answered.
     insists: bool,
 }
 
-/// What a datagram meant.
+/// Meaning of a datagram.
 pub(super) enum Incoming {
     /// Nothing that matters, or nothing at all.
     Nothing,
@@ -97,12 +99,12 @@ impl Session {
         }
     }
 
-    /// Which session there is, if there is one.
+    /// Return the identifier of the session, if there is one.
     pub(super) fn id(&self) -> Option<SessionId> {
         self.channel.as_ref().map(Channel::session)
     }
 
-    /// How long to wait for an answer before asking again.
+    /// Return the time to wait for an answer before repeating a request.
     pub(super) fn repeat_after(&self) -> Duration {
         self.repeat
     }
@@ -117,7 +119,8 @@ impl Session {
         });
     }
 
-    /// Whether to ask for the server's time, from now on, as seldom as can be: what is sent breaks pauses that are measured.
+    /// Set whether to request the server's time as rarely as possible, since each packet breaks pauses that are
+    /// measured.
     pub(super) fn keep_pauses(&mut self, keeps: bool) {
         self.keeps_pauses = keeps;
     }
@@ -155,7 +158,7 @@ impl Session {
         self.pending.retain(|pending| !which(&pending.request));
     }
 
-    /// Whether a request of a kind waits for its answer.
+    /// Return whether a matching request waits for its answer.
     pub(super) fn is_asking(&self, which: impl Fn(&Request) -> bool) -> bool {
         self.pending.iter().any(|pending| which(&pending.request))
     }
@@ -373,7 +376,7 @@ impl Session {
         self.heard
     }
 
-    /// Whether the server has been silent for a while.
+    /// Return whether the server has been silent for a while.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }

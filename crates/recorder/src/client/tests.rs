@@ -17,7 +17,7 @@ use crate::socket::Outbox;
 const SERVER: &str = "192.0.2.1:7700";
 const CLIENT: &str = "198.51.100.7:40000";
 
-/// What the server's clock is ahead, and how much faster it goes.
+/// Offset of the server's clock, and its drift.
 const AHEAD: Duration = Duration::from_secs(1_000);
 const DRIFT_PPM: f64 = 40.0;
 
@@ -30,7 +30,7 @@ struct World {
     underway: BTreeMap<(Time, u64), (bool, Vec<u8>)>,
     count: u64,
     now: Time,
-    /// Whether a datagram that is sent at a time arrives, and how often.
+    /// Number of copies of a datagram sent at a time that arrive.
     copies: Box<dyn FnMut(Time) -> usize>,
     delay: Box<dyn FnMut(Time) -> Duration>,
     /// When a full packet of the uplink leaves the bottleneck.

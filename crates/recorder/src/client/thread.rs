@@ -17,7 +17,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Saturation leaves in bursts of what is due in this time: each wake-up costs more than a packet.
 const QUANTUM: Duration = Duration::from_micros(250);
 
-/// Who receives many packets looks only so often: the kernel has stamped them, and each look costs more than a packet.
+/// Pause between two reads where many packets arrive: the kernel has stamped them, and each read costs more than a
+/// packet.
 const PAUSE: Duration = Duration::from_micros(100);
 const MANY_IN: Duration = Duration::from_millis(10);
 const MANY: usize = 100;
@@ -35,7 +36,7 @@ pub enum Order {
     Stop(u32),
     /// Requests of the companion.
     Ask(Vec<crate::wire::Request>),
-    /// What the companion has brought.
+    /// Replies from the companion.
     Take(Vec<Brought>),
     /// There is a companion that knows the same token.
     Join {
@@ -43,16 +44,16 @@ pub enum Order {
         token: [u8; 16],
         /// Informs the companion.
         companion: Sender<Self>,
-        /// Whether to rely on the companion; see [`Path::rely_on_companion`].
+        /// True if the path relies on the companion; see [`Path::rely_on_companion`].
         relies: bool,
     },
     /// Say good-bye and end.
     Leave,
 }
 
-/// What comes from a path's thread.
+/// Message from a path's thread.
 pub enum Message {
-    /// What was learnt.
+    /// New events.
     Events(Vec<Event>),
     /// Packets that found this machine's buffer full, so far, and packets that the kernel refused to send.
     Lost {

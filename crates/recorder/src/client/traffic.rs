@@ -1,4 +1,4 @@
-//! What a run sends, and when.
+//! Traffic of a run and its times.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainS
 /// Arrivals that are reported later give no information on the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// What a run sends.
+/// Traffic of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// Trains in rotation.
@@ -32,12 +32,12 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Whether it sends trains.
+    /// Return whether the workload sends trains.
     pub fn is_trains(&self) -> bool {
         !matches!(self, Self::Saturation { .. })
     }
 
-    /// Whether what is sent depends on how long the queue is.
+    /// Return whether the traffic depends on the length of the queue.
     pub fn is_adaptive(&self) -> bool {
         let Self::Saturation {
             uplink, downlink, ..
@@ -50,7 +50,7 @@ impl Workload {
     }
 }
 
-/// Which of the workloads of a recording a run belongs to.
+/// Workload of a recording to which a run belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -179,7 +179,7 @@ impl Traffic {
     }
 }
 
-/// What keeps the queue of an adaptive saturation; `None` of a fixed one.
+/// Return the queue keeper of an adaptive saturation; `None` for a fixed one.
 pub(super) fn keeper(
     saturation: &Saturation,
     bytes: u16,

@@ -11,7 +11,7 @@ use crate::socket::Outbox;
 
 const SERVER: &str = "192.0.2.1:7700";
 
-/// What the server's clock is ahead.
+/// Offset of the server's clock.
 const AHEAD: Duration = Duration::from_secs(1_000);
 
 pub(super) type Stages = Vec<StageConfig>;

@@ -22,7 +22,7 @@ struct Point {
 #[derive(Clone, Debug, Default)]
 pub struct Hull {
     points: Vec<Point>,
-    /// How many the hull had when it was last made.
+    /// Number of points when the hull was last computed.
     kept: usize,
     /// Of all points that were added.
     count: f64,
@@ -45,7 +45,8 @@ impl Hull {
         lower_hull(self.points.clone())
     }
 
-    /// How far all points are above the line of that slope that touches the hull from below, on average; at least what stamps are worth.
+    /// Return the mean height of all points above the line of that slope that touches the hull from below; at least the
+    /// precision of stamps.
     fn mean_excess(&self, points: &[Point], slope: f64) -> f64 {
         let mean = (self.sum.1 - slope * self.sum.0) / self.count;
         (mean - least(points, |point| point.y - slope * point.x)).max(RESOLUTION)
@@ -143,7 +144,7 @@ fn least(points: &[Point], height: impl Fn(&Point) -> f64) -> f64 {
     points.iter().map(height).fold(f64::INFINITY, f64::min)
 }
 
-/// Where a concave function is largest between two bounds, by thirds.
+/// Return the position of a concave function's maximum between two bounds, by ternary search.
 fn peak(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..120 {
         let (left, right) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
@@ -156,7 +157,8 @@ fn peak(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Where a function that falls from `inside`, where it is not negative, towards `outside` reaches zero; `outside` if it does not.
+/// Return the zero of a function that falls from `inside`, where it is not negative, towards `outside`; `outside` if it
+/// has none.
 fn crossing(mut inside: f64, mut outside: f64, function: impl Fn(f64) -> f64) -> f64 {
     if function(outside) >= 0.0 {
         return outside;

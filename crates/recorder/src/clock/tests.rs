@@ -14,7 +14,7 @@ struct World {
     least: (f64, f64),
     /// Mean queueing, ms; most packets of a direction meet a queue.
     queue: (f64, f64),
-    /// What the uplink's least delay grows by half-way, ms.
+    /// Increase of the uplink's least delay half-way, ms.
     step: f64,
     seconds: u32,
     seed: u64,

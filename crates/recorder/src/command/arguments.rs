@@ -1,4 +1,4 @@
-//! What the commands understand.
+//! Arguments of the commands.
 
 use std::path::PathBuf;
 
@@ -73,7 +73,7 @@ pub enum Verb {
     Completions { shell: clap_complete::Shell },
 }
 
-/// How to reach the server.
+/// Address and secret of the server.
 #[derive(Args, Debug, Clone)]
 pub struct Reach {
     /// The server, as HOST:PORT.
@@ -115,7 +115,7 @@ pub struct Record {
     /// Directory of the recording, which must not exist. Default: named by the time.
     #[arg(long = "out", short = 'o', alias = "output", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output: Option<PathBuf>,
-    /// How long to record.
+    /// Duration of the recording.
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = duration)]
     pub duration: Duration,
 
@@ -203,7 +203,7 @@ pub struct Record {
     pub signal: SignalArguments,
 }
 
-/// What the user knows of the network.
+/// Network properties that the user provides.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Description of the network, stored in the recording")]
 pub struct SignalArguments {

@@ -1,4 +1,4 @@
-//! What the user sees meanwhile: a line that changes on a terminal, plain lines in a pipe, JSON on request.
+//! Progress shown to the user: a changing line on a terminal, plain lines in a pipe, JSON on request.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Output {
     json: bool,
     quiet: bool,
     terminal: bool,
-    /// Whether a line that changes stands on the terminal.
+    /// True if a changing line stands on the terminal.
     open: bool,
     snapshots: u32,
 }

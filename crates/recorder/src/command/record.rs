@@ -23,8 +23,8 @@ use crate::workload::FixedRateSaturator;
 /// Of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const GAP: Duration = Duration::from_millis(50);
 
-/// How long packets of an adaptive saturation wait (Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
-/// Networks", NSDI 2013, §4.1).
+/// Queueing delay of packets of an adaptive saturation (Winstein et al., "Stochastic Forecasts Achieve High Throughput
+/// and Low Delay over Cellular Networks", NSDI 2013, §4.1).
 const ADAPTIVE: Saturation = Saturation::Adaptive {
     least_delay_ns: 750_000_000,
     most_delay_ns: 3_000_000_000,
@@ -180,7 +180,7 @@ fn needs_calibration(arguments: &Record) -> bool {
     !arguments.no_calibration
 }
 
-/// What a JSON file holds.
+/// Read and decode a JSON file.
 fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
     let wrong = |problem: String| Error::Usage(format!("{}: {problem}", file.display()));
     let text = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;

@@ -25,14 +25,14 @@ pub struct Live {
     refused: u64,
 }
 
-/// How a recording stands.
+/// State of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Snapshot {
     /// Since its beginning, s.
     pub elapsed_s: f64,
     /// Until its planned end, s.
     pub remaining_s: f64,
-    /// What arrived in the last second, counting IP lengths, Mbit/s: of the light workload.
+    /// Light workload's arrivals of the last second on the uplink, counting IP lengths, Mbit/s.
     pub light_uplink_mbps: f64,
     /// See above.
     pub light_downlink_mbps: f64,
@@ -46,7 +46,7 @@ pub struct Snapshot {
     pub uplink_sent: u64,
     /// Of these known to have arrived.
     pub uplink_arrived: u64,
-    /// Whether nothing is heard of the server.
+    /// True if the server is silent.
     pub silent: bool,
     /// Packets so far that this machine could not send, as there was no way.
     pub refused: u64,
@@ -114,7 +114,7 @@ impl Live {
         }
     }
 
-    /// How it stands; counts anew from now on.
+    /// Return the current state and restart the counters.
     pub fn snapshot(&mut self, now: Time, end: Time) -> Snapshot {
         let span = (now - self.since).as_secs_f64().max(1e-3);
         let bytes = std::mem::take(&mut self.bytes);

@@ -49,7 +49,7 @@ impl Modem {
         Self { samples, ended }
     }
 
-    /// What came since the last call.
+    /// Return the samples since the last call.
     pub(super) fn samples(&self) -> Vec<SignalSample> {
         self.samples.try_iter().collect()
     }

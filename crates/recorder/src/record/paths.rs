@@ -30,7 +30,7 @@ pub struct Access {
     pub second: Option<String>,
 }
 
-/// Which of the paths.
+/// Name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     First,
@@ -86,12 +86,12 @@ impl Paths {
         path.tell(order);
     }
 
-    /// What the server has offered last.
+    /// Return the server's latest offer.
     pub(super) fn offer(&self) -> Option<Offer> {
         self.offer
     }
 
-    /// Whether the server has not answered yet.
+    /// Return whether the server has not answered yet.
     pub(super) fn is_connecting(&self) -> bool {
         !self.unanswered.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Which workload runs when.
+//! Schedule of the workloads.
 
 use cellbed_link::{Duration, Time};
 
@@ -18,14 +18,14 @@ pub(super) struct Schedule {
     end: Time,
     light: Slot,
     heavy: Slot,
-    /// Whose turn it is.
+    /// Workload whose turn it is.
     turn: Role,
-    /// How long the turns of the light and of the heavy workload are.
+    /// Durations of the turns of the light and of the heavy workload.
     turns: (Duration, Duration),
     stopped: bool,
 }
 
-/// What is known of one workload's runs.
+/// State of one workload's runs.
 struct Slot {
     run: Option<u32>,
     /// When it may begin; `None` never.
@@ -157,7 +157,7 @@ impl Schedule {
             .collect()
     }
 
-    /// Whether nothing runs and nothing is to come.
+    /// Return whether nothing runs and nothing is scheduled.
     pub(super) fn is_done(&self) -> bool {
         [&self.light, &self.heavy]
             .iter()

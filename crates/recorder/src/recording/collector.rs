@@ -65,7 +65,7 @@ impl Collector {
         estimator.estimate()
     }
 
-    /// What became of the packets of a run, and forgets it; `None` if it never began.
+    /// Return and remove the records of a run's packets; `None` if it never began.
     pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let run = self.runs.remove(&number)?;
         let zero = self.zero;

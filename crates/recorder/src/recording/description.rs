@@ -1,4 +1,4 @@
-//! What is known of a recording beside its packets.
+//! Metadata of a recording beside its packets.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::calibration::Calibration;
 use crate::clock::ClockEstimate;
 use crate::plan::{Saturation, TrainPlan};
 
-/// How the workloads share the network.
+/// Arrangement of the workloads on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrangement {
@@ -27,7 +27,7 @@ pub struct Signal {
     pub cell: Option<String>,
     /// Reference signal received power, dBm.
     pub rsrp_dbm: Option<f64>,
-    /// Where it was.
+    /// Place of the recording.
     pub place: Option<String>,
     /// Such as `stationary`, `walking`, `driving`.
     pub mobility: Option<String>,
@@ -52,7 +52,7 @@ pub struct SignalSample {
     pub sinr_db: Option<f64>,
 }
 
-/// What is known when a recording begins.
+/// Metadata known when a recording begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Random, hexadecimal.
@@ -63,7 +63,7 @@ pub struct Head {
     pub zero_ns: u64,
     /// IP length of the packets of trains and saturation.
     pub packet_bytes: u16,
-    /// How the workloads share the network.
+    /// Arrangement of the workloads on the network.
     pub arrangement: Arrangement,
     /// The light workload, if there is one.
     pub light: Option<Light>,
@@ -75,16 +75,16 @@ pub struct Head {
     pub signal: Signal,
 }
 
-/// How the light workload is made.
+/// Configuration of the light workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Light {
     /// By which interface; `None`: as the routes have it.
     pub interface: Option<String>,
-    /// Which trains.
+    /// Plan of the trains.
     pub plan: Option<TrainPlan>,
 }
 
-/// How the heavy workload is made.
+/// Configuration of the heavy workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heavy {
     /// By which interface; `None`: as the routes have it.

@@ -1,15 +1,15 @@
-//! What is wrong with a recording on disk.
+//! Errors of a recording on disk.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a recording on disk.
+/// Error of a recording on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file system refuses.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried, such as `write`.
+        /// Attempted operation, such as `write`.
         what: &'static str,
         /// Of which file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum RecordingError {
     /// The tables cannot be made.
     #[error("cannot write {}: {source}", path.display())]
     Parquet {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Why not.
         source: parquet::errors::ParquetError,

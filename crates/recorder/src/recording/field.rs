@@ -12,17 +12,17 @@ impl<'a> Fields<'a> {
         Self(block)
     }
 
-    /// How many bytes are left.
+    /// Return the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
 }
 
-/// What an entry is made of.
+/// Component of an entry.
 pub(super) trait Field: Sized {
     /// Adds it to a block.
     fn put(&self, out: &mut Vec<u8>);
-    /// What [`put`](Self::put) added; `None` if there are too few bytes, or where they make no sense.
+    /// Read what [`put`](Self::put) added; `None` if there are too few bytes or they are invalid.
     fn take(from: &mut Fields<'_>) -> Option<Self>;
 }
 

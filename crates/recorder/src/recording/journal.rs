@@ -23,7 +23,7 @@ const BLOCK: usize = 1 << 18;
 /// Longer blocks are no blocks.
 const LONGEST: usize = 1 << 24;
 
-/// Whether a directory has a journal to pack.
+/// Return whether a directory has a journal to pack.
 pub fn has_journal(folder: &Path) -> bool {
     folder.join(NAME).exists()
 }
@@ -119,7 +119,7 @@ pub(super) struct JournalReader {
     pub(super) head: Head,
     input: BufReader<File>,
     block: Vec<u8>,
-    /// Where the next entry begins in `block`.
+    /// Position of the next entry in `block`.
     position: usize,
 }
 

@@ -15,10 +15,10 @@ use super::parquet_file;
 use crate::client::Role;
 use crate::packet::PacketRecord;
 
-/// What a packed recording has.
+/// Summary of a packed recording.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// How long it is.
+    /// Duration of the recording.
     pub duration: Duration,
     /// Packets of each file, by its name without the ending.
     pub counts: BTreeMap<&'static str, Counts>,
@@ -222,7 +222,7 @@ fn count(packets: &[PacketRecord]) -> Counts {
     }
 }
 
-/// What was not as it should be.
+/// Anomalies found in a recording.
 #[derive(Default)]
 struct Notes {
     overflows: u64,
@@ -232,7 +232,7 @@ struct Notes {
     server_overflows: u64,
     unsettled: bool,
     broken_off: bool,
-    /// Whether both workloads were in one queue.
+    /// True if both workloads shared one queue.
     met: bool,
 }
 

@@ -23,7 +23,7 @@ const MOST_PACKETS: u32 = 1 << 29;
 pub struct RunPlan {
     /// Its number.
     pub number: u32,
-    /// Which workload it is of.
+    /// Workload of the run.
     pub role: Role,
     /// Its trains; none in a saturation.
     pub trains: Vec<Train>,
@@ -84,7 +84,7 @@ pub(super) struct Run {
     paused: Vec<Pause>,
     /// In order of (train, index), as they were sent.
     uplink: Vec<Sent>,
-    /// Where each train begins in `uplink`.
+    /// Index in `uplink` of the first packet of each train.
     starts: Vec<usize>,
     /// Packets of the server, by train; a saturation is train 0.
     downlink: BTreeMap<u32, Vec<Slot>>,
@@ -113,11 +113,11 @@ struct Slot {
     copies: u8,
 }
 
-/// What became of a run's packets.
+/// Records of a run's packets.
 pub struct RunRecords {
-    /// Which workload it is of.
+    /// Workload of the run.
     pub role: Role,
-    /// How long its rotation is; 1 of a saturation.
+    /// Length of its rotation; 1 for a saturation.
     pub rotation: u32,
     /// From the client.
     pub uplink: Vec<PacketRecord>,
@@ -125,9 +125,10 @@ pub struct RunRecords {
     pub downlink: Vec<PacketRecord>,
     /// When it ran; of an adaptive saturation without the start-up, in which there was no queue yet.
     pub spans: Vec<(i64, i64)>,
-    /// Whether the packets of an adaptive saturation never waited for as long as they were to: then the spans have the start-up.
+    /// True if the packets of an adaptive saturation never reached the intended queueing delay: then the spans include
+    /// the start-up.
     pub unsettled: bool,
-    /// How it ended; `None` if it was broken off.
+    /// End of the run; `None` if it was interrupted.
     pub end: Option<RunEnd>,
 }
 
@@ -144,7 +145,7 @@ impl Run {
         }
     }
 
-    /// What became of its packets, by what had happened up to `last`; `None` if it never began.
+    /// Return the records of its packets, from the events up to `last`; `None` if it never began.
     pub(super) fn records(
         self,
         last: Time,

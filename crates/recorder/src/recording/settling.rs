@@ -7,7 +7,7 @@ pub(super) struct Settling<'a>(Vec<Way<'a>>);
 
 struct Way<'a> {
     packets: &'a [PacketRecord],
-    /// What a packet takes that has waited for as long as it was to, ns.
+    /// Delay of a packet that waited for the intended queueing delay, ns.
     delay: i64,
 }
 

@@ -10,7 +10,7 @@ use crate::plan::Train;
 use crate::wire::Arrival;
 
 const ZERO: u64 = 5_000_000_000;
-/// What the server's clock is ahead.
+/// Offset of the server's clock.
 const AHEAD: u64 = 77_000_000_000;
 
 fn at(millisecond: f64) -> Time {

@@ -23,9 +23,10 @@ pub struct Channel {
 pub struct Opened<'a> {
     /// In clear, but vouched for.
     pub header: Header,
-    /// What was sealed, without filler.
+    /// Sealed content, without filler.
     pub body: &'a [u8],
-    /// Whether it came before: the network made a copy of it, or somebody replays it. Only of probes; other messages are rejected then.
+    /// True for a repeated message: the network made a copy of it, or somebody replays it. Only of probes; other
+    /// messages are rejected then.
     pub again: bool,
 }
 
@@ -63,12 +64,12 @@ impl Channel {
         }
     }
 
-    /// Which session.
+    /// Return the identifier of the session.
     pub fn session(&self) -> SessionId {
         self.resumption.session
     }
 
-    /// What resumes the session.
+    /// Return the state that resumes the session.
     pub fn resumption(&self) -> Resumption {
         self.resumption
     }

@@ -42,7 +42,7 @@ impl Cookies {
         cookie
     }
 
-    /// Whether this cookie was given to this address, less than [`COOKIE_LIFE`] ago.
+    /// Return whether this cookie was given to this address less than [`COOKIE_LIFE`] ago.
     pub fn knows(&self, cookie: &Cookie, now: Time, client: SocketAddr) -> bool {
         let given = Time::from_nanos(cookie.given_ns);
         let (address, port) = bytes_of(client);

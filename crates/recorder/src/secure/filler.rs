@@ -1,4 +1,4 @@
-//! What lengthens a probe.
+//! Filler that lengthens a probe.
 
 use std::sync::OnceLock;
 

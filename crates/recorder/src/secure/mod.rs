@@ -1,5 +1,5 @@
-//! What keeps strangers out: the shared secret, the keys that come from it, cookies, sealed messages, and the client's side of the
-//! handshake. Pure: random bytes and time are arguments.
+//! Protection against strangers: the shared secret, the keys derived from it, cookies, sealed messages, and the
+//! client's side of the handshake. Pure: random bytes and time are arguments.
 //!
 //! `docs/reference/recorder-protocol.md` describes which attacks this withstands.
 

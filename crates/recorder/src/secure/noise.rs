@@ -16,10 +16,10 @@ static PARAMETERS: LazyLock<NoiseParams> = LazyLock::new(|| {
         .expect("a protocol that snow has")
 });
 
-/// What resumes a session.
+/// State that resumes a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Resumption {
-    /// Which session.
+    /// Identifier of the session.
     pub session: SessionId,
     /// Of its welcome.
     pub key: [u8; 32],
@@ -34,7 +34,7 @@ impl Resumption {
         }
     }
 
-    /// Whether a claim comes from the session's client, in a hello with this cookie.
+    /// Return whether a claim comes from the session's client, in a hello with this cookie.
     pub fn verifies(&self, claim: &Claim, cookie: Option<Cookie>) -> bool {
         CodeKey::new(&self.key).verifies(&[&Hello::prologue(cookie)], &claim.proof)
     }

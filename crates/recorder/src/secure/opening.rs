@@ -23,7 +23,7 @@ pub struct Opening {
     pause: Duration,
 }
 
-/// What became of a handshake.
+/// Progress of a handshake.
 pub enum Progress {
     /// Nothing yet; the datagram was not for it, or it asks for another [`Opening::step`].
     Waiting,

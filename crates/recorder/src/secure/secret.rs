@@ -28,7 +28,7 @@ pub enum SecretError {
     File {
         /// Of the file.
         path: PathBuf,
-        /// What was tried: "read" or "written".
+        /// Attempted operation: "read" or "written".
         doing: &'static str,
         /// The system's error.
         source: io::Error,

@@ -1,6 +1,6 @@
-//! Which numbers have been seen, within a window that moves up (RFC 4303, §3.4.3; the ring of words is RFC 6479's).
+//! Window of the numbers that have been received (RFC 4303, §3.4.3; the ring of words is RFC 6479's).
 
-/// What is known of a number.
+/// State of a number in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Not seen before.
@@ -32,7 +32,7 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// What is known of this number.
+    /// Return the state of this number.
     pub fn standing(&self, number: u64) -> Standing {
         match self.highest {
             Some(highest) if number <= highest => {

@@ -6,7 +6,7 @@ use cellbed_link::Bytes;
 
 use crate::wire::{Arrival, ArrivalsEncoder, REPORT_BYTES};
 
-/// What a chunk takes beside its bytes.
+/// Overhead of a chunk, bytes.
 const CHUNK_OVERHEAD: usize = 64;
 
 /// Chunks of arrivals, numbered from 0 on. The last one is open and grows; the others never change.
@@ -57,12 +57,12 @@ impl ArrivalLog {
         self.first
     }
 
-    /// How many closed chunks there are and were.
+    /// Return the number of chunks closed so far.
     pub(super) fn chunks(&self) -> u32 {
         self.first + self.closed.len() as u32
     }
 
-    /// Whether the client has everything.
+    /// Return whether the client has fetched everything.
     pub(super) fn is_fetched(&self) -> bool {
         self.closed.is_empty() && self.open.is_empty()
     }

@@ -8,7 +8,7 @@ const LEAST_BURST: Duration = Duration::from_millis(10);
 /// Reports must get through a saturation at the very limit: for them the budget may be overdrawn by so much.
 const OVERDRAFT: Duration = Duration::from_secs(1);
 
-/// What may still be sent.
+/// Remaining amount that may be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     rate: BitRate,
@@ -44,7 +44,7 @@ impl Budget {
     }
 }
 
-/// What one session's budget and that of all allow together.
+/// One session's budget combined with that of all sessions.
 pub(super) struct Budgets<'a> {
     pub(super) session: &'a mut Budget,
     pub(super) total: &'a mut Budget,

@@ -1,4 +1,4 @@
-//! What has happened so far.
+//! Counters of the server's events.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What clients may do.
+//! Limits of clients.
 
 use cellbed_link::{BitRate, Bytes, Duration};
 
@@ -14,11 +14,11 @@ pub struct Limits {
     pub sessions: u32,
     /// Sessions of one address: of one IPv4 address, or of one IPv6 network of 64 bits.
     pub sessions_per_address: u32,
-    /// What the server sends to one session.
+    /// Maximum rate that the server sends to one session.
     pub rate: BitRate,
-    /// What the server sends to all of them.
+    /// Maximum rate that the server sends to all sessions.
     pub total_rate: BitRate,
-    /// What a session may send and be sent all in all.
+    /// Maximum total that a session may send and receive.
     pub bytes: Bytes,
     /// Maximum probing time of a session.
     pub duration: Duration,

@@ -1,8 +1,8 @@
 //! The server of the recorder, which stands on the open Internet: everything but its socket and its clock.
 //!
-//! Who does not know the secret gets no answer. Who has not shown that it receives at its address gets, for a hello of 1200 bytes, one
-//! cookie of 58, and leaves nothing behind here. All that a client of a session can cause is bounded by [`Limits`]. What happens
-//! otherwise is in [`Counters`].
+//! A client that does not know the secret gets no answer. A client that has not shown that it receives at its address
+//! gets, for a hello of 1200 bytes, one cookie of 58, and leaves no state here. All that a client of a session can
+//! cause is bounded by [`Limits`]. [`Counters`] count everything else.
 
 mod arrivals;
 mod budget;
@@ -83,17 +83,17 @@ impl Server {
         }
     }
 
-    /// What happened so far.
+    /// Return the counters of events so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How many sessions there are, with those that said goodbye but whose handshake could still be replayed.
+    /// Return the number of sessions, including those that were closed but whose handshake could still be replayed.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// What arrivals that are not yet fetched take.
+    /// Return the memory of arrivals that are not yet fetched.
     pub fn report_memory(&self) -> Bytes {
         Bytes(
             self.sessions

@@ -147,7 +147,7 @@ impl Server {
     }
 }
 
-/// Whether its time and its bytes are not used up.
+/// Return whether the session's time and bytes are not used up.
 fn may_probe(session: &Session, limits: &Limits, now: Time) -> bool {
     now < session.probing_ends(limits) && session.bytes < limits.bytes
 }

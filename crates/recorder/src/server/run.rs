@@ -11,7 +11,7 @@ pub(super) struct Run {
     pub(super) stopped: bool,
     pub(super) log: ArrivalLog,
     pub(super) saturator: Option<Saturator>,
-    /// Whose request set the saturation last, and its sequence number.
+    /// Session whose request last set the saturation, and the request's sequence number.
     steered: Option<(SessionId, u64)>,
     answered: ReplayWindow,
     /// Arrivals less copies: replayed packets cannot fill the memory with more copies than there were packets.
@@ -61,7 +61,7 @@ impl Run {
         self.answered.see(u64::from(train)) == Standing::New
     }
 
-    /// Whether one more arrival may be recorded, that of a copy or not.
+    /// Return whether one more arrival, or arrival of a copy, may be recorded.
     pub(super) fn admits(&mut self, copy: bool) -> bool {
         if copy {
             let spare = self.spare_copies.checked_sub(1);

@@ -45,7 +45,7 @@ impl Saturator {
         })
     }
 
-    /// Whether a packet is to leave now.
+    /// Take a packet from the rate's budget; return whether it must leave now.
     pub(super) fn emit(&mut self, now: Time) -> bool {
         self.pace.emit(now).is_some()
     }

@@ -19,27 +19,27 @@ const BREATH: Duration = Duration::from_millis(10);
 /// A server that has nothing to do looks as often whether it is to stop.
 const NAP: Duration = Duration::from_millis(500);
 
-/// Where a server listens and what it allows.
+/// Address and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// Its address; the unspecified IPv6 address hears IPv4, too.
     pub local: Local,
-    /// What clients may do.
+    /// Limits of clients.
     pub limits: Limits,
-    /// How often to report [`Statistics`].
+    /// Interval of the [`Statistics`].
     pub statistics_every: Duration,
 }
 
-/// How a server does. As text it is one line.
+/// Statistics of a server. As text it is one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
     /// Sessions at this moment.
     pub sessions: usize,
     /// Since the server started.
     pub counters: Counters,
-    /// What came since the statistics before, UDP payload, bit/s.
+    /// Received since the previous statistics, UDP payload, bit/s.
     pub receiving_bps: f64,
-    /// What went since then, UDP payload, bit/s.
+    /// Sent since the previous statistics, UDP payload, bit/s.
     pub sending_bps: f64,
     /// Packets that this machine lost before the server saw them, since the server started.
     pub overflows: u64,
@@ -100,7 +100,7 @@ impl Serving {
         })
     }
 
-    /// Where it listens, with the port that it got if 0 was asked for.
+    /// Return the listening address, with the assigned port if 0 was requested.
     pub fn local(&self) -> std::net::SocketAddr {
         self.socket.local()
     }

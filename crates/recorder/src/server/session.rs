@@ -1,4 +1,4 @@
-//! What the server knows of one client.
+//! State of one client at the server.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -13,7 +13,7 @@ use super::run::Run;
 
 pub(super) struct Session {
     pub(super) channel: Channel,
-    /// Where the client has shown that it receives.
+    /// Address at which the client has shown that it receives.
     pub(super) address: SocketAddr,
     /// The codes of the hello that began the session and of the one that showed its address, and the welcome to the latter.
     hellos: [[u8; CODE_BYTES]; 2],
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Whether the hello with this code is one of the session's.
+    /// Return whether the hello with this code is one of the session's.
     pub(super) fn knows(&self, hello: &[u8; CODE_BYTES]) -> bool {
         self.hellos.contains(hello)
     }
@@ -117,7 +117,7 @@ pub(super) struct Proved<'a> {
     pub(super) cookie: Cookie,
 }
 
-/// Whose clients count together: one IPv4 address, or what one subscriber has of IPv6 at least.
+/// Return the network whose clients count together: one IPv4 address, or the smallest IPv6 prefix of a subscriber.
 pub(super) fn network(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),

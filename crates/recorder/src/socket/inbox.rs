@@ -95,8 +95,8 @@ impl Inbox {
             })
     }
 
-    /// How many packets so far found the socket's buffer full: this machine lost them, and not the network. Each inbox is to be used with
-    /// one socket.
+    /// Return the number of packets so far that found the socket's buffer full: this machine lost them, not the
+    /// network. Use each inbox with one socket.
     pub fn overflows(&self) -> u64 {
         self.overflows.total
     }

@@ -29,7 +29,7 @@ impl Interrupts {
         Self { before }
     }
 
-    /// How many came since then.
+    /// Return the number of interrupts since then.
     pub fn count(&self) -> u32 {
         COUNT.load(Ordering::Relaxed)
     }

@@ -28,7 +28,7 @@ struct Packet {
     end: usize,
 }
 
-/// What became of the packets of an [`Outbox`], taken in order.
+/// Result of sending the packets of an [`Outbox`], in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Sent {
     /// Packets that the kernel took.
@@ -68,12 +68,12 @@ impl Outbox {
         self.bytes.len()
     }
 
-    /// How many packets there are.
+    /// Return the number of packets.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// Return whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
@@ -94,7 +94,8 @@ impl Outbox {
         self.packets[packet].end - self.start(packet)
     }
 
-    /// How many packets from `first` on the kernel can cut of one buffer: all to one peer and of one length, but for a shorter last one.
+    /// Return the number of packets from `first` on that the kernel can segment from one buffer: all to one peer and of
+    /// one length, except for a shorter last one.
     fn run(&self, first: usize) -> usize {
         let (to, length) = (self.packets[first].to, self.length(first));
         let mut bytes = length;

@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What [`Reader::variable`] reads.
+/// Write the value that [`Reader::variable`] reads.
 pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -85,7 +85,7 @@ pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// What [`Reader::signed`] reads.
+/// Write the value that [`Reader::signed`] reads.
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_variable(out, ((value << 1) ^ (value >> 63)) as u64);
 }

@@ -59,7 +59,7 @@ impl Hello {
     /// Length of the first message of Noise.
     pub const NOISE_BYTES: usize = KEY_BYTES + Claim::BYTES + TAG_BYTES;
 
-    /// What stands in front of the first message of Noise, as its prologue.
+    /// Return the prologue of the first message of Noise.
     pub fn prologue(cookie: Option<Cookie>) -> [u8; 26] {
         let mut bytes = [0; 26];
         bytes[..2].copy_from_slice(&[Kind::Hello as u8, VERSION]);
@@ -90,7 +90,7 @@ impl Hello {
     }
 }
 
-/// What a client wants: a new session, or to resume one whose keys it proves to have.
+/// Request of a client: a new session, or to resume one whose keys it proves to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The session to resume.
@@ -125,7 +125,7 @@ impl Claim {
     }
 }
 
-/// What a server answers to a hello without keeping anything.
+/// Answer of a server to a hello, without keeping state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The client must send another hello, with this cookie.
@@ -167,11 +167,11 @@ impl Answer {
 /// The limits of a server for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What the server sends to it at most, counting IP lengths, bit/s.
+    /// Maximum rate that the server sends to the client, counting IP lengths, bit/s.
     pub rate_bps: u64,
-    /// What it may send and be sent, all in all, counting IP lengths, bytes.
+    /// Maximum total that the client may send and receive, counting IP lengths, bytes.
     pub bytes: u64,
-    /// How long it may probe, ns.
+    /// Maximum duration of its probing, ns.
     pub duration_ns: u64,
     /// The most packets that answer a train.
     pub answer_packets: u16,
@@ -182,11 +182,11 @@ pub struct Offer {
 /// A session has begun, or is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Which session it is.
+    /// Identifier of the session.
     pub session: SessionId,
     /// The key of the proofs that resume it.
     pub resumption: [u8; 32],
-    /// What it may do.
+    /// Limits that the server offers.
     pub offer: Offer,
 }
 

@@ -1,9 +1,9 @@
-//! What stands in clear in front of every sealed message.
+//! Unencrypted header of every sealed message.
 
 use super::Malformed;
 use super::field::Reader;
 
-/// What a datagram is: its first byte.
+/// Kind of a datagram: its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -39,13 +39,13 @@ impl Kind {
         }
     }
 
-    /// Whether messages of this kind are sealed with a session's keys.
+    /// Return whether messages of this kind are sealed with a session's keys.
     pub fn is_sealed(self) -> bool {
         matches!(self, Self::Control | Self::Train | Self::Saturation)
     }
 }
 
-/// Which session a message belongs to; never 0. Drawn by the server, and no secret.
+/// Identifier of the session that a message belongs to; never 0. Drawn by the server, and no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
@@ -63,7 +63,7 @@ pub const SEQUENCES: u64 = 1 << 48;
 pub struct Header {
     /// One of the sealed kinds.
     pub kind: Kind,
-    /// Whose keys seal it.
+    /// Session whose keys seal the message.
     pub session: SessionId,
     /// The number of the message in its direction of its session, below [`SEQUENCES`]; each is used once.
     pub sequence: u64,

@@ -54,7 +54,7 @@ impl Probe {
     }
 }
 
-/// What IP and UDP headers add to a datagram to or from `address`, bytes: 28 over IPv4, 48 over IPv6.
+/// Return the length of the IP and UDP headers of a datagram to or from `address`, bytes: 28 over IPv4, 48 over IPv6.
 pub fn ip_overhead(address: IpAddr) -> u16 {
     match address.to_canonical() {
         IpAddr::V4(_) => 28,

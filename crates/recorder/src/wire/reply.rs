@@ -1,4 +1,4 @@
-//! What a server answers to requests.
+//! Replies of a server to requests.
 
 use super::field::Reader;
 use super::{Malformed, Report, SEQUENCES};

@@ -33,8 +33,8 @@ pub struct Arrival {
     pub arrived_ns: u64,
 }
 
-/// What comes next if nothing changes.
 impl Arrival {
+    /// Return the next arrival if nothing changes.
     fn expected_next(self) -> Self {
         Self {
             index: self.index.wrapping_add(1),
@@ -85,7 +85,7 @@ impl ArrivalsEncoder {
         true
     }
 
-    /// Whether it has none.
+    /// Return whether there are no arrivals.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -162,19 +162,19 @@ impl Iterator for ArrivalsDecoder<'_> {
 /// One chunk of a run's arrivals, and how the run stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Which run.
+    /// Number of the run.
     pub run: u32,
     /// The number of this chunk. If it equals `chunks` there is no such chunk yet, and no arrivals are here.
     pub chunk: u32,
-    /// How many chunks there are by now: those from `chunk + 1` up to it are still to be fetched.
+    /// Number of chunks so far: those from `chunk + 1` up to it remain to be fetched.
     pub chunks: u32,
-    /// How many packets of the server's saturation have been sent.
+    /// Number of packets of the server's saturation that have been sent.
     pub saturation_sent: u32,
-    /// How many packets of the server were not sent, because of a limit.
+    /// Number of packets that the server did not send because of a limit.
     pub withheld: u32,
-    /// How many arrivals were not recorded, for lack of memory.
+    /// Number of arrivals that were not recorded for lack of memory.
     pub unrecorded: u32,
-    /// How many packets found the server's receive buffer full since the run began, whosever they were.
+    /// Number of packets of all clients that found the server's receive buffer full since the run began.
     pub overflows: u32,
     /// In order of arrival.
     pub arrivals: Vec<Arrival>,

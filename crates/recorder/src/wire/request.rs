@@ -1,4 +1,4 @@
-//! What a client asks of a server within its session.
+//! Requests of a client to a server within its session.
 
 use super::field::Reader;
 use super::{Malformed, SessionId};
@@ -17,23 +17,23 @@ pub enum Request {
     },
     /// The run's probes are recorded and answered from now on.
     Start {
-        /// Whose run.
+        /// Session of the run.
         of: SessionId,
         /// The client's number for it.
         run: u32,
     },
     /// They are no longer, and its saturation ends. What has been recorded stays until it is acknowledged.
     Stop {
-        /// Whose run.
+        /// Session of the run.
         of: SessionId,
-        /// Which run.
+        /// Number of the run.
         run: u32,
     },
     /// The server's saturation of the run has this rate and length of packets from now on, for so long.
     Saturate {
-        /// Whose run.
+        /// Session of the run.
         of: SessionId,
-        /// Which run.
+        /// Number of the run.
         run: u32,
         /// Counting IP lengths, bit/s; 0 for silence.
         rate_bps: u64,
@@ -44,13 +44,13 @@ pub enum Request {
     },
     /// Asks for the run's chunks of arrivals from number `from` on; all chunks before it are acknowledged, and forgotten.
     Reports {
-        /// Whose run.
+        /// Session of the run.
         of: SessionId,
-        /// Which run.
+        /// Number of the run.
         run: u32,
         /// The first chunk that the client does not have.
         from: u32,
-        /// How many chunks to send at most.
+        /// Maximum number of chunks to send.
         most: u16,
     },
     /// Asks for the server's time.

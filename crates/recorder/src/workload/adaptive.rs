@@ -4,7 +4,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 
 use super::{FixedRateSaturator, QueueKeeper};
 
-/// How often a rate is chosen.
+/// Interval of the choice of a rate.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Packets of one length at the rate that a [`QueueKeeper`] chooses.

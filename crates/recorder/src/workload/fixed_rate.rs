@@ -5,7 +5,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 /// The ratio of a fixed rate to the measured maximum (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const MARGIN: f64 = 1.25;
 
-/// What may be sent at once to make up for a sender that was held up: less than a queue notices, more than a scheduler's slice.
+/// Maximum burst that makes up for a delayed sender: less than a queue notices, more than a scheduler's slice.
 const CATCH_UP: Duration = Duration::from_millis(10);
 
 /// Packets of one length at a fixed rate.

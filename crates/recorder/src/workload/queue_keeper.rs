@@ -7,17 +7,17 @@ use cellbed_link::{BitRate, Duration, Time};
 /// Arrivals over this time show what the path delivers.
 const SPAN_NS: i64 = 1_000_000_000;
 
-/// What packets underway lack of the aim, or have too many, is made up for in so long.
+/// Time in which the difference between the packets in flight and the target is corrected.
 const CORRECTION: Duration = Duration::from_secs(1);
 
-/// How slowly the aim follows what the delays are.
+/// Time constant with which the target follows the delays.
 const LEARNING: Duration = Duration::from_secs(10);
 
 /// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed at.
 const OVERFLOWING: f64 = 0.05;
 
-/// How many times what is delivered an overflowing queue is sent: enough to keep it full where the path becomes faster within a
-/// second, and little enough that most packets are not sent in vain.
+/// Ratio of the rate sent to an overflowing queue to the delivered rate: enough to keep it full where the path becomes
+/// faster within a second, and little enough that most packets are not sent in vain.
 const OVERLOAD: f64 = 2.0;
 
 /// The slowest rate, packets/s, so that there is something to hear of.
@@ -106,7 +106,7 @@ impl QueueKeeper {
         }
     }
 
-    /// How long the latest packet waited that is known to have arrived: its delay less the least one.
+    /// Return the queueing delay of the latest packet known to have arrived: its delay less the least one.
     pub fn waited(&self) -> Option<Duration> {
         self.waited
     }
@@ -122,7 +122,7 @@ impl QueueKeeper {
         (self.arrivals.len() - 1) as f64 / span
     }
 
-    /// Whether the queue overflows.
+    /// Return whether the queue overflows.
     fn overflows(&self) -> bool {
         let (Some((_, first)), Some((_, last))) = (self.arrivals.front(), self.arrivals.back())
         else {

@@ -1,4 +1,4 @@
-//! Who does not know the secret, and floods.
+//! Clients that do not know the secret, and floods.
 
 use cellbed_link::{Duration, Time};
 use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};

@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// What the server sends when this comes from there.
+    /// Return the datagrams that the server sends when it receives this one from there.
     pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
         let mut out = Outbox::new();
         self.server
@@ -79,7 +79,7 @@ pub fn bytes_of(sent: &Sent) -> usize {
         .sum()
 }
 
-/// Who knows the secret and has a session.
+/// Client that knows the secret and has a session.
 pub struct Client {
     pub address: String,
     pub channel: Channel,

@@ -1,4 +1,4 @@
-//! What is true of a radio profile: its configuration, and measurements far longer than a calibration.
+//! True parameters of a radio profile: its configuration, and measurements far longer than a calibration.
 #![allow(dead_code)] // each user needs a part
 
 use std::ops::Range;
@@ -15,19 +15,19 @@ use cellbed_recorder::virtual_network::VirtualNetwork;
 const INTERVAL: Duration = Duration::from_micros(50_037);
 const GAP: Duration = Duration::from_micros(150_037);
 
-/// What is true of a profile. Times in ns.
+/// True parameters of a profile. Times in ns.
 pub struct Truth {
     pub directions: Both<TrueDirection>,
     pub median_ns: f64,
     pub p95_ns: f64,
 }
 
-/// What is true of a direction.
+/// True parameters of a direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrueDirection {
     pub rate_bps: f64,
     pub queue_bytes: u64,
-    /// How much sooner 100 bytes arrive than 1400.
+    /// Difference between the delays of 1400 and 100 bytes.
     pub sooner_ns: f64,
     /// Rate of the longest trains up to 100 packets to that of trains of 10.
     pub ratio: f64,
