@@ -25,9 +25,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.errors import CellbedError
-from cellbed.testbed.agent import Disk, use_of
-from cellbed.testbed.backend import Clock, Setup, Strain, Stream
-from cellbed.testbed.cgroups import Sample
+from cellbed.testbed.agent import Disk
+from cellbed.testbed.backend import Backend, Setup, Strain, Stream
 from cellbed.testbed.copies import copy, make_folder, read
 from cellbed.testbed.process import Place, find, kill, last_line, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE, Record
@@ -195,17 +194,15 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-class ContainerNode:
-    """As of :class:`~cellbed.testbed.backend.Backend`. cellbed's own programs run beside the container."""
+class ContainerNode(Backend):
+    """A container of an image. cellbed's own programs run beside it, in its network namespace and control group."""
 
+    place: Place
+    table: ContainerBackend
     own_files = True
-    use = staticmethod(use_of)
 
     def __init__(self, setup: Setup, table: ContainerBackend) -> None:
-        self.name, self.place, self.group = setup.name, setup.place, setup.group
-        self.clock = Clock()  # this machine's
-        self.facts: dict[str, Any] = {}
-        self._setup, self._table = setup, table
+        super().__init__(setup, table)
         self._folder = setup.folder
         self._holder: subprocess.Popen[bytes] | None = None
         self._image_lock = self._root = -1
@@ -214,7 +211,6 @@ class ContainerNode:
 
     @staticmethod
     def obstacles(table: ContainerBackend, *, running: bool) -> Iterator[tuple[str, str]]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if find(RUNTIME) is None:
             yield "kind", f"a container needs {RUNTIME}: sudo apt install {RUNTIME}"
         if not INIT.exists():
@@ -226,17 +222,16 @@ class ContainerNode:
 
     @staticmethod
     def missing(
-        table: ContainerBackend, command: Sequence[str], _environment: Mapping[str, str], _folder: str | None
+        table: ContainerBackend, command: Sequence[str], environment: Mapping[str, str], folder: str | None
     ) -> str | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`. Of an image only its own command is known before."""
+        # Of an image only its own command is known before.
         has_one = command or _own_command(table, find_image(table.image, table.engine))
         return None if has_one else _NO_COMMAND.format(table.image)
 
     def start(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
-        assert self._setup.record is not None
-        image = find_image(self._table.image, self._table.engine)
-        root, self._image_lock = unpacked(image, self._setup.record)
+        assert self.setup.record is not None
+        image = find_image(self.table.image, self.table.engine)
+        root, self._image_lock = unpacked(image, self.setup.record)
         self.facts = {"engine": image.version, "digest": image.digest, "image_id": image.identifier}
         self._folder.mkdir(mode=0o700)
         for name in ("disk", "empty", "root", "upper", "work"):
@@ -247,16 +242,16 @@ class ContainerNode:
             self._user, home = _user(image.config.get("User", ""), root)
         given = dict(each.partition("=")[::2] for each in image.config.get("Env") or [])
         self._environment = {
-            **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self._table.environment},
-            RUN_VARIABLE: self._setup.run,
+            **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self.table.environment},
+            RUN_VARIABLE: self.setup.run,
         }
-        self._own_command = _own_command(self._table, image)
+        self._own_command = _own_command(self.table, image)
         self._working_folder = image.config.get("WorkingDir") or "/"
         upper = os.open(self._folder / "upper", os.O_PATH)
         os.close(make_folder(upper, PurePosixPath("/", self._working_folder)))
         os.close(upper)
         (self._folder / "config.json").write_text(json.dumps(self._specification()), encoding="utf-8")
-        disk = str(self._setup.disk_bytes or "")
+        disk = str(self.setup.disk_bytes or "")
         with (self._folder / "log").open("wb") as log:
             self._holder = spawn(
                 ["/bin/sh", "-c", _START, "sh", disk, *self._runtime("run", "--pid-file", "pid", self.name)],
@@ -270,7 +265,6 @@ class ContainerNode:
             )
 
     def wait_ready(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         assert self._holder is not None
         assert self._holder.stdout is not None
         readable, _, _ = select.select([self._holder.stdout], [], [], START_PATIENCE_S)
@@ -298,12 +292,11 @@ class ContainerNode:
         stdout: Stream = None,
         stderr: Stream = None,
     ) -> Executed:
-        """As of :class:`~cellbed.testbed.backend.Backend`; the own command is that of the image or of the table."""
         command = list(command) or self._own_command
         if self._holder is None or self._holder.poll() is not None:
             raise OSError(f"the container {self.name} has ended")
         if not command:
-            raise OSError(_NO_COMMAND.format(self._table.image))
+            raise OSError(_NO_COMMAND.format(self.table.image))
         self._spawned += 1
         path = self._folder / f"{self._spawned}.json"
         folder = str(PurePosixPath(self._working_folder, folder or ""))
@@ -320,37 +313,23 @@ class ContainerNode:
         )
         return Executed(started)
 
-    def sample(self) -> Sample | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
-        return self.group.sample() if self.group is not None else None
-
     def copy_in(self, source: Path, target: str) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(("/", source.absolute()), self._inside(target))
 
     def copy_out(self, source: str, target: Path) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(self._inside(source), (str(target.parent), PurePosixPath(target.name)))
 
     def signal(self, number: int) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         assert self._holder is not None
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid, self._pid])
 
-    def show_socket(self, path: str) -> str:
-        """As of :class:`~cellbed.testbed.backend.Backend`: the same."""
-        return path
-
     def fill_disk(self, full: bool) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         self._disk.fill(full)
 
     def proof_command(self, what: Strain, amount: int) -> list[str]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         return [INSIDE, what, str(amount)]
 
     def stop(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if self._holder is not None:
             for stream in (self._holder.stdin, self._holder.stdout):
                 assert stream is not None
@@ -358,8 +337,7 @@ class ContainerNode:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._holder.wait(5.0)
             kill(self._holder)
-        if self.group is not None:
-            self.group.remove()
+        super().stop()
         for descriptor in (self._image_lock, self._root):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -385,10 +363,10 @@ class ContainerNode:
         # Version 1 of crun refuses machines with both versions of control groups, of which it needs none.
         unified = "/sys/fs/cgroup/unified"
         hidden = ((str(self._folder / "empty"), unified),) if Path(unified).is_dir() else ()
-        return replace(self._setup.place, binds=hidden)
+        return replace(self.setup.place, binds=hidden)
 
     def _outer_environment(self) -> dict[str, str]:
-        return {**os.environ, RUN_VARIABLE: self._setup.run}
+        return {**os.environ, RUN_VARIABLE: self.setup.run}
 
     def _inside(self, path: str) -> tuple[str, PurePosixPath]:
         """A path of the container for :mod:`~cellbed.testbed.copies`; relative ones lie in its working folder."""
@@ -406,17 +384,17 @@ class ContainerNode:
 
     def _specification(self) -> dict[str, Any]:
         """The container as the runtime reads it (OCI runtime specification 1.0)."""
-        binds = [(source, target, "ro") for source, target in self._setup.place.binds]
-        binds += [(str(each.source), each.target, "ro" if each.read_only else "rw") for each in self._table.mounts]
-        if self.group is not None:
+        binds = [(source, target, "ro") for source, target in self.setup.place.binds]
+        binds += [(str(each.source), each.target, "ro" if each.read_only else "rw") for each in self.table.mounts]
+        if (group := self.setup.group) is not None:
             # Programs that look at their limits, such as Java's runtime, find those of the node.
-            folders = {"": self.group.folders["cpu"]} if self.group.version == 2 else self.group.folders
+            folders = {"": group.folders["cpu"]} if group.version == 2 else group.folders
             binds += [(str(path), f"/sys/fs/cgroup/{name}".rstrip("/"), "ro") for name, path in folders.items()]
         no = ["nosuid", "noexec", "nodev"]
         return {
             "ociVersion": "1.0.0",
             "process": {
-                **self._process([], {"PATH": PATH, RUN_VARIABLE: self._setup.run}, "/"),
+                **self._process([], {"PATH": PATH, RUN_VARIABLE: self.setup.run}, "/"),
                 "args": [INSIDE, "hold"],
                 "user": _ROOT,
             },
@@ -469,12 +447,10 @@ class Executed:
         self.terminate = runtime.terminate
 
     def poll(self) -> int | None:
-        """As of :class:`~cellbed.testbed.process.Running`."""
         status = self._runtime.poll()
         return None if status is None else _status(status)
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of :class:`~cellbed.testbed.process.Running`."""
         return _status(self._runtime.wait(timeout))
 
     def kill(self) -> None:

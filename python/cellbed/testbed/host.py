@@ -31,7 +31,7 @@ CLOSING_S = 5.0
 
 
 class HostNode(RemoteNode):
-    """As of :class:`~cellbed.testbed.backend.Backend`.
+    """A machine reached over SSH.
 
     The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends its device is made
     in the namespace of the node, while its socket stays where the machine's network is. It carries packets of 1500
@@ -42,15 +42,13 @@ class HostNode(RemoteNode):
     far_device = "cellbed0"
 
     def __init__(self, setup: Setup, table: HostBackend) -> None:
-        super().__init__(setup)
-        self._table = table
+        super().__init__(setup, table)
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
         self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
 
     @staticmethod
     def obstacles(table: HostBackend, *, running: bool) -> Iterator[tuple[str, str]]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if find("ssh") is None:
             yield "kind", "ssh is not installed: sudo apt install openssh-client"
         elif running and os.geteuid() != 0:
@@ -62,13 +60,12 @@ class HostNode(RemoteNode):
                 yield "ssh", f"cannot be used: {_reason(last_line(answer.stderr))}"
 
     def start(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         setup = self.setup
         agent = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} {_PYTHON} -c '{BOOTSTRAP}'"
         near, far = socket.socketpair()
         with near, far:
             self._process = subprocess.Popen(
-                _ssh(self._table, agent),
+                _ssh(self.table, agent),
                 stdin=far.fileno(),
                 stdout=far.fileno(),
                 stderr=self._errors,
@@ -91,15 +88,14 @@ class HostNode(RemoteNode):
         )
 
     def attach(self, hello: dict[str, Any]) -> None:
-        """As of :class:`RemoteNode`."""
         try:
             here, there = (ip_address(hello["connection"][end]) for end in (0, 2))
         except (IndexError, ValueError):
-            raise NodeError(f"{self.name}: {self._table.ssh} reports no addresses of its SSH connection") from None
+            raise NodeError(f"{self.name}: {self.table.ssh} reports no addresses of its SSH connection") from None
         if there.is_multicast or there.is_unspecified:
-            raise NodeError(f"{self.name}: {self._table.ssh} reports {there} as its address")
+            raise NodeError(f"{self.name}: {self.table.ssh} reports {there} as its address")
         if here == there:
-            raise CellbedError(f"{self.name}: {self._table.ssh} is this machine; leave out its backend")
+            raise CellbedError(f"{self.name}: {self.table.ssh} is this machine; leave out its backend")
         run(
             [
                 "ip",
@@ -116,7 +112,6 @@ class HostNode(RemoteNode):
         self.facts["fragmented"] = path_mtu(str(there)) < OUTER_BYTES[there.version]
 
     def wait_ready(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         super().wait_ready()
         limits = self.setup.limits
         if limits is not None:
@@ -124,12 +119,10 @@ class HostNode(RemoteNode):
             self.group.limit(limits.cpus, limits.memory_bytes)
 
     def why(self) -> str:
-        """As of :class:`RemoteNode`."""
         end_of(self._process, 0.5)
-        return f"ssh {self._table.ssh}: {_reason(last_line_of(self._errors))}"
+        return f"ssh {self.table.ssh}: {_reason(last_line_of(self._errors))}"
 
     def stop(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         super().stop()
         end_of(self._process, CLOSING_S if "machine" in self.facts else 0.5)
         self._errors.close()

@@ -8,41 +8,29 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
 
-from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
-from cellbed.testbed.cgroups import Sample
+from cellbed.testbed.backend import Backend, Setup, Stream
 from cellbed.testbed.copies import copy
-from cellbed.testbed.process import Running, kill, search_path, signal_inhabitants, spawn
+from cellbed.testbed.process import Place, Running, kill, search_path, signal_inhabitants, spawn
 from cellbed.testbed.state import RUN_VARIABLE
 
 
-class NamespaceNode:
-    """As of :class:`~cellbed.testbed.backend.Backend`. The emulator has made the namespaces, the testbed the group."""
+class NamespaceNode(Backend):
+    """A node in the namespaces that the emulator has made and the control group that the testbed has made."""
 
-    def __init__(self, setup: Setup, _table: object = None) -> None:
-        self.name, self.place, self.group = setup.name, setup.place, setup.group
-        self._disk_bytes = setup.disk_bytes
+    place: Place
+
+    def __init__(self, setup: Setup, table: object = None) -> None:
+        super().__init__(setup, table)
         self._holder: subprocess.Popen[bytes] | None = None
-        self.clock = Clock()  # this machine's
-        self._run = setup.run
         # The node's own folder; without a record nothing would remove it after a `kill -9`.
         self._folder = setup.folder if setup.record is not None else None
-        self.facts: dict[str, Any] = {}
-
-    own_files = False
-    proof_command = staticmethod(shell_strain)
-
-    @staticmethod
-    def obstacles(_table: object, *, running: bool) -> tuple[()]:
-        """Nothing is needed."""
-        return ()
 
     @staticmethod
     def missing(
-        _table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
+        table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
     ) -> str | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`. Files in the node's own folder are not there yet."""
+        # Files in the node's own folder are not there yet.
         path = environment.get("PATH", search_path())
         has_path = "/" in command[0]
         program = str(Path(folder or "", command[0])) if has_path else command[0]
@@ -56,20 +44,17 @@ class NamespaceNode:
     def start(self) -> None:
         """Mount the node's file system over its folder, if its size is limited: in a mount namespace of the node, which
         ends with its first process, and that with this one."""
-        if self._disk_bytes is None:
+        if self.setup.disk_bytes is None:
             return
         from cellbed.testbed.agent import Disk  # shells have no use for it
 
         assert self._folder is not None
         self._folder.mkdir()
-        first = replace(self.place, cgroups=(), disk=(str(self._folder), self._disk_bytes))
-        environment = {**os.environ, RUN_VARIABLE: self._run}
+        first = replace(self.place, cgroups=(), disk=(str(self._folder), self.setup.disk_bytes))
+        environment = {**os.environ, RUN_VARIABLE: self.setup.run}
         self._holder = spawn(["cat"], first, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.place = replace(self.place, binds=(), mount_namespace=f"/proc/{self._holder.pid}/ns/mnt")
         self._disk = Disk(f"{self._root}{self._folder}")
-
-    def wait_ready(self) -> None:
-        """Nothing to wait for."""
 
     def spawn(
         self,
@@ -81,37 +66,24 @@ class NamespaceNode:
         stdout: Stream = None,
         stderr: Stream = None,
     ) -> Running:
-        """As of :class:`~cellbed.testbed.backend.Backend`; there is no own command."""
         return spawn(
             command,
             self.place,
-            environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self._run, **(environment or {})},
+            environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self.setup.run, **(environment or {})},
             folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
         )
 
-    def sample(self) -> Sample | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
-        return self.group.sample() if self.group is not None else None
-
-    def use(self, process: int) -> tuple[int, int]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
-        from cellbed.testbed.agent import use_of
-
-        return use_of(process)
-
     def copy_in(self, source: Path, target: str) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy(("/", source.absolute()), (self._root, self._in_folder(target).absolute()))
 
     def copy_out(self, source: str, target: Path) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         copy((self._root, self._in_folder(source).absolute()), (str(target.parent), PurePath(target.name)))
 
     def _in_folder(self, path: str) -> Path:
-        """A path of this machine; relative ones lie in the node's own folder."""
+        """Return a path of this machine; relative ones lie in the node's own folder."""
         if self._folder is None:
             return Path(path)
         self._folder.mkdir(exist_ok=True)
@@ -119,24 +91,16 @@ class NamespaceNode:
 
     @property
     def _root(self) -> str:
-        """The root of the files that the node's programs see."""
+        """Return the root of the files that the node's programs see."""
         return f"/proc/{self._holder.pid}/root" if self._holder is not None else "/"
 
     def signal(self, number: int) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid] if self._holder is not None else [])
 
-    def show_socket(self, path: str) -> str:
-        """As of :class:`~cellbed.testbed.backend.Backend`: the same."""
-        return path
-
     def fill_disk(self, full: bool) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         self._disk.fill(full)
 
     def stop(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if self._holder is not None:
             kill(self._holder)
-        if self.group is not None:
-            self.group.remove()
+        super().stop()

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
@@ -21,7 +22,7 @@ from cellbed import inputs
 from cellbed.prctl import die_with_parent, make_no_devices
 from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
 from cellbed.testbed.agent_hub import LARGEST_MESSAGE
-from cellbed.testbed.backend import Clock, Setup, Stream, shell_strain
+from cellbed.testbed.backend import Backend, Clock, Setup, Stream
 from cellbed.testbed.cgroups import Sample
 from cellbed.testbed.process import ProgramError, end, kill, last_line, run
 from cellbed.testbed.state import RUN_VARIABLE
@@ -38,8 +39,8 @@ class NodeError(ProgramError):
     """A node did not become ready, or is no longer reachable."""
 
 
-class RemoteNode:
-    """As of :class:`~cellbed.testbed.backend.Backend`. Subclasses make the machine and the device in `start`."""
+class RemoteNode(Backend):
+    """A node on another machine with an agent. Subclasses make the machine and the device in `start`."""
 
     device = ""
     """The device of the node's namespace behind which the machine is."""
@@ -47,16 +48,12 @@ class RemoteNode:
     """The machine's end of it."""
     path = ""
     """The connection in words, for errors."""
-    place = None
     own_files = True
-    proof_command = staticmethod(shell_strain)
+    group: RemoteGroup | None
 
-    def __init__(self, setup: Setup) -> None:
-        self.name = setup.name
-        self.group: RemoteGroup | None = None
-        self.clock = Clock()
-        self.facts: dict[str, Any] = {}
-        self.setup = setup
+    def __init__(self, setup: Setup, table: Any = None) -> None:
+        super().__init__(setup, table)
+        self.group = self.place = None
         self._calls = 0
         self._control: socket.socket | None = None
         self._hub: subprocess.Popen[bytes] | None = None
@@ -74,18 +71,14 @@ class RemoteNode:
         """Socket of the node's hub, by which its user starts programs (:func:`~cellbed.testbed.agent_hub.relay`)."""
         return self.setup.folder / "hub"
 
-    @staticmethod
-    def missing(_table: object, *_: object) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`: not known before the machine is there."""
-
     # Of subclasses.
 
     def attach(self, hello: dict[str, Any]) -> None:
         """Make the device, unless `start` has. hello: what the agent has sent first."""
 
+    @abstractmethod
     def why(self) -> str:
-        """Why the agent cannot be reached."""
-        raise NotImplementedError
+        """Return why the agent cannot be reached."""
 
     # For subclasses.
 
@@ -141,7 +134,6 @@ class RemoteNode:
     # Of a back end.
 
     def wait_ready(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         hello = self.call("wait", READY_S)
         self.facts["machine"] = hello["machine"]
         self.attach(hello)
@@ -177,7 +169,7 @@ class RemoteNode:
         stdout: Stream = None,
         stderr: Stream = None,
     ) -> subprocess.Popen[bytes]:
-        """As of :class:`~cellbed.testbed.backend.Backend`. The process is a relay, which ends as the program does."""
+        """Start a relay, which ends as the program does."""
         if not command:
             raise OSError("a node of this kind has no own command")
         options = {"environment": dict(environment or {}), "folder": folder}
@@ -191,7 +183,7 @@ class RemoteNode:
         )
 
     def sample(self) -> Sample | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`. It also renews the estimate of the clock."""
+        """Return the node's usage, and renew the estimate of the clock."""
         try:
             state = self.call("state")
         except NodeError:  # what runs there has ended, too, and that is reported
@@ -200,7 +192,6 @@ class RemoteNode:
         return Sample(**state["sample"]) if state["sample"] else NOTHING
 
     def use(self, process: int) -> tuple[int, int]:
-        """As of :class:`~cellbed.testbed.backend.Backend`. process: of the relay."""
         try:
             cpu_ns, memory_bytes = self.call("use", process=process)
         except NodeError:  # as for `sample`
@@ -208,7 +199,6 @@ class RemoteNode:
         return cpu_ns, memory_bytes
 
     def copy_in(self, source: Path, target: str) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if source.is_dir():
             with _archive(source) as archive:
                 self._copy('mkdir -p "$1" && exec tar -C "$1" -x', target, stdin=archive.stdout)
@@ -219,7 +209,6 @@ class RemoteNode:
             self._copy(script, target, stdin=content)
 
     def copy_out(self, source: str, target: Path) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         target.parent.mkdir(parents=True, exist_ok=True)
         probe = self.spawn(["test", "-d", source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if probe.wait() == 0:
@@ -243,15 +232,14 @@ class RemoteNode:
             raise
 
     def signal(self, number: int) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         self.call("signal_all", number=number)
 
     def show_socket(self, path: str) -> str:
-        """As of :class:`~cellbed.testbed.backend.Backend`: a socket of the agent."""
+        """Return the path of a socket of the agent."""
         return str(self.call("listen", path=path))
 
     def fill_disk(self, full: bool) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`. The agent makes the file system with the first call."""
+        # The agent makes the file system with the first call.
         self.call("disk", bytes=self.setup.disk_bytes, full=full)
 
     def _copy(self, script: str, path: str, stdin: Stream = subprocess.DEVNULL, stdout: Stream = None) -> None:
@@ -262,15 +250,14 @@ class RemoteNode:
             raise OSError(f"{path} on {self.name}: {last_line(errors) or f'exit status {process.returncode}'}")
 
     def stop(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`. The agent ends with the stream, which the hub holds."""
+        # The agent ends with the stream, which the hub holds.
         if self._control is not None:
             self._control.close()
         if self._hub is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._hub.wait(1.0)
             kill(self._hub)
-        if self.setup.group is not None:
-            self.setup.group.remove()
+        super().stop()
 
 
 class RemoteGroup:

@@ -35,21 +35,19 @@ _KERNEL = "quiet panic=-1 tsc=unstable random.trust_cpu=on console=ttyS0"
 
 
 class VmNode(RemoteNode):
-    """As of :class:`~cellbed.testbed.backend.Backend`. The VM ends with this process, its disk is a copy on write."""
+    """A virtual machine, which ends with this process; its disk is a copy on write."""
 
     device = "tap0"
     far_device = "eth0"
     path = "its virtual network card"
 
     def __init__(self, setup: Setup, table: VmBackend) -> None:
-        super().__init__(setup)
-        self._table = table
+        super().__init__(setup, table)
         self._process: subprocess.Popen[bytes] | None = None
         self._host_group = setup.group
 
     @staticmethod
     def obstacles(table: VmBackend, *, running: bool) -> Iterator[tuple[str, str]]:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if find(QEMU) is None:
             yield "kind", f"{QEMU} is not installed: sudo apt install qemu-system-x86"
         try:
@@ -58,9 +56,8 @@ class VmNode(RemoteNode):
             yield "image", str(error)
 
     def start(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         setup = self.setup
-        booted = image(self._table.image)
+        booted = image(self.table.image)
         accelerator = "kvm" if can_use_kvm(booted) else "tcg"
         vhost = can_use_vhost()
         self.facts |= {"accelerator": accelerator, "vhost": vhost, "image": str(booted.disk)}
@@ -100,7 +97,6 @@ class VmNode(RemoteNode):
         return self.setup.folder / "console.log"
 
     def wait_ready(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         super().wait_ready()
         limits = self.setup.limits
         if limits is not None and self._host_group is not None:
@@ -108,7 +104,6 @@ class VmNode(RemoteNode):
             self.group.limit(limits.cpus, limits.memory_bytes)
 
     def why(self) -> str:
-        """As of :class:`RemoteNode`."""
         for path in (self._console.with_suffix(".err"), self._console):
             with contextlib.suppress(OSError):
                 lines = [line.strip() for line in inputs.text(path).splitlines() if line.strip()]
@@ -118,12 +113,11 @@ class VmNode(RemoteNode):
         return "the VM has printed nothing"
 
     def sample(self) -> Sample | None:
-        """As of :class:`~cellbed.testbed.backend.Backend`: CPU time of the whole VM, memory in use inside of it."""
+        """Return the CPU time of the whole VM and the memory in use inside of it."""
         inside = super().sample()
         return combined(inside or NOTHING, self._host_group) if self._host_group is not None else inside
 
     def stop(self) -> None:
-        """As of :class:`~cellbed.testbed.backend.Backend`."""
         if self._process is not None:
             kill(self._process)
         super().stop()
@@ -138,16 +132,13 @@ class VmGroup(RemoteGroup):
         self._memory_bytes = memory_bytes
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
-        """As of :class:`RemoteGroup`."""
         self._around.limit(cpus, None)
         super().limit(None, memory_bytes)
 
     def limits(self) -> tuple[float | None, int | None]:
-        """As of :class:`RemoteGroup`."""
         return self._around.limits()[0], super().limits()[1]
 
     def sample(self) -> Sample:
-        """As of :class:`RemoteGroup`."""
         return combined(super().sample(), self._around)
 
 
