@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import psutil
@@ -18,17 +17,6 @@ from cellbed.errors import CellbedError
 from cellbed.worker_pool import WorkerPool
 
 KILLED = CellbedError("a process that slept was killed")
-
-_event: Event
-
-
-def share(event: Event) -> None:
-    global _event
-    _event = event
-
-
-def wait_for_it() -> bool:
-    return _event.wait(60)
 
 
 def sleep(began: str) -> None:
@@ -57,14 +45,6 @@ def test_what_is_called_gives_its_result_and_its_errors() -> None:
         with pytest.raises(ZeroDivisionError):
             pool.submit(divmod, 1, 0).result()
         assert pool.submit(max, [3, 5], key=None).result() == 5
-
-
-def test_processes_are_prepared_with_what_they_share() -> None:
-    event = multiprocessing.get_context("spawn").Event()
-    with WorkerPool(1, KILLED, share, event) as pool:
-        waiting = pool.submit(wait_for_it)
-        event.set()
-        assert waiting.result()
 
 
 def test_an_error_ends_the_processes_of_the_pool_and_no_others(tmp_path: Path) -> None:

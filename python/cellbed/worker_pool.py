@@ -28,19 +28,15 @@ def processors() -> int:
 class WorkerPool(ProcessPoolExecutor):
     """A number of processes, each with one thread at its start; a context.
 
-    They are spawned, for a fork would leave threads behind, and begin with ``prepare(*shared)``. If the context is left
-    by an error, by Ctrl-C or as a generator that is closed, they are killed, and no other processes; pending work is
-    cancelled. If one of them died, `killed` is raised instead of BrokenProcessPool.
-
-    shared: objects that a process can only get at its start, such as a ``multiprocessing.Value``.
+    They are spawned, for a fork would leave threads behind. If the context is left by an error, by Ctrl-C or as a
+    generator that is closed, they are killed, and no other processes; pending work is cancelled. If one of them died,
+    `killed` is raised instead of BrokenProcessPool.
     """
 
-    def __init__(
-        self, workers: int, killed: CellbedError, prepare: Callable[..., None] | None = None, *shared: Any
-    ) -> None:
+    def __init__(self, workers: int, killed: CellbedError) -> None:
         self._killed = killed
         self._context = _RememberingContext()
-        super().__init__(workers, self._context, _begin, (prepare, *shared))
+        super().__init__(workers, self._context, _begin)
         # Start all processes before the thread that watches them:
         # the death of one started later would go unnoticed until the next result.
         self._safe_to_dynamically_spawn_children = False
@@ -75,11 +71,9 @@ class _RememberingContext(SpawnContext):
         return process
 
 
-def _begin(prepare: Callable[..., None] | None, *shared: Any) -> None:
+def _begin() -> None:
     die_with_parent()
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():
         os._exit(1)  # it ended while this process was loading
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if prepare is not None:
-        prepare(*shared)
