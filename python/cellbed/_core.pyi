@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -393,52 +393,3 @@ def parquet_columns(source: str | PathLike[str]) -> list[tuple[str, str, str]]:
 
     Errors: :class:`TraceFormatError` that begins with the file; :class:`OSError` for one that cannot be opened.
     """
-
-@final
-class SeriesRows:
-    """Rows of a series of the archive, read page by page: an iterator over batches.
-
-    A batch is its times, ns, and its values: bit/s, or ns with NaN for a lost probe; none for opportunities. content:
-    as of :class:`cellbed.archive.series.Content`. threads: decode so many row groups at once, and hold as much more.
-    Whether times rise is not looked at.
-
-    Errors: :class:`TraceFormatError` that begins with the file, for one that is damaged, has not the columns of its
-    content, or lacks a time; :class:`OSError` for one that cannot be opened.
-    """
-
-    def __new__(cls, source: str | PathLike[str], content: str, threads: int = 1) -> Self: ...
-    def __iter__(self) -> Self: ...
-    def __next__(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
-
-@final
-class Bursts:
-    """Adds up the times of opportunities, which come in order, none below zero.
-
-    bin_ns: width of the bins of time; what lies on the end of `duration_ns` counts to the last one. least_ns: from
-    which length on silences are returned one by one. A burst is the opportunities of one millisecond of the clock.
-    """
-
-    def __new__(cls, bin_ns: int, duration_ns: int, least_ns: int) -> Self: ...
-    def add(self, at_ns: NDArray[np.int64]) -> tuple[Int64, Int64, Int64, Int64]:
-        """Take the next times: numbers of the bins that have any, how many each; beginnings of silences, lengths.
-
-        The first bin may be the last one of the call before.
-        """
-
-    def finish(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Nothing more comes: the different sizes of bursts, rising, and how often each came."""
-
-    @property
-    def ends(self) -> tuple[int, int] | None:
-        """The first time and the last."""
-
-    @property
-    def longest_ns(self) -> int:
-        """The longest time between two."""
-
-    @property
-    def batching(self) -> NDArray[np.uint64]:
-        """How many came in bursts after a silence, by its tenths of a millisecond; the last also counts longer ones.
-
-        One that comes alone counts as after none.
-        """

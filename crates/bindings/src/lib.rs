@@ -10,7 +10,6 @@ mod imports;
 mod link;
 mod positions;
 mod replay;
-mod series;
 mod simulation;
 mod toml_values;
 mod trace;
@@ -39,8 +38,6 @@ mod _core {
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
-    #[pymodule_export]
-    use super::series::{PyBursts, PySeriesRows};
     #[pymodule_export]
     use super::simulation::{Path, Session, congestion_controls};
     #[pymodule_export]

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod arrow_spans;
-mod bursts;
 pub mod capture;
 pub mod columns;
 mod error;
@@ -18,19 +17,16 @@ pub mod ping;
 mod quantity;
 mod request;
 mod series;
-mod series_rows;
 pub mod stored;
 mod stored_column;
 mod target;
 mod watched;
 
-pub use bursts::{Bursts, Taken};
 pub use error::{ImportError, Place, Result};
 pub use mahimahi::mahimahi;
 pub use parquet_table::parquet_table;
 pub use request::{Request, import};
 pub use series::{Opportunity, Rate, RoundTrip, Row, Table};
-pub use series_rows::{SeriesRows, series_rows};
 pub use stored_column::{ColumnRows, Meaning};
 pub use target::{Content, Folder, Imported, Nowhere, Part, Target, Written};
 pub use watched::Watched;

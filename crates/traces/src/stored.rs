@@ -3,13 +3,9 @@
 //! Pages are read one by one, so that memory holds a page and a batch of each column, for row groups of any size.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Once};
-use std::thread;
 
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -23,8 +19,6 @@ use crate::stored_column::{ColumnRows, Meaning, Reader};
 
 /// Rows of a batch: few enough for a processor's cache.
 pub const BATCH: usize = 1 << 16;
-/// Maximum batches that a thread is ahead of the consumer: a row group of a million rows.
-const AHEAD: usize = 16;
 
 /// A column of a file, or a nested one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,106 +194,6 @@ impl<T: ChunkReader + 'static> Iterator for Batches<T> {
             self.left = 0;
         }
         next
-    }
-}
-
-/// The rows of some columns of a file, which lies at `path`, decoded by several threads, each of which takes a row group at a time. They come in
-/// the file's order; one of a single row group has one thread.
-pub fn ahead(
-    path: &Path,
-    stored: Stored<File>,
-    columns: &[usize],
-    threads: usize,
-) -> Result<Box<dyn Iterator<Item = Result<Batch>> + Send>> {
-    let groups = stored.metadata.num_row_groups();
-    let threads = threads.min(groups);
-    if threads < 2 {
-        return Ok(Box::new(stored.batches(columns)?));
-    }
-    let leaves = stored.leaves(columns)?;
-    let mut shares = Vec::new();
-    for first in 0..threads {
-        let (sender, receiver) = sync_channel(AHEAD);
-        let source = Share {
-            file: path.to_owned(),
-            metadata: stored.metadata.clone(),
-            leaves: leaves.clone(),
-        };
-        thread::Builder::new()
-            .name(format!("decode-{first}"))
-            .spawn(move || {
-                let all = (first..groups).step_by(threads);
-                // The consumer has stopped: that is no failure.
-                let _ = all
-                    .into_iter()
-                    .try_for_each(|group| source.send(group, &sender));
-            })?;
-        shares.push(receiver);
-    }
-    Ok(Box::new(InTurn {
-        shares,
-        groups,
-        group: 0,
-    }))
-}
-
-/// What a thread reads.
-struct Share {
-    file: std::path::PathBuf,
-    metadata: Arc<ParquetMetaData>,
-    leaves: Vec<Leaf>,
-}
-
-/// A batch, or `None` at the end of a row group.
-type Sent = Result<Option<Batch>>;
-
-impl Share {
-    fn send(
-        &self,
-        group: usize,
-        to: &SyncSender<Sent>,
-    ) -> std::result::Result<(), std::sync::mpsc::SendError<Sent>> {
-        // A separate descriptor, because a shared one shares its position.
-        match File::open(&self.file) {
-            Ok(file) => {
-                let group = group..group + 1;
-                let (metadata, leaves) = (self.metadata.clone(), self.leaves.clone());
-                for batch in Batches::new(file, metadata, leaves, group) {
-                    to.send(batch.map(Some))?;
-                }
-                to.send(Ok(None))
-            }
-            Err(error) => to.send(Err(error.into())),
-        }
-    }
-}
-
-/// Puts the batches of several threads in the file's order.
-struct InTurn {
-    shares: Vec<Receiver<Sent>>,
-    groups: usize,
-    group: usize,
-}
-
-impl Iterator for InTurn {
-    type Item = Result<Batch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.group < self.groups {
-            match self.shares[self.group % self.shares.len()].recv() {
-                Ok(Ok(Some(batch))) => return Some(Ok(batch)),
-                Ok(Ok(None)) => self.group += 1,
-                Ok(Err(error)) => {
-                    self.group = self.groups;
-                    return Some(Err(error));
-                }
-                Err(_) => {
-                    self.group = self.groups;
-                    return Some(Err(damaged("a thread that decoded it has failed")));
-                }
-            }
-        }
-        None
     }
 }
 

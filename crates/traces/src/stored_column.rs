@@ -145,19 +145,6 @@ pub struct ColumnRows {
 }
 
 impl ColumnRows {
-    /// Whether a row has no value.
-    pub fn is_missing_somewhere(&self) -> bool {
-        self.present.is_some()
-    }
-
-    /// Whole numbers, of each row one; `None` where a row has none or they are of another kind.
-    pub fn into_whole(self) -> Option<Vec<i64>> {
-        match (self.values, self.present) {
-            (Values::Whole(values), None) => Some(values),
-            _ => None,
-        }
-    }
-
     /// Values of each row as floating point; NaN for none. `None` for text.
     pub fn into_floats(self) -> Option<Vec<f64>> {
         let present = self.present.as_deref();

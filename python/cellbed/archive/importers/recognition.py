@@ -17,7 +17,6 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.files import scratch, settle
 from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
-from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.tables import CSV, PARQUET
 from cellbed.near_names import did_you_mean
@@ -162,9 +161,7 @@ def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
     head = _head(paths[0])
     if head.lstrip()[:1] in (b"{", b"["):
         return "its JSON is neither a report of iperf3 nor a configuration of netem-trace" + advice
-    if len(head) == _HEAD:
-        head = head[: head.rfind(b"\n") + 1] or head
-    return nearest(head) or "unknown format" + advice
+    return "unknown format" + advice
 
 
 def _named(paths: Sequence[Path]) -> str:

@@ -18,7 +18,6 @@ from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Progress, read_by_core
 from cellbed.archive.importers.header import describe_by_comments
-from cellbed.archive.importers.nearest import nearest
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Part
 
@@ -64,7 +63,7 @@ class Csv:
             shape = _shape(head)
             if shape is None:
                 why = "its first lines are not table rows with cells between commas, semicolons or tabs"
-                raise TraceError(f"{path}: {nearest(head) or why}")
+                raise TraceError(f"{path}: {why}")
             first = dict(zip(shape.names, shape.first, strict=False))
             moments = {name for name, cell in first.items() if _is_moment(cell)}
             mapped = _mapped(path, shape.names, asked, moments, options.part())
