@@ -1,6 +1,6 @@
 //! Both directions of a link in virtual time, with a client at one end and a server at the other.
 
-use cellbed_link::{BitRate, Bytes, Direction, Duration, Fate, StageConfig, Time};
+use cellbed_link::{BitRate, Bytes, Direction, Duration, Fate, Graph, StageConfig, Time};
 
 use crate::calibration::{
     Calibration, CalibrationError, Calibrator, Experiment, PACKET_BYTES, TimedTrain, Workload,
@@ -9,14 +9,14 @@ use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
 use crate::workload::{AdaptiveSaturator, QueueKeeper};
 
-/// A network of two [directions](Direction), in which whole experiments are made at once. Its time continues from one
+/// A network of two [directions](cellbed_link::Direction), in which whole experiments are made at once. Its time continues from one
 /// to the next.
 ///
 /// The clocks of its ends agree, and its computers send and answer in no time.
 #[derive(Clone, Debug)]
 pub struct VirtualNetwork {
-    uplink: Direction<Probe>,
-    downlink: Direction<Probe>,
+    /// Directions 0, the uplink, and 1, the downlink.
+    graph: Graph<Probe>,
     now: Time,
     /// Packets of an earlier experiment do not count in a later one.
     experiment: u32,
@@ -81,8 +81,7 @@ impl VirtualNetwork {
     /// A network whose schedules and series start now.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
         Self {
-            uplink: Direction::new(uplink, Time::ZERO),
-            downlink: Direction::new(downlink, Time::ZERO),
+            graph: Graph::pair(uplink, downlink, Time::ZERO),
             now: Time::ZERO,
             experiment: 0,
         }
@@ -145,12 +144,12 @@ impl VirtualNetwork {
         let mut sent = start;
         loop {
             let train = trains.first().map(|timed| start + timed.at);
-            let (up, down) = (self.uplink.next_event(), self.downlink.next_event());
+            let event = self.graph.next_event();
             let sends = [train, uplink.next, downlink.next]
                 .into_iter()
                 .flatten()
                 .min();
-            let Some(now) = [sends, up, down].into_iter().flatten().min() else {
+            let Some(now) = [sends, event].into_iter().flatten().min() else {
                 break;
             };
             if sends.is_none() && now > sent + experiment.quiet {
@@ -158,20 +157,14 @@ impl VirtualNetwork {
             }
             self.now = self.now.max(now);
             // What leaves goes before what enters.
-            if up == Some(now) {
-                while let Some(outcome) = self.uplink.poll(now) {
-                    let arrived = outcome.fate == Fate::Delivered;
-                    if arrived && run.arrived(Way::Uplink, outcome.packet, now) {
+            if event == Some(now) {
+                while let Some((direction, outcome)) = self.graph.poll(now) {
+                    let way = [Way::Uplink, Way::Downlink][direction];
+                    if outcome.fate == Fate::Delivered && run.arrived(way, outcome.packet, now) {
                         sent = sent.max(now);
-                        run.answer(outcome.packet, now, &mut self.downlink);
-                    }
-                }
-            } else if down == Some(now) {
-                while let Some(outcome) = self.downlink.poll(now) {
-                    if outcome.fate == Fate::Delivered
-                        && run.arrived(Way::Downlink, outcome.packet, now)
-                    {
-                        sent = sent.max(now);
+                        if way == Way::Uplink {
+                            run.answer(outcome.packet, now, &mut self.graph);
+                        }
                     }
                 }
             } else if train == Some(now) {
@@ -184,15 +177,15 @@ impl VirtualNetwork {
                     train.up,
                     train.up_bytes,
                     now,
-                    &mut self.uplink,
+                    &mut self.graph,
                 );
                 trains = &trains[1..];
             } else if uplink.take(now) {
                 sent = now;
-                run.send(Way::Uplink, 0, 1, PACKET_BYTES, now, &mut self.uplink);
+                run.send(Way::Uplink, 0, 1, PACKET_BYTES, now, &mut self.graph);
             } else if downlink.take(now) {
                 sent = now;
-                run.send(Way::Downlink, 0, 1, PACKET_BYTES, now, &mut self.downlink);
+                run.send(Way::Downlink, 0, 1, PACKET_BYTES, now, &mut self.graph);
             }
         }
         self.now = self.now.max(sent + experiment.quiet);
@@ -267,7 +260,7 @@ impl Run<'_> {
         packets: u16,
         bytes: u16,
         now: Time,
-        into: &mut Direction<Probe>,
+        graph: &mut Graph<Probe>,
     ) {
         let experiment = self.experiment;
         let records = self.records(way);
@@ -281,7 +274,8 @@ impl Run<'_> {
                 arrived_ns: None,
                 copies: 0,
             });
-            into.accept(now, Probe { experiment, record }, Bytes(bytes.into()));
+            let probe = Probe { experiment, record };
+            graph.accept(now, way as usize, probe, Bytes(bytes.into()));
         }
     }
 
@@ -297,7 +291,7 @@ impl Run<'_> {
     }
 
     /// Sends the answer of a train whose first packet to arrive is there.
-    fn answer(&mut self, probe: Probe, now: Time, into: &mut Direction<Probe>) {
+    fn answer(&mut self, probe: Probe, now: Time, graph: &mut Graph<Probe>) {
         let number = self.up[probe.record].train;
         let Some(answered) = self.answered.get_mut(number as usize) else {
             return;
@@ -310,7 +304,7 @@ impl Run<'_> {
                 train.down,
                 train.down_bytes,
                 now,
-                into,
+                graph,
             );
         }
     }
