@@ -33,7 +33,7 @@ pub fn epoch_millis(at: Time) -> u64 {
 /// clock and going to sleep.
 pub struct Alarm {
     descriptor: OwnedFd,
-    /// What the timer is set to, unless it has fired.
+    /// Time to which the timer is set, unless it has fired.
     armed: Option<Option<Time>>,
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
 
-/// How network namespaces come about.
+/// Origin of the network namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Namespaces {
@@ -51,7 +51,8 @@ pub struct Attached {
 pub struct Vertex {
     /// Its unique name.
     pub name: String,
-    /// Where to create its device; `None` for an attached device, and for an internal vertex, which has none.
+    /// Namespace in which to create its device; `None` for an attached device, and for an internal vertex, which has
+    /// none.
     #[serde(default)]
     pub namespace: Option<Placement>,
     /// The device, where another program has created it.
@@ -90,7 +91,7 @@ impl Vertex {
         prefixes.map(|prefix| prefix.address)
     }
 
-    /// Whether it takes and sends packets itself.
+    /// Return whether the node takes and sends packets itself.
     pub fn has_device(&self) -> bool {
         self.namespace.is_some() || self.device.is_some()
     }
@@ -128,7 +129,7 @@ pub struct MahimahiLog {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// How namespaces come about.
+    /// Origin of the network namespaces.
     pub namespaces: Namespaces,
     /// The vertices; records name them by their place in this list.
     pub vertices: Vec<Vertex>,
@@ -152,17 +153,18 @@ pub struct Config {
     /// File for the changes by command, a line of JSON for each.
     #[serde(default)]
     pub change_log: Option<PathBuf>,
-    /// Where the emulator listens for commands beside its standard input: the path of a socket that only its user may use.
+    /// Socket at which the emulator accepts commands beside its standard input: a path that only its user may use.
     #[serde(default)]
     pub control: Option<PathBuf>,
-    /// Whether the devices hand over super-packets and take them back. The path model decides for each segment all the same.
+    /// True if the devices exchange super-packets with the emulator. The path model decides for each segment all the
+    /// same.
     #[serde(default = "yes")]
     pub offload: bool,
-    /// How long after a writing the next departure may wake the emulator, ns: so fewer wake-ups carry more packets. No
-    /// packet is later than this on that account, and one that comes alone is not late at all.
+    /// Minimum time from a write to the next departure that wakes the emulator, ns: fewer wake-ups carry more packets.
+    /// No packet is later than this on that account, and one that comes alone is not late at all.
     #[serde(default = "release_batch")]
     pub release_batch_ns: u64,
-    /// How long before a departure the emulator stops sleeping and watches the clock, ns.
+    /// Time before a departure at which the emulator stops sleeping and polls the clock, ns.
     #[serde(default)]
     pub spin_ns: u64,
 }

@@ -51,14 +51,14 @@ pub(crate) enum Command {
         direction: String,
         /// Number of the stage in it, from 0.
         stage: usize,
-        /// What it is from now on, as in the configuration.
+        /// New configuration, in the configuration's format.
         to: Value,
     },
     /// End in good order.
     Stop,
 }
 
-/// What the main thread waits for.
+/// Input of the main thread.
 enum Input {
     /// A line of the standard input.
     Line(String),
@@ -411,7 +411,7 @@ impl Supervisor {
         }))
     }
 
-    /// How long each user of the cells has been served.
+    /// Return the time that each user of the cells has been served.
     fn cells(&self, served: &[Vec<Duration>]) -> Value {
         let cells = self.config.cells.iter().zip(served);
         let cell = |(cell, served): (&CellTable, &Vec<Duration>)| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::config::{Config, Direction};
 
-/// What commands have asked for: the last table of each stage, by direction.
+/// Configuration requested by commands: the last table of each stage, by direction.
 #[derive(Debug)]
 pub struct Description(Vec<Vec<Value>>);
 

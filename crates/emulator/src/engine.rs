@@ -35,7 +35,7 @@ use crate::wake::Wake;
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
 
-/// How often finished bins and records go to their files.
+/// Interval at which finished bins and records are written to their files.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// The token of the mailbox; a device has the number of its vertex.
@@ -45,7 +45,7 @@ const MAILBOX: u64 = u64::MAX - 1;
 struct Device {
     tun: Option<Arc<Tun>>,
     outbox: Outbox,
-    /// What is in the outbox came out of these directions, in the same order.
+    /// Directions and outcomes of the segments in the outbox, in the same order.
     leaving: Vec<(u16, Outcome<Segment>)>,
 }
 

@@ -1,4 +1,4 @@
-//! How a program comes into a node: called between `fork` and `exec` in the child.
+//! Entry of a program into a node: called between `fork` and `exec` in the child.
 
 use std::env;
 use std::ffi::CString;
@@ -16,7 +16,7 @@ use rustix::thread::{
 use crate::error::{Error, Result, Trying};
 use crate::process::{die_with_parent, open};
 
-/// Where a program is to run.
+/// Node and privileges in which a program runs.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Path of the user namespace, such as `/proc/PID/ns/user`; `None` to stay in the caller's.
@@ -31,7 +31,7 @@ pub struct Entry {
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
     pub cgroups: Vec<String>,
-    /// Whether the program keeps the capabilities it has in the user namespace after `exec`.
+    /// True if the program keeps the capabilities it has in the user namespace after `exec`.
     pub keep_capabilities: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, in sentences that name the thing, the place and the remedy.
+//! Errors, in sentences that name the object, the place and the remedy.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub enum Error {
     Configuration {
         /// The part of the configuration, such as `directions[2] (core.uplink)`.
         place: String,
-        /// What is wrong with it and what would be right.
+        /// Problem and correct value.
         problem: String,
     },
 
@@ -34,25 +34,25 @@ pub enum Error {
     Command {
         /// The line as it came, shortened.
         line: String,
-        /// What is wrong with it.
+        /// Problem of the value.
         problem: String,
     },
 
     /// The kernel refused something.
     #[error("cannot {what}: {source}{remedy}")]
     System {
-        /// What was tried, such as `open /dev/net/tun`.
+        /// Attempted operation, such as `open /dev/net/tun`.
         what: String,
         /// The kernel's reason.
         source: io::Error,
-        /// What the user can do; empty, or begins with a separator.
+        /// Remedy for the user; empty, or begins with a separator.
         remedy: String,
     },
 
     /// Netlink answered something that cannot be decoded.
     #[error("cannot {what}: the kernel's answer over netlink cannot be decoded: {problem}")]
     Netlink {
-        /// What was asked.
+        /// Attempted operation.
         what: String,
         /// The decoder's reason.
         problem: String,
@@ -72,7 +72,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// What is wrong with a stage of the direction or list at `place`.
+    /// Return the error of a stage of the direction or list at `place`.
     pub(crate) fn stage(place: impl Into<String>, error: LanguageError) -> Self {
         match error {
             LanguageError::Table(fault) => Self::configuration(place, fault.to_string()),

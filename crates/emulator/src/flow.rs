@@ -1,4 +1,4 @@
-//! What the path model's queues see of a packet: the flow that it belongs to, and its ECN field.
+//! Packet fields used by the path model's queues: the flow that it belongs to, and its ECN field.
 
 use cellbed_link::{Ecn, Tag};
 

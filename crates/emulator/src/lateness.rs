@@ -1,4 +1,4 @@
-//! How punctual the event loop is: how late packets leave, over the whole run and by the second.
+//! Lateness of the event loop: the delay of packets behind their departure, over the whole run and by the second.
 
 use cellbed_link::records::{Layout, RECORD_BYTES};
 use cellbed_link::{Duration, Time};
@@ -9,7 +9,7 @@ pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 /// A packet that leaves later than this after its modelled departure is late: 1 % of a request of 100 ms.
 const LATE: Duration = Duration::from_millis(1);
 
-/// How long a [`Second`] lasts.
+/// Duration of a [`Second`].
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Bins per doubling: values are accurate within 1/32.
@@ -68,7 +68,7 @@ impl Lateness {
     }
 }
 
-/// How punctual the event loop was within a second after the start of the schedules.
+/// Lateness of the event loop within a second after the start of the schedules.
 ///
 /// It is longer than a second if the loop did not run at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub struct Records {
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
     pub series: Option<(Series, RecordFile)>,
-    /// How punctual the event loop was, by the second.
+    /// Lateness of the event loop, by the second.
     pub lateness: Option<RecordFile>,
     /// Logs in the format of Mahimahi's mm-link, by direction.
     pub mahimahi: Vec<Option<RecordFile>>,

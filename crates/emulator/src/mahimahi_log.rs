@@ -58,7 +58,7 @@ fn open(wanted: &MahimahiLog) -> Result<Output> {
 /// Bytes of a log that wait for the reader of a FIFO.
 const MOST_WAITING: usize = 64 << 20;
 
-/// Where the lines go.
+/// Destination of the lines.
 enum Output {
     File(Pieces),
     /// A terminal, a pipe, a device: nothing written can be taken back.
@@ -97,7 +97,7 @@ impl Output {
     }
 }
 
-/// What happens in a direction.
+/// Event of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The schedule starts at `zero`, `offset` into its recording. `epoch_ms`: the same instant in ms since 1970.

@@ -1,4 +1,4 @@
-//! What the event loop is asked, and what it answers.
+//! Requests to the event loop, and its replies.
 
 use std::sync::mpsc::Sender;
 
@@ -12,7 +12,7 @@ use crate::lateness::Lateness;
 use crate::process::Scheduling;
 use crate::writer::Lost;
 
-/// What the engine is asked to do.
+/// Request to the engine.
 pub enum Order {
     /// Begin all schedules, recorded series and random sequences anew at `zero`, `offset` further into the traces.
     Restart {
@@ -33,7 +33,7 @@ pub enum Order {
         direction: usize,
         /// Number of the stage in it.
         stage: usize,
-        /// What it is from now on.
+        /// New configuration.
         to: Box<StageConfig>,
         /// Answered when it is in force.
         done: Sender<Result<Changed, ChangeError>>,
@@ -47,20 +47,20 @@ pub enum Order {
 pub struct Changed {
     /// When.
     pub at: Time,
-    /// Where its parameters came from before.
+    /// Previous origin of its parameters.
     pub before: InForce,
 }
 
-/// How a direction is doing.
+/// State of a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition {
-    /// What has happened in it.
+    /// Counters of the direction's events.
     pub counters: Counters,
-    /// What waits in its bottleneck queue.
+    /// Level of its bottleneck queue.
     pub queue: QueueLevel,
-    /// Whether an outage closes it.
+    /// True if an outage closes it.
     pub closed: bool,
-    /// How long packets took lately.
+    /// Delay of recent packets.
     pub delay: Option<Delay>,
 }
 
@@ -89,7 +89,7 @@ impl Condition {
     }
 }
 
-/// How the emulator is doing.
+/// State of the emulator.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// When that was.
@@ -108,15 +108,15 @@ pub struct Status {
 
 /// The final account.
 pub struct Account {
-    /// How late packets were written after their modelled departure.
+    /// Delay of the writing of packets behind their modelled departure.
     pub lateness: Lateness,
     /// Packets that the kernel refused when they were written.
     pub refused: u64,
     /// Packets read from devices, segments counted one by one.
     pub packets: u64,
-    /// What is missing in the files.
+    /// Records missing from the files.
     pub lost: Lost,
-    /// How the kernel scheduled the event loop.
+    /// Kernel scheduling of the event loop.
     pub scheduling: Scheduling,
     /// As in [`Status`].
     pub served: Vec<Vec<Duration>>,

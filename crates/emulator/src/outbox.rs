@@ -16,7 +16,7 @@ const MARKED: usize = VNET_BYTES + 12;
 struct Piece {
     first: Segment,
     last: Segment,
-    /// Whether it begins a new super-packet.
+    /// True if it begins a new super-packet.
     begins: bool,
 }
 
@@ -60,7 +60,7 @@ impl Outbox {
         });
     }
 
-    /// Whether nothing waits.
+    /// Return whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

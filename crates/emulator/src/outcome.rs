@@ -1,4 +1,4 @@
-//! What becomes of a segment that has come out of a direction: marks, damage, second copies.
+//! Final treatment of a segment that has come out of a direction: marks, damage, second copies.
 
 use cellbed_link::{Ecn, Fate, Outcome, Tag};
 
@@ -26,7 +26,7 @@ impl Pool {
         }
     }
 
-    /// What queues see of a segment now.
+    /// Return the tag of a segment that queues use now.
     pub fn tag(&self, segment: Segment) -> Tag {
         let tag = self.packet(segment.slot).tag;
         match segment.marked {

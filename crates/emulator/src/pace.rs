@@ -1,4 +1,4 @@
-//! How often the event loop wakes up: every wake-up costs some microseconds.
+//! Pacing of the event loop's wake-ups, each of which costs some microseconds.
 
 use cellbed_link::{Duration, Time};
 
@@ -17,7 +17,7 @@ const HURRIED: u32 = 32;
 /// So many departures in a row are written at their time before the others wait.
 const BURST: u64 = 8;
 
-/// How long at most packets are read while others that are due wait to be written.
+/// Maximum time of reading packets while others that are due wait to be written.
 const READING: Duration = Duration::from_micros(40);
 
 /// When to wake up for departures and for arrivals.
@@ -36,7 +36,7 @@ pub struct Pace {
     used_until: Time,
     looked: Time,
     hurried: u32,
-    /// Whether the last pause was for nothing but packets.
+    /// True if the last pause only waited for packets.
     own_pause: bool,
 }
 
@@ -52,7 +52,7 @@ impl Pace {
         }
     }
 
-    /// How long at most packets that were read wait for others to be read.
+    /// Return the maximum time that packets already read wait for others to be read.
     pub fn reading(&self) -> Duration {
         self.batch.min(READING)
     }

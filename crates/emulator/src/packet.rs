@@ -1,4 +1,4 @@
-//! What the emulator reads from an IP packet: its destination and the fields of its log record.
+//! Fields that the emulator reads from an IP packet: its destination and the fields of its log record.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ const UDP: u8 = 17;
 /// Fields that a packet does not have (ports of ICMP, sequence of UDP, any of a later fragment) are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the packet is to go.
+    /// Destination of the packet.
     pub destination: IpAddr,
     /// Transport protocol (IANA number), behind any IPv6 extension headers.
     pub protocol: u8,
@@ -23,7 +23,7 @@ pub struct Header {
     pub tcp_sequence: u32,
     /// Bytes behind the transport header (behind the IP headers, where the transport is another).
     pub payload: u32,
-    /// Whether it is a part of a packet that was too long.
+    /// True for a fragment of an IP packet.
     pub fragment: bool,
 }
 
@@ -126,7 +126,7 @@ impl Header {
         header
     }
 
-    /// Whether the packet goes to a group or only as far as the link: chatter of the kernel that no link carries.
+    /// Return whether the packet has a multicast or link-local destination: kernel traffic that no link carries.
     pub fn is_link_chatter(&self) -> bool {
         match self.destination {
             IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! Where packets lie between their arrival and their departure.
+//! Storage of packets between their arrival and their departure.
 
 use cellbed_link::Tag;
 
@@ -27,23 +27,23 @@ pub struct Segment {
     pub slot: u32,
     /// Number of the segment in it.
     pub index: u16,
-    /// Whether it was marked "congestion experienced" on the way.
+    /// True if it was marked "congestion experienced" on the way.
     pub marked: bool,
 }
 
 impl Segment {
-    /// Whether the two are neighbours in one packet, this one before `next`.
+    /// Return whether the two are neighbours in one packet, this one before `next`.
     pub fn precedes(&self, next: &Segment) -> bool {
         self.slot == next.slot && self.index + 1 == next.index
     }
 }
 
-/// What the emulator knows of a packet besides its bytes.
+/// Metadata of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
     /// Running number of its first segment, the same in all directions that it crosses.
     pub number: u64,
-    /// What it consists of.
+    /// Layout of the packet.
     pub layout: Layout,
     /// Vertex that sent it.
     pub source: u16,
@@ -59,7 +59,7 @@ pub struct Packet {
     pub tcp_sequence: u32,
     /// See [`crate::packet::Header`]; that of all segments together.
     pub payload: u32,
-    /// What queues see of it, as it was sent.
+    /// Fields used by queues, as they were sent.
     pub tag: Tag,
     /// Segments that have neither left nor been dropped.
     references: u32,
@@ -182,7 +182,8 @@ impl Pool {
         self.landing.iter().all(Option::is_some)
     }
 
-    /// Where to read a packet with the device's header before it, in two parts, after [`Pool::make_ready`].
+    /// Return the buffers into which to read a packet with the device's header before it, in two parts, after
+    /// [`Pool::make_ready`].
     pub fn landing(&mut self) -> Option<[&mut [u8]; 2]> {
         let (small, large) = (self.landing[0]?, self.landing[1]?);
         let [shelf, .., large_shelf] = &mut self.shelves;

@@ -21,7 +21,7 @@ use cellbed_netdev::NetworkNamespace;
 /// The longest wait for stragglers beyond the duration of the flow.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the emulator is asked whether packets are still under way after the last was sent.
+/// Interval of polling the emulator for packets still in flight after the last was sent.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Looks in a row without a packet under way after which none will come: a packet may still be in the kernel's queue of a
@@ -43,13 +43,13 @@ pub struct Flow {
     pub bytes: u32,
     /// Rate in bit/s of IP length.
     pub bit_rate: u64,
-    /// How long to send.
+    /// Duration of sending, ns.
     pub duration_ns: u64,
     /// 4 or 6.
     pub family: u8,
 }
 
-/// What a flow saw, by datagram; `CLOCK_MONOTONIC` ns.
+/// Observations of a flow, by datagram; `CLOCK_MONOTONIC` ns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sighting {
     /// When each was handed to the kernel.
@@ -71,9 +71,9 @@ struct Planned<'a> {
     duration: Duration,
 }
 
-/// How far the flows of a probe are.
+/// Progress of the flows of a probe.
 struct Progress {
-    /// Where senders wait for each other before the first datagram.
+    /// Barrier of the senders before the first datagram.
     start: Barrier,
     /// Flows of which datagrams have yet to be sent.
     sending: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What makes the emulator a good process: it dies with its parent, and Ctrl-C is for others.
+//! Process attributes of the emulator: it dies with its parent, and ignores Ctrl-C.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -41,7 +41,7 @@ pub fn sleep_precisely() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// How the kernel schedules a thread beside others.
+/// Kernel scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {

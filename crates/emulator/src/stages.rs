@@ -1,4 +1,4 @@
-//! What the emulator does to the stages of directions: infinite queues get as much room as there is memory.
+//! Adaptation of the stages of directions to the emulator: infinite queues get as much room as there is memory.
 
 use std::fs::File;
 use std::path::Path;

@@ -18,7 +18,7 @@ pub struct Tun {
     offload: bool,
 }
 
-/// What came of a read.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A packet of this many bytes, with the header for the device.

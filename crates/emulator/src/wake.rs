@@ -28,7 +28,7 @@ pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
     spin: Duration,
-    /// Whether a timeout of the wait itself is as exact as the alarm: the kernel rounds those of ordinary threads.
+    /// True if a timeout of the wait is as exact as the alarm: the kernel rounds those of ordinary threads.
     exact: bool,
 }
 

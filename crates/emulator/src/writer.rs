@@ -38,12 +38,12 @@ pub struct RecordFile {
     lost: u64,
 }
 
-/// What is missing in files.
+/// Records missing from files.
 #[derive(Debug, Default)]
 pub struct Lost {
-    /// How many records.
+    /// Number of records.
     pub records: u64,
-    /// What the first attempt failed for, unless the disk only fell behind.
+    /// Error of the first attempt, unless the disk only fell behind.
     pub problem: Option<Error>,
 }
 
@@ -213,7 +213,7 @@ impl RecordFile {
     }
 }
 
-/// Where the earlier part of a file of records lies whose first record has the number `first`.
+/// Return the path of the earlier part of a file of records whose first record has the number `first`.
 ///
 /// So the name states how many records before it were removed, also after the emulator was killed.
 fn earlier(path: &Path, first: u64) -> PathBuf {

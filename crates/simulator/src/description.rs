@@ -16,9 +16,9 @@ pub struct Description {
     pub seed: u64,
     /// Nodes, links and ports.
     pub topology: TopologyDescription,
-    /// What hosts do.
+    /// Transport protocol of the hosts.
     pub transport: TransportConfig,
-    /// Which flows they have.
+    /// Flows of the hosts.
     pub traffic: TrafficDescription,
     /// Mobile users behind one of the hosts. With random traffic the flows go to them.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct TopologyDescription {
     /// When switches send packets on.
     #[serde(default)]
     pub switching: Switching,
-    /// Which of equal paths packets take.
+    /// Choice among equal paths.
     #[serde(default)]
     pub balancing: Balancing,
 }
@@ -125,7 +125,7 @@ impl Shape {
     }
 }
 
-/// Which flows there are.
+/// Source of the flows.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum TrafficDescription {
@@ -136,7 +136,7 @@ pub enum TrafficDescription {
     },
     /// Poisson arrivals.
     Random {
-        /// How many.
+        /// Number of flows.
         flows: u64,
         /// Relative to the rates of all hosts' cards, headers included.
         load: f64,
@@ -145,7 +145,7 @@ pub enum TrafficDescription {
         /// Sizes are rounded to a multiple of this.
         #[serde(default = "size_multiple_bytes")]
         size_multiple_bytes: u64,
-        /// Who sends to whom.
+        /// Choice of senders and receivers.
         #[serde(default)]
         pattern: Pattern,
     },

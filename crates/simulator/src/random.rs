@@ -3,7 +3,7 @@
 //! Two transports that draw the same purpose and index therefore see the same arrivals, sizes and radio errors (common
 //! random numbers), however many numbers each of them draws for other purposes.
 
-/// What random numbers are for. The numbers are part of every result: never renumber.
+/// Purpose of random numbers. The numbers are part of every result: never renumber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Purpose {

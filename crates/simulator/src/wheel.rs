@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// The number of no slot.
 const NEVER: u64 = u64::MAX;
 
-/// Which of two events at the same time comes first: those of the earlier variant, even if they are pushed later.
+/// Order of two events at the same time: those of the earlier variant come first, even if they are pushed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// In the order of these numbers, of which 62 bits count.
@@ -168,7 +168,7 @@ impl<E: Copy> Wheel<E> {
         Some((at, event))
     }
 
-    /// Whether no event is left.
+    /// Return whether no event is left.
     pub fn is_empty(&self) -> bool {
         self.popped == self.current.len() && self.words == [0; WORDS / 64] && self.far.is_empty()
     }

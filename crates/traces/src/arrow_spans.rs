@@ -95,7 +95,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Where a field is; `None` for one that has its default.
+    /// Return the position of a field; `None` for one that has its default.
     fn field(&self, number: usize) -> Option<usize> {
         let place = 4 + 2 * number;
         if place + 2 > usize::from(self.buffer.u16(self.offsets)?) {

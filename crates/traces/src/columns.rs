@@ -28,7 +28,7 @@ pub enum Time {
     Moment,
 }
 
-/// What to do with an empty cell of a rate.
+/// Treatment of an empty cell of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Missing {
@@ -52,7 +52,7 @@ pub struct Column {
     pub unit: f64,
 }
 
-/// What to make of a table.
+/// Options of the conversion of a table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Request {
     /// Between cells of a text.
@@ -67,10 +67,10 @@ pub struct Request {
     pub unit: Time,
     /// The columns of values.
     pub columns: Vec<Column>,
-    /// What to do with an empty cell of a rate; that of a round trip was lost.
+    /// Treatment of an empty cell of a rate; an empty cell of a round-trip time is a lost probe.
     #[serde(default)]
     pub missing: Missing,
-    /// How long it lasts, ns; left out, the last row lasts as long as the one before it.
+    /// Duration of the last row, ns; if omitted, that of the row before it.
     #[serde(default)]
     pub duration_ns: Option<i64>,
 }

@@ -48,7 +48,7 @@ pub enum ImportError {
     /// It is not of the expected format, or has invalid values.
     #[error("{reason}")]
     Malformed {
-        /// Where.
+        /// Place of the error.
         place: Place,
         /// The problem and the expected form.
         reason: String,

@@ -34,7 +34,7 @@ pub enum Delays {
     RoundTrip,
 }
 
-/// What to make of a configuration.
+/// Options of the conversion of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The direction of a bandwidth; `None` if unknown.

@@ -25,7 +25,7 @@ const WINDOW: usize = 4096;
 /// with gaps only is not from ping.
 const MOST_MISSING: u64 = 1 << 20;
 const MISSING_PER_LINE: u64 = 16;
-/// How far the clock may run backwards, ns.
+/// Maximum backward step of the clock, ns.
 const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
 
 /// Makes round-trip times from ping's output. interval_ns: between probes without stamps; a second if `None`.

@@ -15,7 +15,7 @@ use crate::{capture, columns, iperf3, mahimahi, netem, ping};
 pub enum Request {
     /// A trace of Mahimahi, of one direction.
     Mahimahi {
-        /// Which.
+        /// Requested direction.
         direction: Part,
     },
     /// A capture, pcap or pcapng.
@@ -38,7 +38,7 @@ pub enum Request {
     },
     /// A report of iperf3.
     Iperf3 {
-        /// Whether the device was the server.
+        /// True if the device was the server.
         #[serde(default)]
         device_is_server: bool,
         /// The direction to keep.

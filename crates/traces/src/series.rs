@@ -51,7 +51,7 @@ type Group<'a, W> = SerializedRowGroupWriter<'a, W>;
 
 /// A row of a series.
 pub trait Row: Copy {
-    /// What series it belongs to.
+    /// Series that the column belongs to.
     const CONTENT: Content;
     /// Its columns, in the notation of Parquet's messages.
     const SCHEMA: &'static str;
@@ -177,12 +177,12 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         })
     }
 
-    /// How many rows it has so far.
+    /// Return the number of rows so far.
     pub fn len(&self) -> u64 {
         self.written + self.rows.len() as u64
     }
 
-    /// Whether it has no row yet.
+    /// Return whether there is no row yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -25,7 +25,7 @@ pub const BATCH: usize = 1 << 16;
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What its values are.
+    /// Meaning of the values.
     pub meaning: Meaning,
     /// Its number among the leaf columns; `None` for a nested one.
     leaf: Option<usize>,
@@ -118,7 +118,7 @@ type Leaf = (usize, Meaning);
 
 /// Columns of some rows, in the requested order.
 pub struct Batch {
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
     /// A column each.
     pub columns: Vec<ColumnRows>,

@@ -14,7 +14,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 pub enum Meaning {
     /// Whole numbers.
     Integer {
-        /// Whether they can be below zero.
+        /// True if the values can be negative.
         signed: bool,
     },
     /// Numbers in floating point.
@@ -159,7 +159,7 @@ impl ColumnRows {
         }
     }
 
-    /// What `whole`, `fraction` or `text` makes of the value of each row.
+    /// Apply `whole`, `fraction` or `text` to the value of each row.
     pub(crate) fn map(
         &self,
         whole: impl Fn(i64) -> Option<i64>,

@@ -60,7 +60,7 @@ impl Engine {
         now
     }
 
-    /// How long each user of each cell has been served.
+    /// Return the time that each user of each cell has been served.
     fn served(&mut self) -> Vec<Vec<Duration>> {
         let cells = 0..self.cells;
         cells

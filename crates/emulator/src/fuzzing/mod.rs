@@ -1,4 +1,4 @@
-//! What is thrown at the parsers and at the segmentation code: a function for each, which panics where something is wrong.
+//! Fuzz targets of the parsers and the segmentation code: a function for each, which panics on an error.
 //!
 //! Only with the feature `fuzzing`. The targets in `fuzz/` call these with bytes that libFuzzer chooses, the example
 //! `segmentation_cases` with random ones.

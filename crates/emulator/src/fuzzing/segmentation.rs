@@ -9,7 +9,7 @@ use crate::offload::{VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::pool::{Pool, Segment};
 
-/// What was done so far.
+/// Counters of the operations so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Cases.
@@ -116,7 +116,7 @@ impl Segmentation {
         assert_eq!(on_the_wire, left);
     }
 
-    /// What was done so far.
+    /// Return the counters of the operations so far.
     pub fn figures(&self) -> Figures {
         self.figures
     }
@@ -223,7 +223,7 @@ fn whole(bytes: &[u8]) -> Vec<u8> {
     [Vnet::default().to_bytes().as_slice(), &first].concat()
 }
 
-/// Where a packet has its transport checksum.
+/// Offset of the transport checksum in a packet.
 #[derive(Clone, Copy)]
 struct Checksum(Option<usize>);
 

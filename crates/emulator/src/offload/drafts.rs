@@ -6,7 +6,7 @@ use super::{Layout, VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::pool::{Pool, Segment};
 
-/// What a packet of a flow looks like; what is not here is the same for all.
+/// Variable fields of a flow's packet; all others are the same for all packets.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub payload: usize,
@@ -136,7 +136,7 @@ fn read(pool: &mut Pool, bytes: &[u8]) -> (u32, u16) {
     (slot, layout.segments())
 }
 
-/// What an outbox writes, packet by packet.
+/// Return the packets that an outbox writes.
 pub fn written(outbox: &mut Outbox, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     outbox.write(

@@ -10,7 +10,7 @@ pub(super) const PSH: u8 = 0x08;
 pub(super) const URG: u8 = 0x20;
 pub(super) const CWR: u8 = 0x80;
 
-/// What a run of segments has in common, beside the header it is made from.
+/// Common properties of a run of segments, beside the header it is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of the first segment in its packet.
@@ -23,7 +23,7 @@ pub struct Shape {
     pub payload: usize,
     /// FIN and PSH of the last segment.
     pub ending: u8,
-    /// Whether they were marked "congestion experienced" on the way (RFC 3168).
+    /// True if they were marked "congestion experienced" on the way (RFC 3168).
     pub marked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a packet consists of: headers that each of its segments repeats, and payload.
+//! Layout of a packet: headers that each of its segments repeats, and payload.
 
 use super::vnet::{Cut, Vnet};
 
@@ -8,11 +8,11 @@ pub const MOST_HEADER: usize = 192;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where the checksum lies in the header of TCP, and in that of UDP.
+/// Offset of the checksum in the header of TCP, and in that of UDP.
 const CHECKSUM_OF_TCP: u16 = 16;
 const CHECKSUM_OF_UDP: u16 = 6;
 
-/// What can be done with a packet.
+/// Transport protocol of a packet, as far as it can be segmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// It passes as it is.
@@ -27,9 +27,9 @@ pub enum Transport {
 /// The parts of a packet. One that is no super-packet has one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// What can be done with it.
+    /// Transport protocol.
     pub transport: Transport,
-    /// Whether it is IPv6.
+    /// True for IPv6.
     pub v6: bool,
     /// No IPv4 options, no IPv6 extension headers, no fragment: its segments may join those of another packet.
     pub plain: bool,
@@ -118,7 +118,7 @@ impl Layout {
         })
     }
 
-    /// How many segments there are.
+    /// Return the number of segments.
     pub fn segments(&self) -> u16 {
         let payload = self.length - u32::from(self.header);
         match (self.transport, self.segment) {
@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// Where the payload of the segment at `index` begins in the packet; only of a packet that is not opaque.
+    /// Return the offset in the packet of the payload of the segment at `index`; only for a packet that is not opaque.
     pub fn start(&self, index: u16) -> usize {
         usize::from(self.header) + usize::from(index) * usize::from(self.segment)
     }

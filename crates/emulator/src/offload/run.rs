@@ -18,11 +18,11 @@ pub struct View<'a> {
     pub layout: &'a Layout,
     /// Number of the segment in it.
     pub index: u16,
-    /// Whether it was marked "congestion experienced" on the way.
+    /// True if it was marked "congestion experienced" on the way.
     pub marked: bool,
 }
 
-/// What a run of segments amounts to so far.
+/// Run of segments so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     first: u16,
@@ -53,7 +53,7 @@ impl Run {
         }
     }
 
-    /// How many segments there are.
+    /// Return the number of segments.
     pub fn segments(&self) -> u16 {
         self.segments
     }
@@ -92,7 +92,7 @@ impl Run {
     }
 }
 
-/// Whether a segment of another packet continues where `last` ends, under the same header.
+/// Return whether a segment of another packet continues where `last` ends, under the same header.
 fn continues(last: &View<'_>, next: &View<'_>) -> bool {
     let (one, two) = (last.layout, next.layout);
     let alike = one.plain

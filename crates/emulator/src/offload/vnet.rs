@@ -14,31 +14,31 @@ const GSO_ECN: u8 = 0x80;
 /// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of the machine, as the TUN driver has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
-    /// Whether the transport checksum is left open; its field holds the sum over the pseudo header.
+    /// True if the transport checksum is incomplete; its field holds the sum over the pseudo header.
     pub partial_checksum: bool,
-    /// How a super-packet is cut; `None` for a packet that is none.
+    /// Segmentation of a super-packet; `None` for any other packet.
     pub cut: Option<Cut>,
     /// Bytes of headers, a hint.
     pub header: u16,
     /// Payload of a segment.
     pub segment: u16,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     pub checksum_start: u16,
-    /// Where in the transport header the checksum lies.
+    /// Offset of the checksum in the transport header.
     pub checksum_offset: u16,
 }
 
-/// What kind of super-packet it is.
+/// Kind of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// TCP over IPv4.
     Tcp4 {
-        /// Whether CWR is on it.
+        /// True if CWR is set.
         cwr: bool,
     },
     /// TCP over IPv6.
     Tcp6 {
-        /// Whether CWR is on it.
+        /// True if CWR is set.
         cwr: bool,
     },
     /// UDP, each segment a datagram.

@@ -25,13 +25,13 @@ pub struct Flow {
 pub struct Record {
     /// Its number.
     pub id: FlowId,
-    /// What was asked for.
+    /// Requested flow.
     pub flow: Flow,
     /// When its last byte reached the destination.
     pub end: Picos,
     /// When its source knew.
     pub acknowledged: Picos,
-    /// What `acknowledged` − start would have been on an empty path.
+    /// Completion time on an empty path, for comparison with `acknowledged` − start.
     pub ideal: Picos,
 }
 
@@ -41,7 +41,7 @@ impl Record {
         self.end.since(self.flow.start)
     }
 
-    /// How many times longer it took than on an empty path, with the last acknowledgement on either side.
+    /// Return the ratio of the completion time to that on an empty path, with the last acknowledgement on either side.
     pub fn slowdown(&self) -> f64 {
         self.acknowledged.since(self.flow.start).0 as f64 / self.ideal.0 as f64
     }

@@ -88,7 +88,7 @@ impl Event {
     }
 }
 
-/// How ports hold packets.
+/// Queueing of packets at the ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ports {
     /// Their discipline.
@@ -101,7 +101,7 @@ pub struct Ports {
     pub mark_above: Option<u64>,
     /// When switches send packets on.
     pub switching: Switching,
-    /// Which of equal paths packets take.
+    /// Choice among equal paths.
     pub balancing: Balancing,
 }
 
@@ -160,7 +160,8 @@ pub struct Fabric {
     wheel: Wheel<u64>,
     flows: FlowMap<Live>,
     counters: Counters,
-    /// What callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
+    /// Work that callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped,
+    /// records.
     kicked: Vec<HostId>,
     dropped: Vec<Place>,
     records: Vec<Record>,
@@ -240,7 +241,7 @@ impl Fabric {
         &self.flows[&flow].flow
     }
 
-    /// Whether a flow has started and is not acknowledged.
+    /// Return whether a flow has started and is not acknowledged.
     pub fn is_live(&self, flow: FlowId) -> bool {
         self.flows.contains_key(&flow)
     }
@@ -285,7 +286,7 @@ impl Fabric {
         self.ports[host.index()].waiting(self.now.0, &mut self.arena)
     }
 
-    /// Whether a host's card is neither sending nor has packets.
+    /// Return whether a host's card is neither sending nor has packets.
     pub fn card_is_idle(&mut self, host: HostId) -> bool {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
@@ -386,7 +387,7 @@ impl Fabric {
         }
     }
 
-    /// What has passed each port, in the order of [`Topology::edges`].
+    /// Return the counters of each port, in the order of [`Topology::edges`].
     pub fn port_counters(&self) -> impl Iterator<Item = &PortCounters> {
         self.ports.iter().map(|port| &port.counters)
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use crate::slab::Slab;
 use crate::units::{FlowId, HostId};
 
-/// What a packet is for its transport: a number whose meaning is the transport's.
+/// Kind of a packet: a number that the transport defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
 
@@ -28,11 +28,11 @@ pub struct Packet {
     pub rank: u64,
     /// The transport's.
     pub value: u64,
-    /// Which of equal paths it takes, from 1; 0 leaves that to the switches.
+    /// Number of the path among equal ones, from 1; 0 leaves the choice to the switches.
     pub path: u8,
-    /// Whether the transport understands ECN.
+    /// True if the transport understands ECN.
     pub ecn_capable: bool,
-    /// Whether a port has marked it: congestion experienced.
+    /// True if a port has marked it: congestion experienced.
     pub ecn: bool,
 }
 

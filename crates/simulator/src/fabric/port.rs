@@ -9,8 +9,8 @@ use crate::units::{FlowId, Picos, Rate};
 /// Priorities of [`Discipline::Priority`].
 pub const PRIORITIES: usize = 8;
 
-/// Which packets a port holds, and in what order it sends them. The packet in transmission does not count against the
-/// buffer.
+/// Queueing discipline of a port: the packets it holds, and the order in which it sends them. The packet in
+/// transmission does not count against the buffer.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Discipline {
@@ -26,12 +26,12 @@ pub enum Discipline {
     /// A discipline of `cellbed_link` with limits and marks of its configuration, on its clock of nanoseconds. It sends whole
     /// packets on: a port with it is store-and-forward.
     Link {
-        /// Which.
+        /// Discipline of the queue.
         queue: link::Discipline,
     },
 }
 
-/// What has passed a port.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
 pub struct PortCounters {
@@ -78,11 +78,11 @@ pub(super) struct Port {
     pub(super) to: Node,
     /// Next of the equal paths at the node to which the port leads.
     pub(super) spray: u32,
-    /// Whether the next node needs the whole packet, not only its header.
+    /// True if the next node needs the whole packet, not only its header.
     whole: bool,
-    /// Whether the queue is a discipline of `cellbed_link`.
+    /// True if the queue is a discipline of `cellbed_link`.
     linked: bool,
-    /// Whether its host's transport is asked for a packet whenever it is idle.
+    /// True if its host's transport is asked for a packet whenever the port is idle.
     pub(super) pulls: bool,
     pub(super) counters: PortCounters,
     queue: Queue,
@@ -102,7 +102,7 @@ enum Queue {
     Link(Box<link::Direction<Place>>),
 }
 
-/// How a port is made.
+/// Configuration of a port.
 pub(super) struct PortConfig<'a> {
     pub(super) to: Node,
     pub(super) rate: Rate,
@@ -277,7 +277,7 @@ impl Port {
         }
     }
 
-    /// Whether the port can begin with another packet now. Makes the decisions that are due by `now`.
+    /// Return whether the port can begin with another packet now. Makes the decisions that are due by `now`.
     #[inline]
     pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
         self.catch_up(now + 1, arena);

@@ -18,7 +18,7 @@ pub enum Switching {
 /// Bytes that a cut-through switch must have of a packet.
 pub const HEADER: u16 = 40;
 
-/// Which of several equal paths a packet takes.
+/// Choice among several equal paths of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Balancing {
@@ -41,9 +41,9 @@ pub enum Node {
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
-    /// Where its port is.
+    /// Node of the port.
     pub from: Node,
-    /// Where it leads.
+    /// Node at the other end.
     pub to: Node,
     /// Its rate.
     pub rate: Rate,
@@ -57,9 +57,9 @@ pub enum TopologyError {
     /// A link's end is not a node.
     #[error("link {link}: no node {node}; the nodes are 0 to {last}, hosts first", last = nodes - 1)]
     NoSuchNode {
-        /// Which link.
+        /// Index of the link.
         link: usize,
-        /// Which node.
+        /// Index of the node.
         node: u32,
         /// Number of nodes.
         nodes: u32,
@@ -67,9 +67,9 @@ pub enum TopologyError {
     /// A host has no link, or several.
     #[error("host {host} has {links} links: a host needs exactly one")]
     Links {
-        /// Which host.
+        /// Index of the host.
         host: u32,
-        /// How many links it has.
+        /// Number of its links.
         links: usize,
     },
     /// Two hosts are not connected.
@@ -85,7 +85,7 @@ pub enum TopologyError {
     Range {
         /// Of what.
         what: &'static str,
-        /// Which values are valid.
+        /// Valid values.
         bounds: &'static str,
         /// The value.
         value: f64,

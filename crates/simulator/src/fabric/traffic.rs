@@ -1,4 +1,4 @@
-//! Which flows arrive when: Poisson arrivals with sizes of a distribution, or a list.
+//! Arrivals of flows: Poisson arrivals with sizes of a distribution, or a list.
 
 use super::flow::Flow;
 use super::topology::HEADER;
@@ -25,17 +25,17 @@ pub enum TrafficError {
     /// The points are no distribution.
     #[error("flow sizes, point {index}: {fault}")]
     Sizes {
-        /// Which point, from 0.
+        /// Index of the point, from 0.
         index: usize,
-        /// What is wrong.
+        /// Error of the point.
         fault: &'static str,
     },
     /// A flow of a list is not possible.
     #[error("flow {index} of the trace: {fault}")]
     Flow {
-        /// Which flow, from 0.
+        /// Index of the flow, from 0.
         index: usize,
-        /// What is wrong.
+        /// Error of the flow.
         fault: String,
     },
     /// A number out of range.
@@ -43,7 +43,7 @@ pub enum TrafficError {
     Range {
         /// Of what.
         what: &'static str,
-        /// Which values are valid.
+        /// Valid values.
         bounds: String,
         /// The value.
         value: f64,
@@ -110,7 +110,7 @@ impl Sizes {
     }
 }
 
-/// Who sends to whom.
+/// Choice of senders and receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Default, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pattern {
@@ -121,7 +121,7 @@ pub enum Pattern {
     Permutation,
     /// Each arrival is a number of flows of one size that start at once from that many hosts, to one other.
     Incast {
-        /// How many.
+        /// Number of senders.
         senders: u32,
     },
     /// A share of the flows goes to one host from any other, and the rest from any host to any other.
@@ -195,7 +195,7 @@ pub struct Poisson {
     pairs: Stream,
     /// The destination of each source, for a permutation.
     destinations: Vec<u32>,
-    /// What is still to come of an incast: the flow, and its senders.
+    /// Rest of an incast: the flow, and its senders.
     batch: (Option<Flow>, Vec<u32>),
     /// Number of users behind the host of [`Pattern::ToOne`].
     users: Option<(u32, Stream)>,

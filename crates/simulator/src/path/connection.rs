@@ -78,7 +78,7 @@ impl Connection {
         self.half_mut(from).room = Some(bytes);
     }
 
-    /// Whether the requested room is available.
+    /// Return whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
         let has_room = |room| half.socket.unsent() < room;

@@ -13,7 +13,7 @@ pub struct Downloads {
     pub request: u64,
     /// From the end of a download to the beginning of the next.
     pub thinking: Vec<Duration>,
-    /// Whether all use the first one's connection; else each opens its own.
+    /// True if all use the first one's connection; else each opens its own.
     pub keeps_connection: bool,
     tcp: Tcp,
     sizes: Vec<u64>,

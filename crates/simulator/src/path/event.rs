@@ -72,14 +72,14 @@ pub enum Event {
     },
     /// A datagram has arrived.
     Datagram {
-        /// Where.
+        /// End of the connection.
         at: End,
         /// The sender's.
         label: u64,
     },
     /// A connection is open, as seen by this host.
     Open {
-        /// Which.
+        /// Identifier of the connection.
         connection: ConnectionId,
         /// For whom.
         at: End,
@@ -88,7 +88,7 @@ pub enum Event {
     Message {
         /// On which connection.
         connection: ConnectionId,
-        /// Where.
+        /// End of the connection.
         at: End,
         /// The sender's.
         label: u64,

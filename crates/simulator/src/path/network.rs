@@ -21,7 +21,7 @@ pub trait Application {
     /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
     fn on_event(&mut self, event: Event, network: &mut Network);
 
-    /// Whether it is complete.
+    /// Return whether the traffic is complete.
     fn is_done(&self) -> bool;
 }
 
@@ -118,7 +118,7 @@ impl Network {
         }
     }
 
-    /// The same network with this time, instead of zero, from a host's sending until a packet is on the path.
+    /// Set the time, zero by default, from a host's sending until a packet is on the path.
     ///
     /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
     /// answer uses an opportunity that any real one misses.
@@ -169,7 +169,7 @@ impl Network {
         }
     }
 
-    /// How long each user of a cell has had it with packets waiting since the last start.
+    /// Return the time that each user of a cell has had it with packets waiting since the last start.
     pub fn served(&mut self, cell: usize) -> Vec<Duration> {
         self.graph.served(cell).collect()
     }

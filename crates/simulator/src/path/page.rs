@@ -17,7 +17,7 @@ pub struct PageObject {
     pub parent: Option<usize>,
 }
 
-/// How objects travel.
+/// HTTP version, which determines the transport of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HttpVersion {
     /// Persistent connections, one object at a time on each (RFC 9112), as many as browsers open to a server: six.

@@ -4,7 +4,7 @@ use super::event::{DatagramKind, End};
 use crate::slab::Slab;
 use crate::tcp::Segment;
 
-/// What a packet is for.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
     Datagram {

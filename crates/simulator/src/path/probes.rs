@@ -83,7 +83,7 @@ impl Application for RoundTrips {
 /// Packet trains (Sentosa et al., NSDI 2025, §3.2): so many packets back to back, the last of which is acknowledged.
 #[derive(Clone, Debug)]
 pub struct Trains {
-    /// Who sends the trains.
+    /// Sender of the trains.
     pub from: End,
     /// IP length of their packets.
     pub packet: Bytes,

@@ -17,7 +17,7 @@ pub struct Sdu {
     pub bytes: u16,
 }
 
-/// What happens to packets that arrive at the central unit.
+/// Treatment of packets that arrive at the central unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Admission {
@@ -45,7 +45,7 @@ pub enum Rank {
     Head,
 }
 
-/// What happened to a packet.
+/// Treatment of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is in its user's queue.
@@ -76,7 +76,7 @@ struct Queue {
     order: Order,
 }
 
-/// How the packets of a user wait for each other.
+/// Order of the packets of a user.
 #[derive(Clone, Debug)]
 enum Order {
     Arrival(VecDeque<Sdu>),
@@ -282,8 +282,8 @@ impl Buffer {
         }
     }
 
-    /// What can be served of a user: each flow with packets and the bytes it has left to send, if flows are served in an
-    /// order that the scheduler chooses; else the whole queue.
+    /// Return the traffic of a user that can be served: each flow with packets and the bytes it has left to send, if
+    /// flows are served in an order that the scheduler chooses; else the whole queue.
     ///
     /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of the user: a
     /// shorter one that is kept out by the threshold comes in only if the queue is served.

@@ -6,7 +6,7 @@ use super::cqi::Cqi;
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
 
-/// Where the channel quality indicators (CQI) of the users come from. They report every [`REPORT_INTERVAL`].
+/// Source of the channel quality indicators (CQI) of the users. They report every [`REPORT_INTERVAL`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CqiSource {

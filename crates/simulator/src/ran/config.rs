@@ -21,11 +21,11 @@ pub struct RanConfig {
     pub users: u32,
     /// Their channels.
     pub cqi: CqiSource,
-    /// Who gets the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS, [`Scheduler::ProportionalFair`] is PFS (window
-    /// 100 TTI where none is given).
+    /// Scheduler of the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS,
+    /// [`Scheduler::ProportionalFair`] is PFS (window 100 TTI where none is given).
     #[serde(deserialize_with = "scheduler")]
     pub scheduler: Scheduler,
-    /// What happens to packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
+    /// Treatment of packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
     pub admission: Option<Admission>,
     /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may have.
     pub buffer_bytes: Option<u64>,
@@ -44,7 +44,7 @@ pub struct RanConfig {
     pub harq_tries: u32,
     /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
     pub uplink_ps: Picos,
-    /// What the load of the traffic refers to.
+    /// Reference of the traffic's load.
     pub load_of: LoadOf,
     /// Share of flows that go to users; the others go between random hosts.
     pub share: f64,
@@ -54,7 +54,7 @@ pub struct RanConfig {
     pub readings: Readings,
 }
 
-/// What the load of the users' traffic refers to.
+/// Reference of the load of the users' traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadOf {
@@ -164,15 +164,16 @@ impl RanConfig {
         bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
     }
 
-    /// How long before a TTI the central unit must send: the fronthaul's delay, and the time of the largest subframe with the last
-    /// packet whole.
+    /// Return the time before a TTI at which the central unit must send: the fronthaul's delay, and the time of the
+    /// largest subframe with the last packet whole.
     pub(super) fn lead(&self) -> u64 {
         let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
         self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
     }
 }
 
-/// How the paper is read where it is open. The defaults are the readings with which its figures are reproduced.
+/// Interpretation of the paper where it is ambiguous. The defaults are the readings with which its figures are
+/// reproduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Readings {

@@ -1,4 +1,4 @@
-//! What a channel of quality CQI carries in a transmission time interval (TTI).
+//! Capacity of a channel of quality CQI in a transmission time interval (TTI).
 
 /// Physical resource blocks of a 20 MHz carrier (3GPP TS 36.101, table 5.6-1).
 pub const RESOURCE_BLOCKS: u32 = 100;

@@ -35,7 +35,7 @@ pub struct BlockCounts {
     pub resource_blocks: u64,
 }
 
-/// What the distributed unit reports for a user at the end of a TTI.
+/// Report of the distributed unit for a user at the end of a TTI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Q: packets that the device has not received completely.
@@ -108,7 +108,7 @@ impl DistributedUnit {
         }
     }
 
-    /// Whether it holds no packets.
+    /// Return whether it holds no packets.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }

@@ -95,7 +95,7 @@ pub struct Delivery {
     pub sdu: Sdu,
 }
 
-/// What happens next.
+/// Next phase of a TTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The TTI of this number begins.
@@ -156,7 +156,7 @@ impl User {
     }
 }
 
-/// Who could have resource blocks, the best first.
+/// Candidate for resource blocks, ordered with the best first.
 #[derive(Clone, Copy, Debug)]
 struct Contender {
     rank: f64,
@@ -303,8 +303,9 @@ impl Ran {
         self.buffer.room(user)
     }
 
-    /// How long a source waits before it uses the next credit after one that was not answered by an admitted packet: a TTI, and the
-    /// time that the packets of the last subframe take at the lowest quality; 100 ms at most.
+    /// Return the time that a source waits before it uses the next credit after one that was not answered by an
+    /// admitted packet: a TTI, and the time that the packets of the last subframe take at the lowest quality; 100 ms at
+    /// most.
     pub fn backoff(&self, user: u32) -> Picos {
         let bits = u64::from(self.users[user as usize].accepted) * PACKET * 8;
         let alpha = bits * TTI.0 / u64::from(Cqi::LOWEST.bits_per_tti());
@@ -513,7 +514,7 @@ impl Ran {
         });
     }
 
-    /// What it has measured: `users` with a row for each, `queues` over time, and `counts`, a single row.
+    /// Return its measurements: `users` with a row for each, `queues` over time, and `counts`, a single row.
     pub fn tables(&self) -> Vec<Table> {
         let users = 0..self.config.users;
         let series = |value: fn(&Sample) -> f64| self.series.iter().map(value).collect();

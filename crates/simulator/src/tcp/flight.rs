@@ -35,7 +35,7 @@ struct Sent {
 pub(super) struct News {
     /// Newly acknowledged segments.
     pub segments: u64,
-    /// Whether the first missing byte has changed.
+    /// True if the first missing byte has changed.
     pub advanced: bool,
     /// From the sending of the first and of the last of them, if none was sent twice.
     pub round_trips: Option<(Duration, Duration)>,

@@ -29,9 +29,9 @@ pub use sender::Sending;
 pub struct Tcp {
     /// The congestion control.
     pub control: Control,
-    /// Whether CUBIC's slow start may end before a loss.
+    /// True if CUBIC's slow start may end before a loss.
     pub hystart: bool,
-    /// Whether the window shrinks while nothing is sent (Linux: `tcp_slow_start_after_idle`).
+    /// True if the window shrinks while nothing is sent (Linux: `tcp_slow_start_after_idle`).
     pub idle_restart: bool,
     /// The initial window, segments.
     pub initial_window: u64,

@@ -18,7 +18,7 @@ pub(super) struct Pacer {
     next: Time,
     /// Bytes that still belong to the burst.
     burst: u64,
-    /// How late the burst is.
+    /// Delay of the burst behind its schedule.
     late: Duration,
     sent: u64,
 }

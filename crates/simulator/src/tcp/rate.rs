@@ -29,7 +29,7 @@ pub(super) struct RateSample {
     pub rate: f64,
     /// Segments that were delivered before the interval.
     pub before: u64,
-    /// Whether the sender could have sent more: the path may be faster.
+    /// True if the sender could have sent more: the path may be faster.
     pub idle: bool,
 }
 

@@ -13,7 +13,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's window
 /// opens sooner.
 const QUICK: u32 = 16;
-/// What Linux offers with its usual first buffer of 128 KiB, while it expects that half of that will be overhead.
+/// First window that Linux offers with its usual first buffer of 128 KiB, half of which it expects to be overhead.
 const FIRST: u64 = 64 << 10;
 /// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
 /// are acknowledged one by one, as by Linux 6.18.
@@ -165,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement must leave even without data.
+    /// Return whether an acknowledgement must leave even without data.
     pub fn is_due(&self) -> bool {
         self.at_once
     }

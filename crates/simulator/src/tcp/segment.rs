@@ -54,7 +54,7 @@ pub(crate) struct Acknowledgement {
     pub upto: u64,
     /// Later parts that have arrived, the latest first; empty ones are unused (RFC 2018 §4).
     pub blocks: [(u64, u64); BLOCKS],
-    /// Whether the latest data is a duplicate (RFC 2883).
+    /// True if the latest data is a duplicate (RFC 2883).
     pub duplicate: bool,
     /// The stamp of the segment that is answered (RFC 7323 §4.3).
     pub echo: Time,

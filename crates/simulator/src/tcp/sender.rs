@@ -12,7 +12,7 @@ use super::segment::{Acknowledgement, Burst};
 
 /// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
 const DUPLICATES: u64 = 3;
-/// What Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
+/// Time that Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
 const PROBE_SLACK: Duration = Duration::from_millis(8);
 /// Segments of a super-packet at least (Linux: `tcp_min_tso_segs`).
 const LEAST_BURST: u64 = 2;
@@ -38,7 +38,7 @@ pub(super) struct Sender {
     probe: Option<(u64, bool)>,
     probe_due: bool,
     last_sent: Option<Time>,
-    /// Whether a short segment waits for the one before (RFC 896), and the end of the last one.
+    /// True if a short segment waits for the one before (RFC 896), and the end of the last one.
     nagle: bool,
     short: u64,
     usage: Usage,
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     pub timeouts: u64,
 }
 
-/// What a sender knows of its path, as Linux's `tcp_info` has it.
+/// State of a sender and its path, with the fields of Linux's `tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// The congestion window, segments.
@@ -281,7 +281,7 @@ impl Sender {
         pacing::quantum(rate, segment, LEAST_BURST, least)
     }
 
-    /// Whether pacing delays what could leave; then it is due at a time.
+    /// Return whether pacing delays data that could leave; then it is due at a time.
     fn is_held_back(&mut self, now: Time) -> bool {
         self.paced = self.pacer.wait(now).filter(|_| {
             let full = self.written.min(self.next + self.tcp.segment);
@@ -416,7 +416,7 @@ impl Sender {
         }
     }
 
-    /// How long a segment may be behind one that was sent later (RFC 8985 §6.2, step 4).
+    /// Return the maximum time that a segment may be behind one that was sent later (RFC 8985 §6.2, step 4).
     fn grace(&self) -> Duration {
         if self.state != State::Open || self.flight.selected() >= DUPLICATES {
             return Duration::ZERO;

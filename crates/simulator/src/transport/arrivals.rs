@@ -1,4 +1,4 @@
-//! Which packets of a flow have arrived.
+//! Set of the packets of a flow that have arrived.
 
 /// A set of numbers of packets from 0. Up to 64 packets take no memory of the heap.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +11,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether a packet has arrived.
+    /// Return whether a packet has arrived.
     #[inline]
     pub fn contains(&self, packet: u32) -> bool {
         self.word(packet / 64) >> (packet % 64) & 1 == 1

@@ -20,7 +20,7 @@ const SLOT: u64 = 1 << 33;
 /// The bit of a token by which packets that have not arrived are requested again.
 const AGAIN: u64 = 1 << 32;
 
-/// What the arbiter favours (§3).
+/// Objective of the arbiter (§3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -35,7 +35,7 @@ pub enum Objective {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FastpassConfig {
-    /// What the arbiter favours.
+    /// Objective of the arbiter.
     pub objective: Objective,
     /// From a host to the arbiter, and the same back.
     pub arbiter_delay_ps: Picos,
@@ -70,7 +70,7 @@ pub struct FastpassHosts {
     slot: Picos,
     /// Requests in the order in which they are served.
     requests: BTreeSet<(u64, FlowId)>,
-    /// Whether the next slot is scheduled.
+    /// True if the next slot is scheduled.
     ticking: bool,
     flows: FlowMap<State>,
     colours: Colours,

@@ -60,7 +60,7 @@ impl Access {
         }
     }
 
-    /// Whether a wake-up is for the radio access network; if so, processes it.
+    /// Process a wake-up of the radio access network; return whether it was one.
     pub(super) fn wake(
         &mut self,
         net: &mut Fabric,
@@ -82,7 +82,7 @@ impl Access {
 pub struct Mobile {
     inner: AnyTransport,
     access: Access,
-    /// Whether the receivers are the devices.
+    /// True if the receivers are the devices.
     end_to_end: bool,
     flows: FlowMap<State>,
     /// Packets in the radio access network, by the numbers of their SDUs.

@@ -34,7 +34,7 @@ pub trait Constants: Copy {
     /// All hosts.
     type Hosts: Transport;
 
-    /// How it serves mobile users behind one of the hosts.
+    /// Support of mobile users behind one of the hosts.
     const MOBILE: MobileUsers;
 
     /// The discipline of the ports for which it was made.
@@ -47,7 +47,7 @@ pub trait Constants: Copy {
     fn hosts(self, net: &Fabric) -> Self::Hosts;
 }
 
-/// How a transport serves [mobile users](crate::ran) behind one of the hosts.
+/// Support of a transport for [mobile users](crate::ran) behind one of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MobileUsers {
     /// It ends at their devices.
@@ -162,7 +162,7 @@ impl AnyTransport {
         Err(RanError::new(text))
     }
 
-    /// What it has measured beside flows and ports.
+    /// Return its measurements beside flows and ports.
     pub fn tables(&self) -> Vec<Table> {
         self.ran().map_or_else(Vec::new, Ran::tables)
     }

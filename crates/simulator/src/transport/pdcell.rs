@@ -116,7 +116,7 @@ impl Credit {
     }
 }
 
-/// What both ends know of a flow.
+/// State of a flow at both ends.
 #[derive(Debug)]
 struct State {
     packets: u32,

@@ -33,7 +33,7 @@ pub struct PhostConfig {
     /// A source that has had no answer for so long repeats its request. (Without it a flow whose request is dropped never
     /// ends.)
     pub repeat_request: f64,
-    /// Whether a source that has sent as many packets as a flow has still sends data with the next ones. The public
+    /// True if a source that has sent as many packets as a flow has still sends data with the next ones. The public
     /// simulator of pHost sends headers alone then, which is quicker than any network.
     pub repeats_carry_data: bool,
 }
@@ -141,7 +141,7 @@ enum Standing {
     Granted,
 }
 
-/// What both ends know of a flow.
+/// State of a flow at both ends.
 #[derive(Debug)]
 struct State {
     flow: Flow,

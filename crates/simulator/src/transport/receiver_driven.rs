@@ -1,4 +1,4 @@
-//! What transports have in common whose destinations grant packets (pHost, pDCell): kinds of packets, and the request by
+//! Common parts of transports whose destinations grant packets (pHost, pDCell): kinds of packets, and the request by
 //! which a source announces a flow.
 
 use super::Packet;

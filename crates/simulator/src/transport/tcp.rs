@@ -83,7 +83,7 @@ struct State {
     sockets: Box<[Socket; 2]>,
     hosts: [HostId; 2],
     bytes: u64,
-    /// Which ends wait for their cards.
+    /// Ends that wait for their cards.
     waits: [bool; 2],
     /// The next wake-up that was asked for.
     armed: Picos,

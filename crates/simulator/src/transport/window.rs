@@ -52,15 +52,15 @@ impl Constants for SlowStartConfig {
     }
 }
 
-/// How the window moves.
+/// Rules of the window's growth and reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Whether data waits for the answer to a first packet.
+    /// True if data waits for the answer to a first packet.
     pub handshake: bool,
     pub initial: u32,
     pub largest: u32,
     pub timeout: Picos,
-    /// Whether the window grows slower from half of that at the last timeout on.
+    /// True if the window grows slower from half of its size at the last timeout on.
     pub avoids: bool,
     /// After so many timeouts in a row only probes are sent, 0 for never.
     pub probe_after: u32,
@@ -73,7 +73,7 @@ pub struct WindowHosts {
     flows: FlowMap<State>,
 }
 
-/// What both ends know of a flow.
+/// State of a flow at both ends.
 #[derive(Debug)]
 struct State {
     packets: u32,

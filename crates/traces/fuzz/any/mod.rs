@@ -1,4 +1,4 @@
-//! What every importer promises of any bytes.
+//! Properties of every importer for arbitrary bytes.
 
 use std::io::Cursor;
 

@@ -10,7 +10,7 @@ const BLOCK_BYTES: u32 = 12;
 const ENHANCED_PACKET: u32 = 6;
 const ENHANCED_BYTES: u32 = 32;
 
-/// How a capture writes its packets.
+/// Layout of a capture's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// pcapng.
@@ -19,7 +19,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Whether what begins so is a block of pcapng that is shorter than any, on which the arithmetic of `pcap_parser` fails.
+    /// Return whether the data begins with a block of pcapng shorter than the minimum, on which the arithmetic of
+    /// `pcap_parser` fails.
     pub(super) fn too_short(self, data: &[u8]) -> bool {
         self.newer
             && self

@@ -9,7 +9,7 @@ use crate::error::{ImportError, Place, Result, counted, shown};
 
 /// Maximum number of flows. Beyond it the smallest half is dropped, which never contains the main flow of a capture.
 const MOST_FLOWS: usize = 1 << 16;
-/// How many flows an error names.
+/// Maximum number of flows that an error names.
 const NAMED: usize = 3;
 
 /// The choice of flows of a capture.
@@ -24,7 +24,7 @@ pub struct Choice {
 /// One direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of IP.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether its packets have the initial hop limit of systems, so that they have passed no router.
+    /// Return whether its packets have the initial hop limit of systems, so that they have passed no router.
     pub fn fresh(&self) -> bool {
         matches!(self.hop_limit, 64 | 128 | 255)
     }
@@ -71,15 +71,15 @@ impl Key {
     }
 }
 
-/// What a flow has.
+/// Properties of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     key: Key,
     /// From the lower end, and from the higher one.
     ways: [Way; 2],
-    /// Whether the lower end began.
+    /// True if the lower end opened the flow.
     low_began: bool,
-    /// Whether that is known by the opening of a connection.
+    /// True if the initiator is known from the opening of a connection.
     opened: bool,
     /// In order of appearance.
     number: u64,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket};
 
-/// What is read of a packet.
+/// Fields read from a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub from: IpAddr,
@@ -17,7 +17,7 @@ pub(super) struct Header {
     /// Bytes that the frame has for it.
     pub room: u32,
     pub hop_limit: u8,
-    /// Whether it opens a TCP connection.
+    /// True if the packet opens a TCP connection.
     pub opens: bool,
     pub fragment: bool,
 }
@@ -29,7 +29,7 @@ const SCTP: u8 = 132;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// How frames of a link type begin (tcpdump's registry of link-layer header types).
+/// Link type, which determines the header of frames (tcpdump's registry of link-layer header types).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkType {
     /// 1: Ethernet, with VLAN tags or without.
@@ -148,7 +148,7 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
     })
 }
 
-/// Where in a frame a part of it begins.
+/// Return the offset in a frame at which a part of it begins.
 fn offset(frame: &[u8], part: &[u8]) -> u32 {
     (part.as_ptr() as usize).saturating_sub(frame.as_ptr() as usize) as u32
 }

@@ -21,16 +21,16 @@ use packets::{Survey, each_packet};
 const OPPORTUNITY_BYTES: u64 = 1500;
 /// Packets smaller than this on average are acknowledgements or similar, and do not show the capacity.
 const TELLING_BYTES: u64 = 500;
-/// How far a stamp may lie before the one above it, ns: queues of a network card are stamped separately; a larger step
-/// means a clock that was set.
+/// Maximum distance of a stamp behind the previous one, ns: queues of a network card are stamped separately; a larger
+/// step means that the clock was set.
 const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
 /// The longest plausible pause between two packets, ns.
 const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
-/// What to make of a capture.
+/// Options of the conversion of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Which flows.
+    /// Flows to convert.
     pub choice: Choice,
     /// The device's address; left out, the end that began the flow.
     pub device: Option<IpAddr>,
@@ -303,7 +303,7 @@ impl Clock {
 }
 
 impl Survey {
-    /// Whether there is anything to choose from.
+    /// Return an error if there is nothing to choose from.
     fn check(&self) -> Result<()> {
         if self.flows > 0 {
             return Ok(());

@@ -48,7 +48,7 @@ pub(super) struct Survey {
     pub fragments: u64,
     pub unstamped: u64,
     pub unknown_link: Option<u32>,
-    /// Whether it ends in the middle of a packet.
+    /// True if the capture ends in the middle of a packet.
     pub cut: bool,
 }
 

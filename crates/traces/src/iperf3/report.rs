@@ -20,7 +20,7 @@ pub(super) enum Author {
 pub(super) struct Report {
     pub start: Start,
     pub error: Option<String>,
-    /// Whether it was truncated but readable.
+    /// True if the report was truncated but readable.
     pub cut: bool,
 }
 

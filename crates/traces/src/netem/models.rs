@@ -16,7 +16,7 @@ pub(super) struct Model<'a, 'b> {
     pub(super) out: &'b mut Expansion<'a>,
     /// Steps to repeat.
     pub(super) held: Option<&'b mut Vec<(Step, i64)>>,
-    /// Whether it is the whole file.
+    /// True if it is the whole file.
     pub(super) whole: bool,
 }
 

@@ -27,9 +27,9 @@ pub(super) struct Heard {
     pub trip_ns: Option<i64>,
     /// The time of printing, ns since 1970.
     pub stamp_ns: Option<i64>,
-    /// Whether `trip_ns` is only an upper bound.
+    /// True if `trip_ns` is only an upper bound.
     pub at_most: bool,
-    /// Whether it is a duplicate answer.
+    /// True for a duplicate answer.
     pub duplicate: bool,
 }
 
@@ -145,7 +145,8 @@ fn first_number(text: &[u8]) -> Option<u64> {
     Some(u64::from(sizes))
 }
 
-/// How many packets were sent, of `10 packets transmitted, …` in any language, or `Packets: Sent = 10, …` of Windows.
+/// Return the number of packets sent, from `10 packets transmitted, …` in any language, or `Packets: Sent = 10, …` of
+/// Windows.
 fn sent(text: &[u8]) -> Option<u64> {
     if text.first()?.is_ascii_digit() && text.contains(&b'%') {
         return whole(text);

@@ -429,7 +429,7 @@ impl Controller for Bbr {
         self.save(self.window.size as u64);
     }
 
-    /// Whether the pipe is full is unknown.
+    /// Reset the estimate of a full pipe, whose state is unknown after a timeout.
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.repair = Repair::Timeout;
         self.full_rate = 0.0;
@@ -480,7 +480,7 @@ impl Controller for Bbr {
     }
 }
 
-/// What is acknowledged at once beyond the bandwidth, so that the window can allow for it (in Linux since 5.1).
+/// Data acknowledged at once beyond the bandwidth, so that the window can allow for it (in Linux since 5.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
     began: Time,
@@ -523,7 +523,7 @@ impl Aggregation {
 #[derive(Clone, Copy, Debug, Default)]
 struct Policer {
     sampling: bool,
-    /// What the interval began with.
+    /// Start of the interval.
     since: Time,
     delivered: u64,
     lost: u64,
@@ -538,7 +538,7 @@ impl Policer {
     const ROUNDS: (u32, u32, u32) = (4, 16, 48);
     /// Losses per delivery that show a policer.
     const LOSS: f64 = 50.0 / 256.0;
-    /// How much two intervals may differ.
+    /// Maximum relative difference of two intervals.
     const ALIKE: f64 = 0.125;
 
     fn rate(&self) -> Option<f64> {

@@ -95,7 +95,7 @@ impl Control {
 
 /// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in segments.
 ///
-/// What is provided is NewReno's. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
+/// The provided methods are those of NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
 pub(super) trait Controller {
     /// Returns the congestion window and the threshold of slow start.
     fn window(&self) -> &Window;
@@ -209,7 +209,7 @@ pub(super) struct AckSample {
     /// The first byte that is missing, and the first that has not been sent.
     pub missing: u64,
     pub next: u64,
-    /// Whether the window limited the sender.
+    /// True if the window limited the sender.
     pub limited: bool,
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Timeout {
     pub delivered_at: Time,
 }
 
-/// Whether losses are being repaired.
+/// State of the repair of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
     None,
