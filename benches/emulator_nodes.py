@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed._core import enter
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.links.emulator import Emulator
 
 Figures = dict[str, float]
 #: Measures once, for so many seconds.

@@ -37,7 +37,7 @@ from emulator_nodes import (
 )
 from emulator_throughput import PAYLOAD_SHARE, one_flow
 
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.links.emulator import Emulator
 
 #: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
 RECEIVE_UDP = """

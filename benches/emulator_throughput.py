@@ -30,7 +30,7 @@ from emulator_nodes import (
     running,
 )
 
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.links.emulator import Emulator
 
 #: Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps).
 PAYLOAD_SHARE = 1448 / 1500

@@ -27,8 +27,8 @@ from typing import Any
 from cellbed.errors import CellbedError
 from cellbed.scenario import parse
 from cellbed.scenario.nodes import AnyBackend, ContainerBackend, HostBackend, NamespaceBackend, VmBackend
+from cellbed.testbed.machine.state import Record
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.state import Record
 from cellbed.testbed.testbed import Testbed
 
 SCENARIO = """

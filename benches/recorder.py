@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 from emulator_nodes import VETH_ADDRESSES, configuration, connect_by_veth, inside, running
 
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.links.emulator import Emulator
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
 

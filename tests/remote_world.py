@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.scenario.nodes import HostBackend
-from cellbed.testbed.backend import Limits
-from cellbed.testbed.remote import RemoteNode
-from cellbed.testbed.state import Record
+from cellbed.testbed.machine.state import Record
+from cellbed.testbed.nodes.backend import Limits
+from cellbed.testbed.nodes.remote import RemoteNode
 from cellbed.testbed.testbed import Testbed
 
 NODE, PEER = "phone-0", "edge-0"

@@ -18,11 +18,11 @@ from typing import Any, cast
 
 import pytest
 
-from cellbed.testbed.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
-from cellbed.testbed.backend import Setup
-from cellbed.testbed.process import Place
-from cellbed.testbed.remote import NodeError, RemoteNode
-from cellbed.testbed.spans import SpanSockets
+from cellbed.testbed.machine.process import Place
+from cellbed.testbed.nodes.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
+from cellbed.testbed.nodes.backend import Setup
+from cellbed.testbed.nodes.remote import NodeError, RemoteNode
+from cellbed.testbed.programs.spans import SpanSockets
 
 HELLO = {"machine": "Linux 6.1 x86_64", "cpus": 2, "connection": ["198.18.0.1", "1", "198.18.0.2", "2"]}
 FRAME = HEADER.size

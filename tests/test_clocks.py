@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cellbed.testbed import cgroups
-from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
 from emulator_process import EMULATE, EmulatorProcess, constant, delay, line_of_two
 
 UPLINK = [constant(100_000_000), delay(5)]

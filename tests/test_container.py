@@ -23,14 +23,14 @@ import pytest
 
 from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import ContainerBackend
-from cellbed.testbed.backend import Backend, Limits
-from cellbed.testbed.cgroups import LimitsError, open_groups
 from cellbed.testbed.clean import clean
-from cellbed.testbed.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
+from cellbed.testbed.machine.cgroups import LimitsError, open_groups
+from cellbed.testbed.machine.process import Running, find, kill
+from cellbed.testbed.machine.state import Record, records
+from cellbed.testbed.nodes.backend import Backend, Limits
+from cellbed.testbed.nodes.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
 from cellbed.testbed.plan import Node
-from cellbed.testbed.process import Running, find, kill
-from cellbed.testbed.prove import Limited, prove_limits
-from cellbed.testbed.state import Record, records
+from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from emulator_process import EDGE, line_of_two
 from shell_world import ORDINARY_USER, World, missing, python
@@ -317,7 +317,7 @@ def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
     with pytest.raises(ContainerError, match=r"the container edge does not start: .*gone"), bed(record, broken, None):
         pass
     find_image.cache_clear()
-    monkeypatch.setattr("cellbed.testbed.container.find", lambda _: None)
+    monkeypatch.setattr("cellbed.testbed.nodes.container.find", lambda _: None)
     with pytest.raises(ContainerError, match="sudo apt install podman"):
         find_image(image, "auto")
     with pytest.raises(CellbedError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
@@ -329,7 +329,7 @@ SCRIPT = """
 import json, subprocess, sys
 sys.path.insert(0, {tests!r})
 from cellbed.scenario.nodes import ContainerBackend
-from cellbed.testbed.state import Record
+from cellbed.testbed.machine.state import Record
 from cellbed.testbed.testbed import Testbed
 from emulator_process import line_of_two
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cellbed.testbed.copies import MOST_BYTES, copy, read
+from cellbed.testbed.nodes.copies import MOST_BYTES, copy, read
 
 NAMES = [f"file{number}" for number in range(300)]
 # Replaces the folder ARGV[1]/d by a link to ARGV[2] and back, without end.

@@ -19,7 +19,7 @@ from cellbed.measure.disturbance import MAGIC, RECORD, Load, added, judge, machi
 from cellbed.measure.statistics import percentile
 from cellbed.report.formats import machine as words
 from cellbed.runformat.spans import Span
-from cellbed.testbed.pressure import Pressure
+from cellbed.testbed.programs.pressure import Pressure
 
 T0 = 5_000_000_000_000
 S = 1_000_000_000

@@ -164,9 +164,9 @@ def test_what_containers_need_is_named_with_its_package(tmp_path: Path, monkeypa
     (programs / "docker").touch(mode=0o755)
     assert software.containers(bare).remedy == "sudo apt install crun"
     (programs / "crun").touch(mode=0o755)
-    monkeypatch.setattr("cellbed.testbed.container.INIT", tmp_path / "absent")
+    monkeypatch.setattr("cellbed.testbed.nodes.container.INIT", tmp_path / "absent")
     assert software.containers(bare).remedy == "make setup"
-    monkeypatch.setattr("cellbed.testbed.container.INIT", programs / "crun")
+    monkeypatch.setattr("cellbed.testbed.nodes.container.INIT", programs / "crun")
     assert (software.containers(bare).status, software.containers(bare).found) == ("ok", str(programs / "docker"))
     (programs / "podman").touch(mode=0o755)
     assert software.containers(bare).remedy == "sudo apt install uidmap"

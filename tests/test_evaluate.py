@@ -34,8 +34,8 @@ from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
 from cellbed.recordings.series import round_trips
 from cellbed.recordings.summary import summarise
-from cellbed.testbed.emulator import EmulatorError
-from cellbed.testbed.process import find
+from cellbed.testbed.links.emulator import EmulatorError
+from cellbed.testbed.machine.process import find
 
 SAMPLES = "samples.jsonl"
 

@@ -192,7 +192,7 @@ def test_programs_cannot_write_while_the_disk_is_full(run: Path) -> None:
 DISK = """
 import subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from cellbed.testbed.state import Record
+from cellbed.testbed.machine.state import Record
 from cellbed.testbed.testbed import Testbed
 from emulator_process import line_of_two
 record = Record.create("run")

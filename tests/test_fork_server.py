@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from cellbed.testbed import cgroups
-from cellbed.testbed.backend import Setup
-from cellbed.testbed.cgroups import LimitsError
-from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.namespace import NamespaceNode
-from cellbed.testbed.process import Place, Process, ProgramError
-from cellbed.testbed.state import RUN_VARIABLE
-from cellbed.testbed.supervise import Program, Supervisor
+from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.process import Place, Process, ProgramError
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.backend import Setup
+from cellbed.testbed.nodes.namespace import NamespaceNode
+from cellbed.testbed.programs.supervise import Program, Supervisor
 from emulator_process import line_of_two
 
 pytestmark = pytest.mark.needs_tun

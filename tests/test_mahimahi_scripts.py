@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.doctor import changes
-from cellbed.testbed.process import inhabitants
+from cellbed.testbed.machine.process import inhabitants
 from shell_world import ASK, ECHO, World, cellbed, missing, open_world, python, wait_until
 
 if missing() is None and not changes.COMPILED_HELPER.exists():

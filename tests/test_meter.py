@@ -84,7 +84,7 @@ def test_a_meter_may_count_from_now_on() -> None:
 
 
 def test_a_meter_reads_a_real_link(tmp_path: Path) -> None:
-    from cellbed.testbed.emulator import Emulator, EmulatorError
+    from cellbed.testbed.links.emulator import Emulator, EmulatorError
 
     config = line_of_two([constant(20_000_000, queue_bytes=20_000), delay(7)], [], tmp_path)
     try:

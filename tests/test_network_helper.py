@@ -16,7 +16,7 @@ import pytest
 
 from cellbed.doctor import changes
 from cellbed.doctor.machine import Machine
-from cellbed.testbed.privilege import NETWORK_HELPER, NETWORK_USERS
+from cellbed.testbed.machine.privilege import NETWORK_HELPER, NETWORK_USERS
 from shell_world import (
     ASK,
     ECHO,

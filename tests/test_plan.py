@@ -12,7 +12,7 @@ import pytest
 
 from cellbed.experiments.description import cautions, deployments
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.emulator import Emulator
+from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
 from in_process import cellbed
 from link_examples import EXAMPLES, read, write_recordings

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from cellbed.testbed import unmodified
-from cellbed.testbed.agent import use_of
-from cellbed.testbed.backend import Clock
-from cellbed.testbed.copies import copy
-from cellbed.testbed.process import ProgramError, Running
-from cellbed.testbed.supervise import Supervisor
-from cellbed.testbed.unmodified import Command, Ready, UnmodifiedProgram
+from cellbed.testbed.machine.process import ProgramError, Running
+from cellbed.testbed.nodes.agent import use_of
+from cellbed.testbed.nodes.backend import Clock
+from cellbed.testbed.nodes.copies import copy
+from cellbed.testbed.programs import unmodified
+from cellbed.testbed.programs.supervise import Supervisor
+from cellbed.testbed.programs.unmodified import Command, Ready, UnmodifiedProgram
 
 SECOND = 1_000_000_000
 PATIENCE_NS = 60 * SECOND

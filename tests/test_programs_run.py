@@ -15,10 +15,10 @@ import pytest
 from cellbed.cli.plan_table import show_plan
 from cellbed.measure.connections import PARTS
 from cellbed.scenario import ScenarioError, load, parse
-from cellbed.testbed import cgroups
-from cellbed.testbed.cgroups import LimitsError
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.process import find
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.process import find
 from in_process import cellbed as in_process
 from in_process import run_apart
 from scenario_text import GOOD

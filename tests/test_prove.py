@@ -14,16 +14,16 @@ import pytest
 
 from cellbed.readable import alike
 from cellbed.scenario import ScenarioError, load
-from cellbed.testbed import cgroups
-from cellbed.testbed.backend import Setup
-from cellbed.testbed.cgroups import Group, LimitsError
-from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.namespace import NamespaceNode
+from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import Group, LimitsError
+from cellbed.testbed.machine.process import Place
+from cellbed.testbed.nodes.backend import Setup
+from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
-from cellbed.testbed.prediction import Clock
-from cellbed.testbed.process import Place
-from cellbed.testbed.prove import Limited, Proof, ProofError, prove_limits
-from cellbed.testbed.prove_links import _rate_proof, prove_links
+from cellbed.testbed.proof.limits import Limited, Proof, ProofError, prove_limits
+from cellbed.testbed.proof.links import _rate_proof, prove_links
+from cellbed.testbed.proof.prediction import Clock
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 

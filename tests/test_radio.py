@@ -16,8 +16,8 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.radio import PROFILES, RadioLink
 from cellbed.scenario.settings import read_settings
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.testbed.links.setting import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.setting import RateChangeError, changed
 from scenario_text import GOOD
 
 RADIO = '\n[links.mobile]\nkind = "radio"\nprofile = "lowband-driving"\n'

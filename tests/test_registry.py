@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.runformat.folder import write_json
-from cellbed.testbed.state import Record, parse_record
+from cellbed.testbed.machine.state import Record, parse_record
 from in_process import cellbed
 from shell_world import wait_until
 
@@ -59,7 +59,7 @@ def unstarted(path: Path) -> Path:
 
 ELSEWHERE = ["unshare", "--pid", "--fork", "--kill-child", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 RECORD = """
-from cellbed.testbed.state import Record, records
+from cellbed.testbed.machine.state import Record, records
 print(Record.create("run").identifier, [each.is_stale() for each in records()], flush=True)
 input()
 """
@@ -183,7 +183,7 @@ def test_a_folder_that_is_no_control_group_is_left(live: Path, tmp_path: Path) -
 
 def test_processes_of_another_pid_namespace_are_not_signalled_as_process_0(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text("0\n")
-    code = "import sys, pathlib; from cellbed.testbed.cgroups import remove; remove(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib; from cellbed.testbed.machine.cgroups import remove; remove(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-P", "-c", code, str(tmp_path)]
     assert subprocess.run(command, start_new_session=True, check=False).returncode == 0
 

@@ -23,13 +23,13 @@ from cellbed import spans as cellbed_spans
 from cellbed.errors import CellbedError
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
-from cellbed.testbed import vm, vm_image
-from cellbed.testbed.agent import WINDOW, Wire
-from cellbed.testbed.agent_hub import estimate, probe
 from cellbed.testbed.clean import clean
-from cellbed.testbed.host import HostNode
-from cellbed.testbed.prove import Limited, prove_limits
-from cellbed.testbed.spans import VARIABLE, SpanSockets
+from cellbed.testbed.nodes import vm, vm_image
+from cellbed.testbed.nodes.agent import WINDOW, Wire
+from cellbed.testbed.nodes.agent_hub import estimate, probe
+from cellbed.testbed.nodes.host import HostNode
+from cellbed.testbed.programs.spans import VARIABLE, SpanSockets
+from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
@@ -551,7 +551,7 @@ def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_p
     words = [sys.executable, "-P", "-m", "cellbed", "run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path)]
     with subprocess.Popen(words, stderr=PIPE, stdout=PIPE, text=True) as running:
         assert until(lambda: any("load started" in path.read_text() for path in tmp_path.glob("mixed-*/events.jsonl")))
-        command = b"cellbed.testbed.agent_hub\0hub\0"
+        command = b"cellbed.testbed.nodes.agent_hub\0hub\0"
         paths = [Path(f"/proc/{each.pid}/cmdline") for each in psutil.Process(running.pid).children(recursive=True)]
         (hub,) = (path for path in paths if command in path.read_bytes())
         run = dict(entry.split("=", 1) for entry in (hub.parent / "environ").read_text().split("\0") if "=" in entry)[

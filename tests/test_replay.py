@@ -19,8 +19,8 @@ from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
+from cellbed.testbed.links.setting import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.setting import RateChangeError, changed
 from scenario_text import GOOD
 
 MS = 1_000_000

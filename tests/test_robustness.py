@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from cellbed.measure.packets import RECORD
-from cellbed.testbed.emulator import Emulator, EmulatorError
-from cellbed.testbed.process import Place, spawn
-from cellbed.testbed.state import process_start
+from cellbed.testbed.links.emulator import Emulator, EmulatorError
+from cellbed.testbed.machine.process import Place, spawn
+from cellbed.testbed.machine.state import process_start
 from emulator_process import EMULATE, EmulatorProcess, bottleneck, delay, line_of_two, packets
 from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
 

@@ -17,10 +17,10 @@ from socket import IPPROTO_TCP
 import pytest
 
 from cellbed.measure.packets import read_packets
-from cellbed.testbed import cgroups
-from cellbed.testbed.cgroups import LimitsError
-from cellbed.testbed.state import RUN_VARIABLE, records
-from cellbed.testbed.supervise import START_STEP_NS
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.state import RUN_VARIABLE, records
+from cellbed.testbed.programs.supervise import START_STEP_NS
 from cellbed.user_folders import cache_folder
 from in_process import cellbed
 

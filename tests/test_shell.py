@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.testbed.state import process_start
+from cellbed.testbed.machine.state import process_start
 from shell_world import (
     ASK,
     HOST,

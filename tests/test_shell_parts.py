@@ -10,7 +10,7 @@ import pytest
 from cellbed.errors import CellbedError
 from cellbed.shell import addresses, helper, resolver, wayout
 from cellbed.shell.options import EachWay, parse_link
-from cellbed.testbed.process import Place
+from cellbed.testbed.machine.process import Place
 
 PAIR = addresses.Pair(
     IPv4Address("100.127.0.1"), IPv4Address("100.127.0.2"), IPv6Address("fd63::1"), IPv6Address("fd63::2")

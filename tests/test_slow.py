@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from cellbed.archive import resolve
-from cellbed.testbed import cgroups
-from cellbed.testbed.cgroups import LimitsError
-from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.state import RUN_VARIABLE
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.toml"))
 COMMAND = [sys.executable, "-P", "-m", "cellbed"]

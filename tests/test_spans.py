@@ -23,7 +23,7 @@ from cellbed import spans
 from cellbed.measure.services import attach_services
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import SERVER, divided
-from cellbed.testbed.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
+from cellbed.testbed.programs.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
 from cellbed.workloads.http import kind as http
 
 ROOT = Path(__file__).parents[1]
@@ -205,7 +205,7 @@ def test_a_connection_with_many_malformed_lines_is_closed(bed: Bed) -> None:
 
 
 def test_connections_beyond_a_number_wait_for_others_to_end(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.spans.MOST_CONNECTIONS", 2)
+    monkeypatch.setattr("cellbed.testbed.programs.spans.MOST_CONNECTIONS", 2)
     services = [_connect(bed, f"phone-0/{number} a 1 2\n".encode()) for number in range(3)]
     for _ in range(3):
         bed.sockets.serve()
@@ -216,7 +216,7 @@ def test_connections_beyond_a_number_wait_for_others_to_end(bed: Bed, monkeypatc
 
 
 def test_the_record_of_spans_has_a_limit(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.spans.LARGEST_RECORD", 1 << 20)
+    monkeypatch.setattr("cellbed.testbed.programs.spans.LARGEST_RECORD", 1 << 20)
     service = _connect(bed, b"")
     with contextlib.suppress(BrokenPipeError):
         while True:
@@ -228,7 +228,7 @@ def test_the_record_of_spans_has_a_limit(bed: Bed, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_end_does_not_wait_for_a_service_that_does_not_stop(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.spans.CLOSING_S", 0.2)
+    monkeypatch.setattr("cellbed.testbed.programs.spans.CLOSING_S", 0.2)
     program = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({bed.environment[VARIABLE]!r})\n"
     program += "while True: s.sendall(b'phone-0/1 a 1 2\\n' * 1000)"
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as service:

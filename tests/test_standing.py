@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import in_process
-from cellbed.testbed import cgroups
-from cellbed.testbed.backend import Setup
-from cellbed.testbed.cgroups import LimitsError
-from cellbed.testbed.guests import Guests
-from cellbed.testbed.namespace import NamespaceNode
-from cellbed.testbed.process import Place as NodePlace
-from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.process import Place as NodePlace
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.backend import Setup
+from cellbed.testbed.nodes.namespace import NamespaceNode
+from cellbed.testbed.programs.guests import Guests
 from shell_world import ORDINARY_USER, World, missing
 
 SCENARIO = """
@@ -397,8 +397,8 @@ def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
 
 CLIENT = """
 import sys
-from cellbed.testbed.guests import run_as_guest
-from cellbed.testbed.state import Record
+from cellbed.testbed.programs.guests import run_as_guest
+from cellbed.testbed.machine.state import Record
 record = Record("testbed-1-abcdef", "testbed", 1, 1, "")
 sys.exit(run_as_guest(record, sys.argv[1], sys.argv[2:]))
 """

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.process import find
+from cellbed.testbed.machine.process import find
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from workload_program import PATIENCE, Program

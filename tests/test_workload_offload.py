@@ -21,8 +21,8 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from cellbed.scenario.loads import Closed, ReduceResolution
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading.broker import find_mosquitto

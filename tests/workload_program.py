@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.prctl import die_with_parent
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 

@@ -25,7 +25,7 @@ from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
-from cellbed.testbed.cgroups import Enforcement
+from cellbed.testbed.machine.cgroups import Enforcement
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,8 +23,8 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings, read_texts
-from cellbed.testbed.setting import changed
-from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.links.setting import changed
+from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.units import DURATION
 
 Value = str | float | Mapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, SERVER, Span
-from cellbed.testbed.process import Process
+from cellbed.testbed.machine.process import Process
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment, Node
 

@@ -24,7 +24,7 @@ def down(
     """
     from cellbed.experiments.standing import down as take_down
     from cellbed.experiments.standing import find_testbed, testbeds
-    from cellbed.testbed.live import label
+    from cellbed.testbed.links.live import label
 
     found = [each for each in testbeds() if each.kind == "testbed"] if everything else []
     for record in found if everything else [find_testbed(name, standing=True)]:

@@ -32,8 +32,8 @@ def execute(
     """
     from cellbed.experiments.standing import find_testbed
     from cellbed.runformat.events import Journal
-    from cellbed.testbed.reach import execute as become
-    from cellbed.testbed.reach import find_node
+    from cellbed.testbed.programs.reach import execute as become
+    from cellbed.testbed.programs.reach import find_node
 
     if command[0] == "--" and len(command) > 1:
         command = command[1:]

@@ -35,7 +35,7 @@ def list_runs(as_json: _Json = False) -> None:
       cellbed link ls
       cellbed link ls --json
     """
-    from cellbed.testbed.live import label, live
+    from cellbed.testbed.links.live import label, live
 
     found = [
         {"name": label(record), "kind": record.kind, "process": record.process, "folder": record.folder}
@@ -62,7 +62,7 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
       cellbed link show --json
     """
     from cellbed.runformat.stages import describe
-    from cellbed.testbed.live import connect, find
+    from cellbed.testbed.links.live import connect, find
 
     with connect(find(run)) as control:
         directions, status = control.describe(), control.status()
@@ -104,7 +104,7 @@ def set_link(
       cellbed link set mobile-0.uplink up
     """
     from cellbed.scenario.settings import STATES, read_settings
-    from cellbed.testbed.live import change, find_link
+    from cellbed.testbed.links.live import change, find_link
 
     settings = [word for word in words if "=" in word or word in STATES]
     record, link = find_link([word for word in words if word not in settings])

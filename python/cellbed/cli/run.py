@@ -61,7 +61,7 @@ def run(
       cellbed run scenarios/offload-lte.toml --virtual
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
-    from cellbed.testbed.cgroups import enforcement, enter_delegated_scope
+    from cellbed.testbed.machine.cgroups import enforcement, enter_delegated_scope
 
     if not (no_limits or dry_run or virtual):
         enter_delegated_scope()

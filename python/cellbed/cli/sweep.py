@@ -130,7 +130,7 @@ def run_sweep(
     from cellbed.experiments.sweep import runner, trials
     from cellbed.experiments.sweep.library import executor
     from cellbed.experiments.sweep.store import Store, results_in
-    from cellbed.testbed.cgroups import enforcement
+    from cellbed.testbed.machine.cgroups import enforcement
     from cellbed.testbed.testbed import obstacles
 
     # What the machines of a cluster lack, its trials report.

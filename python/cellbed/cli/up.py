@@ -44,7 +44,7 @@ def up(
       cellbed status
       cellbed down second
     """
-    from cellbed.testbed.cgroups import enforcement, enter_delegated_scope
+    from cellbed.testbed.machine.cgroups import enforcement, enter_delegated_scope
 
     if not no_limits:
         enter_delegated_scope()

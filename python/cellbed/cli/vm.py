@@ -34,7 +34,7 @@ def build_image(
       cellbed vm build
       cellbed vm build --include nginx-light --include iperf3
     """
-    from cellbed.testbed.vm_image import build
+    from cellbed.testbed.nodes.vm_image import build
 
     place = build(lambda line: print(line, file=sys.stderr, flush=True), include or [], suite, mirror)
     print(place)

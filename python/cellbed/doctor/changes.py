@@ -21,9 +21,9 @@ from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_p
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
 from cellbed.errors import CellbedError
-from cellbed.testbed import privilege
-from cellbed.testbed.cgroups import ASIDE
-from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS
+from cellbed.testbed.machine import privilege
+from cellbed.testbed.machine.cgroups import ASIDE
+from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"
@@ -41,7 +41,7 @@ _FUNCTIONS = f"""\
 write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
 divide() {{
     {shlex.quote(sys.executable)} -P -c 'import pathlib, sys
-from cellbed.testbed.cgroups import divide
+from cellbed.testbed.machine.cgroups import divide
 divide(pathlib.Path(sys.argv[1]))' "$1"
 }}
 give() {{

@@ -1,4 +1,4 @@
-"""Whether and how this user can limit CPU and memory of nodes, by the methods of `cellbed.testbed.cgroups`."""
+"""Whether and how this user can limit CPU and memory of nodes, by the methods of `cellbed.testbed.machine.cgroups`."""
 
 from __future__ import annotations
 

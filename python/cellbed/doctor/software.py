@@ -40,7 +40,7 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
 
 def virtual_machines(machine: Machine) -> Check:
     """Whether nodes can be virtual machines, and which devices of the kernel make them fast."""
-    from cellbed.testbed.vm import KVM, QEMU, VHOST
+    from cellbed.testbed.nodes.vm import KVM, QEMU, VHOST
 
     check = program(machine, QEMU, "qemu-system-x86", "nodes that are virtual machines")
     if check.status != "ok":
@@ -55,8 +55,8 @@ def virtual_machines(machine: Machine) -> Check:
 
 def containers(machine: Machine) -> Check:
     """Whether nodes can be containers: an engine for images, and the runtime."""
-    from cellbed.testbed.container import INIT, RUNTIME
-    from cellbed.testbed.state import ENGINES
+    from cellbed.testbed.machine.state import ENGINES
+    from cellbed.testbed.nodes.container import INIT, RUNTIME
 
     name, purpose = "containers", "not installed; needed for container nodes"
     engines = [path for engine in ENGINES if (path := machine.find(engine)) is not None]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.interruption import keep_interruptions
 from cellbed.prctl import die_with_parent
-from cellbed.testbed.cgroups import Enforcement, enforcement, enter_delegated_scope
+from cellbed.testbed.machine.cgroups import Enforcement, enforcement, enter_delegated_scope
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Reading

@@ -18,10 +18,10 @@ from cellbed.runformat.spans import divided
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.table import Table
-from cellbed.testbed.backend import Backend, Clock
-from cellbed.testbed.environment import host_congestion_control
+from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
-from cellbed.testbed.prove import Proof
+from cellbed.testbed.programs.environment import host_congestion_control
+from cellbed.testbed.proof.limits import Proof
 from cellbed.ways import Way
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload

@@ -8,8 +8,8 @@ from typing import IO
 
 from cellbed import inputs
 from cellbed.near_names import did_you_mean
-from cellbed.testbed.live import LiveError
-from cellbed.testbed.state import Record
+from cellbed.testbed.links.live import LiveError
+from cellbed.testbed.machine.state import Record
 
 _SUFFIXES = (".log", ".out", ".err")
 _PAUSE_S = 0.1

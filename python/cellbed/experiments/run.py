@@ -18,22 +18,20 @@ from cellbed.experiments.description import RunState, cautions, deployments, des
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
-from cellbed.testbed.backend import Limits
 from cellbed.testbed.clean import clean, close, kill_marked
-from cellbed.testbed.control import control_path
-from cellbed.testbed.emulator import Emulator, EmulatorError
-from cellbed.testbed.environment import environment
-from cellbed.testbed.faults import Faults
-from cellbed.testbed.guests import Guests
+from cellbed.testbed.links.control import control_path
+from cellbed.testbed.links.emulator import Emulator, EmulatorError
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
+from cellbed.testbed.machine.state import Record, process_start
+from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.plan import Plan
-from cellbed.testbed.process import Process
-from cellbed.testbed.prove import Limited, ProofError, prove_limits
-from cellbed.testbed.prove_links import prove_links
-from cellbed.testbed.reach import LIVE, announce_nodes
-from cellbed.testbed.signals import Interruption, hang_ups_ignored
-from cellbed.testbed.spans import SpanSockets
-from cellbed.testbed.state import Record, process_start
-from cellbed.testbed.supervise import (
+from cellbed.testbed.programs.environment import environment
+from cellbed.testbed.programs.faults import Faults
+from cellbed.testbed.programs.guests import Guests
+from cellbed.testbed.programs.reach import LIVE, announce_nodes
+from cellbed.testbed.programs.spans import SpanSockets
+from cellbed.testbed.programs.supervise import (
     HOST_INTERVAL_NS,
     SAMPLE_INTERVAL_NS,
     AnyProgram,
@@ -41,8 +39,10 @@ from cellbed.testbed.supervise import (
     Supervisor,
     start_after,
 )
+from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
+from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed
-from cellbed.testbed.unmodified import Command, UnmodifiedProgram
 from cellbed.user_folders import cache_folder
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from cellbed.errors import CellbedError
 from cellbed.runformat.events import Journal, read_events
-from cellbed.testbed.live import LiveError, chosen, connect, find, label, live
-from cellbed.testbed.process import Place
-from cellbed.testbed.reach import nodes_of
-from cellbed.testbed.state import Record
+from cellbed.testbed.links.live import LiveError, chosen, connect, find, label, live
+from cellbed.testbed.machine.process import Place
+from cellbed.testbed.machine.state import Record
+from cellbed.testbed.programs.reach import nodes_of
 
 if TYPE_CHECKING:
     from cellbed.experiments.run import Listener, Options

@@ -40,7 +40,7 @@ class Description:
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
     since the start of the schedule (stop ``None``: with the schedule). ports: at which its servers listen, where known.
-    services: names of the spans that its services have reported (:mod:`cellbed.testbed.spans`).
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.spans`).
     """
 
     kind: str

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from cellbed.testbed.process import Place
+from cellbed.testbed.machine.process import Place
 
 _PATIENCE_S = 10.0
 _LEAVE_S = 2.0

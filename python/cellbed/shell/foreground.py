@@ -14,7 +14,7 @@ from collections.abc import Callable
 from subprocess import Popen
 from types import FrameType
 
-from cellbed.testbed.process import inhabitants
+from cellbed.testbed.machine.process import inhabitants
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 _HANG_UP_AFTER_S = 1.0

@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 from cellbed.errors import CellbedError
 from cellbed.shell.addresses import Pair
-from cellbed.testbed.privilege import NETWORK_HELPER
-from cellbed.testbed.process import Place, spawn
+from cellbed.testbed.machine.privilege import NETWORK_HELPER
+from cellbed.testbed.machine.process import Place, spawn
 
 _PATIENCE_S = 20.0
 # The dynamic linker removes these from the environment of a program with capabilities (ld.so(8)).
@@ -161,7 +161,7 @@ class Gateway:
     ) -> subprocess.Popen[bytes]:
         """Start `command` inside, with the standard streams of this process.
 
-        binds: as of :class:`Place`. Errors: ``OSError`` as of :func:`cellbed.testbed.process.spawn`.
+        binds: as of :class:`Place`. Errors: ``OSError`` as of :func:`cellbed.testbed.machine.process.spawn`.
         """
         if self.granted:
             return self._spawn_granted(command, environment, binds)

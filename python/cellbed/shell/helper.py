@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.shell.addresses import HelperNetwork
-from cellbed.testbed.process import Place, find
+from cellbed.testbed.machine.process import Place, find
 
 DEVICE = "host0"
 _PR_SET_PDEATHSIG = 1

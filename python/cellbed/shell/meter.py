@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.shell import agent
-from cellbed.testbed.control import Control
+from cellbed.testbed.links.control import Control
 
 VARIABLE = "CELLBED_METER"
 """In the command's environment: the terminal whose last lines a meter has."""

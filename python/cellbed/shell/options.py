@@ -15,8 +15,8 @@ from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
+from cellbed.testbed.links.stages import Parameters, Playing
 from cellbed.testbed.plan import Direction
-from cellbed.testbed.stages import Parameters, Playing
 from cellbed.units import DURATION, UnitError
 from cellbed.ways import Way
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from cellbed.errors import CellbedError
 from cellbed.shell import agent
 from cellbed.shell.addresses import Pair
-from cellbed.testbed.process import Place, ProgramError, find, run
+from cellbed.testbed.machine.process import Place, ProgramError, find, run
 
 
 class PublishError(CellbedError):
@@ -101,7 +101,7 @@ def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Publishe
 
 
 def translate(table: str, interface: str, pair: Pair, published: Sequence[Published], *, ipv6: bool) -> None:
-    """Add the chains of :func:`ruleset`. Errors: :class:`cellbed.testbed.process.ProgramError`."""
+    """Add the chains of :func:`ruleset`. Errors: :class:`cellbed.testbed.machine.process.ProgramError`."""
     nft = find("nft")
     if nft is None:
         raise ProgramError("nft is not installed: sudo apt install nftables")

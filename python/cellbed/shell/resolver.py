@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cellbed.errors import CellbedError
 from cellbed.shell import agent
-from cellbed.testbed.process import Place
+from cellbed.testbed.machine.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _SHORTCUTS = ("/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket", "/var/run/nscd/socket")

@@ -24,10 +24,10 @@ from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
-from cellbed.testbed.control import control_path
-from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.process import Place, end
-from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.testbed.links.control import control_path
+from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.machine.process import Place, end
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed
 from cellbed.whole_files import write_whole
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cellbed.shell import helper
-from cellbed.testbed.privilege import is_granted, may_configure_network
-from cellbed.testbed.process import find
+from cellbed.testbed.machine.privilege import is_granted, may_configure_network
+from cellbed.testbed.machine.process import find
 
 GRANT = "sudo cellbed grant USER --network"
 

@@ -17,10 +17,10 @@ from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
 from cellbed.errors import CellbedError
 from cellbed.runformat import folder
-from cellbed.testbed import cgroups
-from cellbed.testbed.container import remove_export, remove_tree
-from cellbed.testbed.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
-from cellbed.testbed.state import RUN_VARIABLE, Record, read_records
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
+from cellbed.testbed.nodes.container import remove_export, remove_tree
 
 _STARTING_S = 60
 """A run whose record lies in another folder of state may still be about to put processes into a group this young."""

@@ -35,7 +35,7 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
-from cellbed.testbed.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 from cellbed.units import DURATION
 from cellbed.ways import WAYS, Way
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
-from cellbed.testbed import cgroups
-from cellbed.testbed.backend import Backend, Limits, Setup
-from cellbed.testbed.emulator import Emulator
-from cellbed.testbed.process import Place
-from cellbed.testbed.state import RUN_VARIABLE, Record
+from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.process import Place
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record
+from cellbed.testbed.nodes.backend import Backend, Limits, Setup
 from cellbed.units import SIZE
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from cellbed.scenario.problems import Problem
 
 KINDS = {
-    "namespace": "cellbed.testbed.namespace:NamespaceNode",
-    "container": "cellbed.testbed.container:ContainerNode",
-    "vm": "cellbed.testbed.vm:VmNode",
-    "host": "cellbed.testbed.host:HostNode",
+    "namespace": "cellbed.testbed.nodes.namespace:NamespaceNode",
+    "container": "cellbed.testbed.nodes.container:ContainerNode",
+    "vm": "cellbed.testbed.nodes.vm:VmNode",
+    "host": "cellbed.testbed.nodes.host:HostNode",
 }
-"""The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.backend.Backend`."""
+"""The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
 LEAST_PROCESSES = 64
 """Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
@@ -41,7 +41,7 @@ AT_ONCE = 2
 def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: cgroups.Enforcement = True) -> None:
     """Check that this machine has what the nodes and programs of a scenario need; nothing is started.
 
-    text, source: of its file. running: as of :meth:`~cellbed.testbed.backend.Backend.obstacles`. limits: as the run
+    text, source: of its file. running: as of :meth:`Backend.obstacles`. limits: as the run
     enforces them. Errors: :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something
     missing.
     """

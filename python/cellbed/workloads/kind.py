@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.runformat.description import Description
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 
 

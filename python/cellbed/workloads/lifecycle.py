@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cellbed.prctl import die_with_parent
-from cellbed.testbed.fork_server import FORK_SERVER, serve
+from cellbed.testbed.programs.fork_server import FORK_SERVER, serve
 
 
 class WorkloadError(Exception):
@@ -27,7 +27,7 @@ class WorkloadError(Exception):
 def run(main: Callable[[dict[str, Any]], None]) -> NoReturn:
     """Run ``main`` with the configuration named on the command line (``--config FILE.json``), then exit.
 
-    With the argument :data:`~cellbed.testbed.fork_server.FORK_SERVER` the processes that run ``main`` are forks.
+    With the argument :data:`FORK_SERVER` the processes that run ``main`` are forks.
     Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2 for a wrong configuration.
     SIGINT is ignored: a Ctrl-C is for the command that started us, which closes our standard input.
     """

@@ -30,7 +30,7 @@ from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
 from cellbed.status_line import StatusLine
 from cellbed.testbed.clean import clean
-from cellbed.testbed.signals import Interruption
+from cellbed.testbed.machine.signals import Interruption
 from cellbed.units import DURATION
 from cellbed.worker_pool import processors
 

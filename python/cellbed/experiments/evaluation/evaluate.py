@@ -39,7 +39,7 @@ from cellbed.recordings.description import Calibration
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.simulation import Path as NetworkPath
 from cellbed.testbed.clean import kill_marked
-from cellbed.testbed.state import Record
+from cellbed.testbed.machine.state import Record
 from cellbed.whole_files import write_whole
 
 MOBILE = ("walking", "driving")

@@ -17,7 +17,7 @@ from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text
 from cellbed.scenario.recorded import calibrated_idle, calibrated_queue, replayed
-from cellbed.testbed.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
+from cellbed.testbed.links.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
 from cellbed.ways import WAYS, Way
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000

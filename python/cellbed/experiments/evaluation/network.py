@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.testbed.stages import RADIO
+from cellbed.testbed.links.stages import RADIO
 
 Stages = tuple[Mapping[str, Any], ...]
 """What a packet meets in one direction, in the terms of the emulator's configuration."""

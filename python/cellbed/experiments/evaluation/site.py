@@ -11,9 +11,9 @@ from typing import Any
 
 from cellbed.experiments.evaluation.applications.application import Application, Measured
 from cellbed.experiments.evaluation.network import Network, Stages
-from cellbed.testbed.environment import host_congestion_control
-from cellbed.testbed.process import find, run
-from cellbed.testbed.supervise import Supervisor
+from cellbed.testbed.machine.process import find, run
+from cellbed.testbed.programs.environment import host_congestion_control
+from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
 
 NEAR, FAR = "near", "far"

@@ -18,9 +18,9 @@ from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configuration
 from cellbed.recordings import TrainPlan
 from cellbed.recordings.description import Calibration
-from cellbed.testbed.events import EventProcess
-from cellbed.testbed.process import end, find, run, spawn
-from cellbed.testbed.state import RUN_VARIABLE
+from cellbed.testbed.machine.events import EventProcess
+from cellbed.testbed.machine.process import end, find, run, spawn
+from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.testbed import Testbed
 
 _SECOND = "second"

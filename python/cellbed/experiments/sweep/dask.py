@@ -34,7 +34,7 @@ from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Trial, content_hash, inputs_of, texts
 from cellbed.library import ChildRun, RunError
 from cellbed.scenario.reader import TablesError, checked
-from cellbed.testbed.cgroups import Enforcement
+from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.user_folders import cache_folder
 
 RESOURCE = "cellbed"

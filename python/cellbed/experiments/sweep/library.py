@@ -18,7 +18,7 @@ from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
 from cellbed.experiments.sweep.virtual import VirtualPool
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
-from cellbed.testbed.cgroups import Enforcement
+from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.testbed import obstacles
 from cellbed.worker_pool import processors
 

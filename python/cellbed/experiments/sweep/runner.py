@@ -16,8 +16,8 @@ from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import ChildRun, RunError
-from cellbed.testbed.cgroups import Enforcement
-from cellbed.testbed.prove import ProofError
+from cellbed.testbed.machine.cgroups import Enforcement
+from cellbed.testbed.proof.limits import ProofError
 from cellbed.worker_pool import processors
 
 REPEATS = 2

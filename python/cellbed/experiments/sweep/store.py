@@ -22,7 +22,7 @@ from cellbed import inputs
 from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
 from cellbed.runformat.folder import write_json
-from cellbed.testbed.state import process_start
+from cellbed.testbed.machine.state import process_start
 from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:

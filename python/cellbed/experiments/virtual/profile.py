@@ -257,7 +257,7 @@ def _key(text: str, folder: Path, *, limits: bool) -> str:
     """What a profile depends on: programs and their inputs, this version and this machine. limits: whether it contains
     the effect of CPU limits."""
     from cellbed.scenario.reader import tables
-    from cellbed.testbed.environment import processor
+    from cellbed.testbed.programs.environment import processor
 
     known = samplings()
     content = [FORMAT, version("cellbed"), processor(), limits, text]

@@ -22,10 +22,10 @@ from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.simulation.path import CONTROLS
-from cellbed.testbed import faults
-from cellbed.testbed.environment import environment, host_congestion_control
 from cellbed.testbed.plan import Move, Plan
-from cellbed.testbed.supervise import CONNECT_EVERY_NS, start_after
+from cellbed.testbed.programs import faults
+from cellbed.testbed.programs.environment import environment, host_congestion_control
+from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.user_folders import cache_folder
 from cellbed.workloads.registry import virtual_model, workload
 from cellbed.workloads.virtual.client import Client

@@ -21,7 +21,7 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
-from cellbed.testbed.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
+from cellbed.testbed.links.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 
 USAGE = """\
 Usage: mm-cellular NUM_ARGS LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN [OPTION]... [COMMAND]

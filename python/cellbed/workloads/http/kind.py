@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from cellbed.runformat.description import Description, Measure
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.scenario.templates import fill
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands, port_of

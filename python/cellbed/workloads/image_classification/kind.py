@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.runformat.description import Caution, Description, Measure
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import mobilenet, photographs
 from cellbed.workloads.kind import Deployment

@@ -5,8 +5,8 @@ import pwd
 from pathlib import Path
 
 from cellbed.errors import CellbedError
-from cellbed.testbed.process import find
-from cellbed.testbed.unmodified import Command, Ready
+from cellbed.testbed.machine.process import find
+from cellbed.testbed.programs.unmodified import Command, Ready
 
 _CONFIGURATION = """\
 # Written by cellbed for one run.

@@ -15,8 +15,8 @@ from typing import Any
 
 from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.offloading import broker
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description
 from cellbed.scenario.templates import fill
-from cellbed.testbed.unmodified import Command, Ready
+from cellbed.testbed.programs.unmodified import Command, Ready
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from random import Random
 from typing import NoReturn, Protocol
 
+from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.plan import Node, Plan
-from cellbed.testbed.process import ProgramError
-from cellbed.testbed.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
+from cellbed.testbed.programs.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program import iperf3, ping
 from cellbed.workloads.program.kind import commands
@@ -244,7 +244,7 @@ class _Process(Protocol):
 
 class _Load:
     """See :class:`~cellbed.workloads.virtual.model.Load`. A client's program from the start of its load to the end, as
-    :class:`~cellbed.testbed.unmodified.UnmodifiedProgram` in a real run. failure: why it failed."""
+    :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` in a real run. failure: why it failed."""
 
     def __init__(self, setting: Setting, planned: Planned) -> None:
         world = setting.world

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.errors import CellbedError
 from cellbed.runformat.description import Caution, Description, Measure
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind as offloading

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.scenario.sites import visited
-from cellbed.testbed.cgroups import PERIOD_US
+from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
 from cellbed.workloads import machine
 from cellbed.workloads.tcp import pack_info

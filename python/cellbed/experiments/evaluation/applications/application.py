@@ -19,8 +19,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from cellbed.testbed.process import Process
-from cellbed.testbed.unmodified import Command
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import announce
 

@@ -26,8 +26,8 @@ from cellbed.experiments.evaluation.applications.application import (
     prefer_session,
     seconds,
 )
-from cellbed.testbed.process import Process, find
-from cellbed.testbed.unmodified import Command, Ready
+from cellbed.testbed.machine.process import Process, find
+from cellbed.testbed.programs.unmodified import Command, Ready
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -1,0 +1,223 @@
+"""The emulator as its supervisor sees it: a process that takes commands and answers, one JSON line each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from cellbed.errors import CellbedError
+from cellbed.testbed.machine.events import EventProcess
+
+
+class EmulatorError(CellbedError):
+    """The emulator could not start, or ended unexpectedly."""
+
+    exit_code = 1
+
+
+class Emulator:
+    """A running emulator. Use :meth:`start`; the process dies with the caller.
+
+    ready: the emulator's first event, with the namespaces of the nodes.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self._process = process
+        self._channel = EventProcess(process, errors)
+        self._infinite: list[str] = []
+        self.ready: dict[str, Any] = {}
+
+    @classmethod
+    def start(
+        cls,
+        config: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        timeout: float | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> Emulator:
+        """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
+
+        timeout: seconds; 30 and one more for each vertex unless given.
+        descriptors: those that `config` names; the emulator inherits them.
+        Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
+        """
+        _check_names(config)
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the emulator
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from cellbed._core import emulate; emulate()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+            pass_fds=descriptors,
+        )
+        emulator = cls(process, errors)
+        emulator._infinite = [each["name"] for each in config["directions"] if _has_infinite_queue(each)]
+        try:
+            emulator._send(config)
+            emulator.ready = emulator._receive(timeout or 30.0 + len(config["vertices"]), "ready")
+        except BaseException:
+            emulator.kill()
+            raise
+        return emulator
+
+    @property
+    def pid(self) -> int:
+        """Process id of the emulator."""
+        return self._process.pid
+
+    @property
+    def user_namespace(self) -> str | None:
+        """Path of the user namespace that owns the nodes, or ``None`` where none was needed."""
+        path: str | None = self.ready["user_namespace"]
+        return path
+
+    def namespace(self, node: str) -> str:
+        """Path of a node's network namespace."""
+        path: str = self.ready["nodes"][node]["namespace"]
+        return path
+
+    def interface(self, node: str) -> str:
+        """Name of a node's network interface."""
+        name: str = self.ready["nodes"][node]["interface"]
+        return name
+
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    @contextlib.contextmanager
+    def required(self) -> Iterator[None]:
+        """Context in which the emulator must run.
+
+        Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
+        """
+        try:
+            yield
+        except EmulatorError:
+            raise
+        except Exception as error:
+            # Its namespaces go a moment before its process is seen to have ended.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)
+                raise self._failure() from error
+            raise
+
+    def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
+        """Begin all traces and random sequences anew at monotonic time `at_ns`, `offset_ns` further into the traces."""
+        self.command({"do": "start", "at_ns": at_ns, "offset_ns": offset_ns}, "started")
+
+    def counters(self) -> dict[str, dict[str, Any]]:
+        """What each direction has done to packets since the emulator started, by its name."""
+        directions = self.command({"do": "status"}, "status")["directions"]
+        return {str(direction["name"]): direction for direction in directions}
+
+    def losses(self, account: dict[str, Any], counters: dict[str, dict[str, Any]]) -> list[str]:
+        """A line for each loss that is not part of the emulated network: infinite queues, logs, network devices.
+
+        account: as of :meth:`finish`. counters: as of :meth:`counters`.
+        """
+        dropped = {name: counters[name]["dropped"].get("queue-full", 0) for name in self._infinite if name in counters}
+        lines = [
+            f"{name} dropped {count} packets: its infinite queue was larger than its share of this machine's memory"
+            for name, count in dropped.items()
+            if count
+        ]
+        if account["records_lost"]:
+            problem = account["records_problem"] or "the disk was too slow"
+            lines.append(f"the logs of the links lack {account['records_lost']} records: {problem}")
+        return lines + [
+            f"{counts['dropped']} packets were lost at the network device of {node}, not in a link"
+            for node, counts in account["interfaces"].items()
+            if counts is not None and counts["dropped"]
+        ]
+
+    def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
+        """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
+        result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)["flows"]
+        return result
+
+    def finish(self, timeout: float = 10.0) -> dict[str, Any]:
+        """Flush the logs and return the final account; the emulator ends soon after, and :meth:`kill` sees to it."""
+        return self.command({"do": "stop"}, "stopped", timeout)
+
+    def stop(self, timeout: float = 10.0) -> dict[str, Any]:
+        """Flush the logs, end the emulator and return its final account."""
+        account = self.finish(timeout)
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close()
+        return account
+
+    def kill(self) -> None:
+        """End the emulator at once; what it had not flushed is lost."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
+        """Send one command and wait for the event called `answer`."""
+        self._send(command)
+        return self._receive(timeout, answer)
+
+    def _send(self, line: dict[str, Any]) -> None:
+        try:
+            self._channel.send(line)
+        except (BrokenPipeError, ValueError) as error:
+            raise self._failure() from error
+
+    def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
+        try:
+            event = self._channel.receive(timeout)
+        except EOFError:
+            raise self._failure() from None
+        if event is None:
+            raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r})")
+        if event.get("event") == "error":
+            raise EmulatorError(f"the emulator failed: {event.get('message')}")
+        if event.get("event") != answer:
+            raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
+        return event
+
+    def _failure(self) -> EmulatorError:
+        try:
+            status: int | None = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            status = None
+        reason = self._channel.last_words()
+        detail = f": {reason}" if reason else ""
+        return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._channel.errors):
+            if stream is not None and not isinstance(stream, Path):
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def _check_names(config: dict[str, Any]) -> None:
+    """Refuse paths that JSON cannot hold."""
+    text = json.dumps(config, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        path = text[text.rindex('"', 0, error.start) + 1 : text.index('"', error.end)]
+        raise EmulatorError(f"{path}: this name is not UTF-8; rename it or choose another place") from None
+
+
+def _has_infinite_queue(direction: dict[str, Any]) -> bool:
+    """Whether a direction has an infinite queue and no other, as configured."""
+    stages = [*direction["stages"], *(change["to"] for change in direction.get("changes", ()))]
+    kinds = {stage["queue"]["kind"] for stage in stages if stage.get("queue")}
+    return kinds == {"infinite"}

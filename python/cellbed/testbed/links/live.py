@@ -1,0 +1,162 @@
+"""Links of live runs and shells: which there are, what they do, and changes to them by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.errors import CellbedError
+from cellbed.near_names import did_you_mean
+from cellbed.runformat.stages import difference
+from cellbed.testbed.links.control import Control, ControlError
+from cellbed.testbed.machine.state import Record, records
+
+if TYPE_CHECKING:
+    from cellbed.scenario.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One change that is in force. before, after: in words."""
+
+    direction: str
+    before: str
+    after: str
+
+
+class LiveError(CellbedError):
+    """A missing run or link, or a change that it does not allow."""
+
+
+def live() -> list[Record]:
+    """Live runs and shells of this user whose links can be seen and changed, oldest first."""
+    return [record for record in records() if record.control is not None and not record.is_stale()]
+
+
+def find(name: str | None) -> Record:
+    """The live run, testbed or shell called `name`: its name, identifier or folder; the only one for ``None``.
+
+    The beginning of a name will do where it is one's alone. Errors: :class:`LiveError`.
+    """
+    there = live()
+    if not there:
+        how = "start a run with `cellbed run`, a testbed with `cellbed up`, or a shell with `cellbed shell`"
+        raise LiveError(f"nothing is running: {how}")
+    listed = ", ".join(map(label, there))
+    if name is None:
+        if len(there) > 1:
+            raise LiveError(f"several runs, testbeds or shells are live: name one of {listed}")
+        return there[0]
+    exact = [record for record in there if name in _names(record)]
+    begun = [record for record in there if any(one.startswith(name) for one in _names(record))] if name else []
+    found = exact or begun
+    if len(found) > 1:
+        raise LiveError(f"'{name}' may be {' or '.join(map(label, found))}: write a longer name")
+    if not found:
+        hint = did_you_mean(name, [one for record in there for one in _names(record)])
+        raise LiveError(f"no live run, testbed or shell is called '{name}': {hint}live: {listed}")
+    return found[0]
+
+
+def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
+    """The live run, testbed or shell and the link in it that up to two names mean: it first, either may be left out.
+
+    Errors: :class:`LiveError`.
+    """
+    if len(names) > 2:
+        raise LiveError(f"'{names[2]}' is one name too many: write [RUN] [LINK] KEY=VALUE")
+    if len(names) == 2:
+        return find(names[0]), names[1]
+    if not names:
+        return find(None), None
+    if any(names[0] in _names(record) for record in live()):
+        return find(names[0]), None
+    there = live()
+    having = [record for record in there if _has(record, names[0])] if len(there) > 1 else []
+    if len(having) > 1:
+        raise LiveError(f"several runs have a link '{names[0]}': name one of {', '.join(map(label, having))}")
+    return having[0] if having else find(None), names[0]
+
+
+def _has(record: Record, link: str) -> bool:
+    """Whether a live run, testbed or shell has a link or direction of this name."""
+    try:
+        with connect(record) as control:
+            return any(each["name"] == link or each["name"].startswith(f"{link}.") for each in control.describe())
+    except ControlError:  # it is about to begin, or has just ended
+        return False
+
+
+def label(record: Record) -> str:
+    """What every command calls it: the name of a testbed, else that of its folder, else its identifier."""
+    return record.name or (Path(record.folder).name if record.folder else record.identifier)
+
+
+def connect(record: Record) -> Control:
+    """The emulator of a live run, testbed or shell. Errors: :class:`cellbed.testbed.links.control.ControlError`."""
+    assert record.control is not None
+    return Control(Path(record.control))
+
+
+def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[str, Any]]:
+    """The directions that `link` names: one by its whole name, both of a link by the link's, all for ``None``.
+
+    directions: as the emulator describes them. Errors: :class:`LiveError`.
+    """
+    if link is None:
+        if len(directions) > 2:
+            raise LiveError(f"there are several links: name one of {', '.join(_link_names(directions))}")
+        return list(directions)
+    found = [each for each in directions if link == each["name"] or each["name"].startswith(f"{link}.")]
+    if not found:
+        names = [each["name"] for each in directions]
+        hint = did_you_mean(link, [*names, *_link_names(directions)])
+        raise LiveError(f"no link is called '{link}': {hint}links: {', '.join(names)}")
+    return found
+
+
+def change(record: Record, link: str | None, settings: Settings) -> list[Changed]:
+    """Change the directions that `link` names from now on; returns the changes in force.
+
+    The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before anything is
+    changed; :class:`ControlError` where the emulator refuses it, with what was changed until
+    then, and where it could not record it.
+    """
+    from cellbed.testbed.links.setting import changed  # slow: by Pydantic
+
+    with connect(record) as control:
+        wanted = [
+            (direction["name"], index, direction["stages"][index], to)
+            for direction in chosen(control.describe(), link)
+            for index, to in changed(direction["stages"], settings, str(direction["name"]))
+        ]
+        done: list[Changed] = []
+        for name, index, before, after in wanted:
+            if before == after:
+                continue
+            try:
+                control.change(name, index, after)
+            except ControlError as error:
+                until = "; ".join(f"{each.direction} is {each.after} already" for each in done)
+                raise ControlError(f"{name}: {error}" + (f"; {until}" if until else "")) from error
+            done.append(Changed(name, *difference(before, after)))
+    return done
+
+
+def _names(record: Record) -> list[str]:
+    named = [*([record.name] if record.name is not None else []), record.identifier]
+    if record.folder is None:
+        return named
+    folder = Path(record.folder)
+    written = [record.folder, folder.name, f"{folder.name}/"]
+    with contextlib.suppress(ValueError):
+        relative = str(folder.relative_to(Path.cwd()))
+        written += [relative, f"{relative}/"]
+    return [*named, *written]
+
+
+def _link_names(directions: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(each["name"]).rpartition(".")[0] or str(each["name"]) for each in directions))

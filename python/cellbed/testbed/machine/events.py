@@ -1,0 +1,75 @@
+"""A process that writes events and reads commands, one JSON object per line: emulator, workload's program, recorder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from cellbed.testbed.machine.process import Running, last_line
+
+
+class EventProcess:
+    """The pipes of such a process. Lines that are no JSON object are skipped.
+
+    process: with pipes for standard output and, where it takes commands, standard input. errors: its standard error, a
+    file or the path of one. events: those read and not taken yet. ended: whether its standard output is closed.
+    """
+
+    def __init__(self, process: Running, errors: Path | IO[bytes]) -> None:
+        self.process = process
+        self.errors = errors
+        self.events: list[dict[str, Any]] = []
+        self.ended = False
+        self._rest = b""
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when there is something to :meth:`read`."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def send(self, command: dict[str, Any]) -> None:
+        """Write one line. Errors: ``BrokenPipeError`` or ``ValueError`` when the process no longer reads."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hang_up(self) -> None:
+        """Close the process's standard input, which asks it to flush and end."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def read(self) -> None:
+        """Append what the process has written to ``events``; blocks when the descriptor is not readable."""
+        chunk = os.read(self.fileno(), 1 << 20)
+        self.ended = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    self.events.append(event)
+
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:
+        """Take the next event; ``None`` when none arrives in time. Errors: ``EOFError`` after the last one."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.events:
+            if self.ended:
+                raise EOFError
+            patience = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([self], [], [], patience)[0]:
+                return None
+            self.read()
+        return self.events.pop(0)
+
+    def last_words(self) -> str | None:
+        """The last line of its standard error; ``None`` without one."""
+        if isinstance(self.errors, Path):
+            return last_line(self.errors.read_bytes())
+        self.errors.seek(0)
+        return last_line(self.errors.read())

@@ -1,0 +1,59 @@
+"""Whether this process may set up the network namespace that it is in, alone or with the network helper."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+CAP_NET_ADMIN = 12
+CAP_SYS_ADMIN = 21
+NETWORK_HELPER = Path("/usr/local/libexec/cellbed/cellbed-net")
+"""Where `cellbed grant USER --network` installs the network helper (``crates/nethelper``)."""
+COMPILED_HELPER = Path(__file__).parents[1] / "cellbed-net"
+"""The same program without capabilities, as `make setup` compiles it, or as it comes with a wheel."""
+NETWORK_USERS = Path("/etc/cellbed/network-users")
+"""The user ids that may use it, one a line."""
+_NS_GET_USERNS = 0xB701
+"""ioctl of namespace files: a descriptor of the user namespace that owns them (ioctl_ns(2))."""
+
+
+def may_configure_network() -> bool:
+    """True for root, and inside a shell of an ordinary user, who has the capabilities in that shell's namespaces.
+
+    Capabilities alone are not sufficient: they may be those of a user namespace that does not own the network
+    namespace.
+    """
+    return _has_capabilities(Path("/proc/self/status").read_text(encoding="utf-8")) and _owns_network()
+
+
+def is_granted(user: int) -> bool:
+    """Whether the network helper is installed and `user` may use it."""
+    try:
+        lines = NETWORK_USERS.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return False
+    return str(user) in lines and os.access(NETWORK_HELPER, os.X_OK)
+
+
+def _has_capabilities(status: str) -> bool:
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            effective = int(value, 16)
+            return all(effective >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
+    return False
+
+
+def _owns_network() -> bool:
+    with Path("/proc/self/ns/net").open("rb") as network:
+        try:
+            owner = fcntl.ioctl(network, _NS_GET_USERNS)
+        except OSError:
+            return False
+    try:
+        ours = Path("/proc/self/ns/user").stat()
+        theirs = os.fstat(owner)
+    finally:
+        os.close(owner)
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)

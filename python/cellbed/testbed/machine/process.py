@@ -1,0 +1,275 @@
+"""Start unmodified programs on nodes: inside the node's namespaces and under its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from cellbed.errors import CellbedError
+
+_PASSES = 100
+"""How often processes are looked for that have begun meanwhile."""
+
+
+class ProgramError(CellbedError):
+    """A program did not start, failed, or ended before its time."""
+
+    exit_code = 1
+
+
+class Running(Protocol):
+    """A process that was started here: the members that ``subprocess.Popen`` and other ways to start one share."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The pipe to its standard input, if there is one."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The pipe from its standard output, if there is one."""
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal, or ``None`` while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a program of one node runs.
+
+    user_namespace, network_namespace: paths under ``/proc`` (``None``: the user namespace of the caller).
+    binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.
+    cgroups: ``cgroup.procs`` files that the program joins before it executes.
+    mount_namespace: path under ``/proc`` (``None``: the mount namespace of the caller).
+    disk: a folder over which the program, and who enters its mount namespace, has a file system of that many bytes.
+    """
+
+    network_namespace: str
+    user_namespace: str | None = None
+    binds: tuple[tuple[str, str], ...] = ()
+    cgroups: tuple[str, ...] = ()
+    mount_namespace: str | None = None
+    disk: tuple[str, int] | None = None
+
+    def enter(self, *, keep_capabilities: bool = False) -> None:
+        """Move the calling process here, its control groups first; it dies with its parent. It must have one thread.
+
+        Errors: ``OSError`` when a namespace or cgroup cannot be entered.
+        """
+        from cellbed import _core
+
+        _core.enter(
+            user_namespace=self.user_namespace,
+            network_namespace=self.network_namespace,
+            mount_namespace=self.mount_namespace,
+            disk=self.disk,
+            binds=[(source, target) for source, target in self.binds],
+            cgroups=list(self.cgroups),
+            keep_capabilities=keep_capabilities,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A program to run on a node under a supervisor.
+
+    It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends.
+    stage: it starts when all programs of lower stages are ready. load: it then waits for ``{"connect_ns": …}``,
+    connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
+    ends, with ``{"event": "done", …}`` as its last line.
+    program: its command up to the arguments of this process. env: variables on top of the environment.
+    forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.programs.fork_server`).
+    """
+
+    name: str
+    node: str
+    program: list[str]
+    arguments: list[str]
+    stage: int = 0
+    load: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+    forked: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The whole command."""
+        return [*self.program, *self.arguments]
+
+
+def spawn(
+    command: Sequence[str],
+    place: Place,
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    stdin: int | IO[Any] | None = subprocess.DEVNULL,
+    stdout: int | IO[Any] | None = None,
+    stderr: int | IO[Any] | None = None,
+    own_session: bool = True,
+    keep_capabilities: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start `command` at `place`; it dies with the calling process.
+
+    folder: working directory there.
+    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
+    caller ignores is ignored by the command, too.
+    keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
+    Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
+
+    The caller must be single-threaded: the child enters its namespaces between fork and exec.
+    """
+    # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
+    # something did.
+    heard, told = os.pipe()
+
+    def enter() -> None:
+        # Python ignores SIGPIPE, and the supervisor may hold others back: programs start with the default.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        if own_session:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            place.enter(keep_capabilities=keep_capabilities)
+            if folder is not None:
+                os.chdir(folder)
+        except Exception as error:
+            os.write(told, str(error).encode(errors="replace")[:2000])
+            raise
+
+    try:
+        return subprocess.Popen(
+            list(command),
+            env=dict(environment) if environment is not None else dict(os.environ),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=own_session,
+            preexec_fn=enter,
+        )
+    except subprocess.SubprocessError:
+        os.close(told)
+        told = -1
+        raise OSError(os.read(heard, 2000).decode(errors="replace")) from None
+    finally:
+        os.close(heard)
+        if told >= 0:
+            os.close(told)
+
+
+def end(process: Running, patience: float = 1.0) -> None:
+    """End a program that was started here: ask, wait `patience` seconds, then kill its process group."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            kill(process)
+    # The rest of its session is ended, too.
+    kill(process)
+
+
+def kill(process: Running) -> None:
+    """Kill a program and, if it leads a session, its process group."""
+    if process.poll() is None:
+        process.kill()
+    try:
+        if os.getsid(0) != process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    if process.poll() is None:
+        process.wait()
+
+
+def outlived(leader: int) -> bool:
+    """Return whether processes of a group still run 50 ms after its leader has ended."""
+    for _ in range(5):
+        try:
+            os.killpg(leader, 0)
+        except OSError:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def inhabitants(namespace: int) -> list[int]:
+    """Processes in the network namespace with this inode number, as far as this user may see."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "ns" / "net").stat().st_ino == namespace:
+                    found.append(int(entry.name))
+    return found
+
+
+def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> None:
+    """Send a signal to all processes in the network namespace at a path but those `spared`, and to those that start
+    meanwhile."""
+    inode = Path(namespace).stat().st_ino
+    reached = set(spared)
+    for _ in range(_PASSES):
+        new = set(inhabitants(inode)) - reached
+        if not new:
+            return
+        for process in new:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, number)
+        reached |= new
+
+
+def last_line(output: bytes) -> str | None:
+    """The last line of a program's output that is not blank; ``None`` without one."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else None
+
+
+def search_path() -> str:
+    """``PATH``, and where distributions keep programs that ordinary users seldom run, such as nginx."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def find(name: str) -> str | None:
+    """Path of a program on the search path."""
+    return shutil.which(name, path=search_path())
+
+
+def run(command: Sequence[str], *, text: str | None = None, place: Place | None = None) -> str:
+    """Run `command` with `text` as its input, in the namespaces of `place` if given, and return its output.
+
+    Errors: :class:`ProgramError` when it cannot be run or fails.
+    """
+    pipe = subprocess.PIPE
+    process: subprocess.Popen[bytes]
+    try:
+        if place is None:
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        else:
+            process = spawn(command, place, keep_capabilities=True, stdin=pipe, stdout=pipe, stderr=pipe)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProgramError(f"cannot run {command[0]}: {error}") from error
+    output, errors = process.communicate(text.encode() if text is not None else None)
+    if process.returncode != 0:
+        said = errors.decode(errors="replace").strip().splitlines()
+        detail = said[0] if said else f"exit status {process.returncode}"
+        raise ProgramError(f"{' '.join(command[:3])}: {detail}")
+    return output.decode(errors="replace")

@@ -1,0 +1,278 @@
+"""The registry of live runs, testbeds and shells, so that what a killed one leaves can be found and undone.
+
+Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. What has to be undone is noted there *before* it is
+done. A record is stale when its process is gone: process ids are reused, so the start time of the process and the
+boot id of the machine are compared as well. A process in another PID namespace has another id here.
+
+A record holds names and numbers, never commands, and each of them must belong to the run of the record's file name. A
+record of another user is not read: root's clean-up would otherwise do what that user wrote into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cellbed.errors import CellbedError
+
+RUN_VARIABLE = "CELLBED_RUN"
+"""Environment variable that marks every process of a run with the run's identifier."""
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a testbed may be called: like a scenario."""
+ENGINES = ("podman", "docker")
+_INITIAL_NAMESPACE = 0xEFFFFFFC
+"""Inode of the PID namespace of the machine (``PROC_PID_INIT_INO``, Linux, include/linux/proc_ns.h)."""
+_LARGEST = 1 << 16
+"""Bytes of a record; a real one has less than 2,000."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One live run, testbed or shell.
+
+    identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
+    kind: ``"run"``, ``"testbed"``, ``"shell"`` or ``"evaluation"``.
+    name: of a standing testbed, which no other live one has.
+    process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
+    namespace: inode of the PID namespace in which it has this id, ``None`` in records of earlier versions.
+    folder: the run's folder, or ``None``.
+    cgroups: control group folders to remove, parents first; each has the identifier as its name.
+    scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
+    control: path of the emulator's control socket, called after the identifier, or ``None``.
+    engine: container engine that may have a container called ``cellbed-`` and the identifier, or ``None``.
+    """
+
+    # For what reads a record: no unknown key, no conversion of types.
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    identifier: str
+    kind: str
+    process: int
+    process_start: int
+    boot: str
+    namespace: int | None = None
+    name: str | None = None
+    folder: str | None = None
+    cgroups: list[str] = field(default_factory=list)
+    scratch: str | None = None
+    control: str | None = None
+    engine: str | None = None
+
+    @classmethod
+    def create(cls, kind: str, folder: Path | None = None, name: str | None = None) -> Record:
+        """Register the calling process as the supervisor of a new run, testbed or shell.
+
+        Errors: :class:`CellbedError` for a `name` that a live testbed has, and those of :meth:`save`.
+        """
+        record = cls(
+            identifier=f"{kind}-{os.getpid()}-{secrets.token_hex(3)}",
+            kind=kind,
+            process=os.getpid(),
+            process_start=process_start(os.getpid()) or 0,
+            boot=boot_identifier(),
+            namespace=_own_namespace(),
+            name=name,
+            folder=os.path.realpath(folder) if folder else None,
+        )
+        if name is None:
+            record.save()
+            return record
+        if not re.fullmatch(NAME, name):
+            raise CellbedError(f"'{name}' is no name for a testbed: write letters, digits, '.', '_' and '-'")
+        live_folder().mkdir(parents=True, exist_ok=True)
+        with (live_folder() / "names.lock").open("w") as lock:  # two with the same name at the same time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            taken = [each.name for each in records() if each.name is not None and not each.is_stale()]
+            if name in taken:
+                raise CellbedError(
+                    f"a testbed called '{name}' is up: choose another name with --name, or end it with "
+                    f"`cellbed down {name}`"
+                )
+            record.save()
+        return record
+
+    def note_cgroup(self, path: Path) -> None:
+        """Note a cgroup folder that is about to be made."""
+        self.cgroups.append(str(path))
+        self.save()
+
+    def note_scratch(self, parent: Path) -> Path:
+        """Note the folder for temporary files that is about to be made below `parent`, and return its path."""
+        path = Path(os.path.realpath(parent)) / f"cellbed-{self.identifier}"
+        self.scratch = str(path)
+        self.save()
+        return path
+
+    def note_control(self, path: Path) -> None:
+        """Note the control socket that is about to be made; see :func:`cellbed.testbed.links.control.control_path`."""
+        self.control = os.path.realpath(path)
+        self.save()
+
+    def note_engine(self, engine: str) -> str:
+        """Note the container that an engine is about to make, and return its name."""
+        self.engine = engine
+        self.save()
+        return f"cellbed-{self.identifier}"
+
+    def save(self) -> None:
+        """Write the record whole: to a temporary file, then renamed.
+
+        Errors: :class:`CellbedError` where the registry cannot be written.
+        """
+        path = self._path()
+        temporary = path.with_suffix(".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
+            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "w", encoding="utf-8") as record:
+                record.write(json.dumps(asdict(self), indent=1))
+            temporary.rename(path)
+        except OSError as error:
+            text = f"{error.filename or path.parent}: the registry of live runs cannot be written: {error.strerror}"
+            raise CellbedError(f"{text}; set XDG_STATE_HOME to another place") from error
+        finally:  # also after an interrupt
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def remove(self) -> None:
+        """Forget the record: everything is undone. A control socket that its emulator left goes with it."""
+        if self.control is not None:
+            with contextlib.suppress(OSError):
+                Path(self.control).unlink()
+        for path in (self._path(), self._path().with_suffix(".tmp")):  # a process that is killed leaves the latter
+            path.unlink(missing_ok=True)
+
+    def is_stale(self) -> bool:
+        """Whether the supervising process is gone, as far as that can be seen from here."""
+        if self.boot != boot_identifier():
+            return True
+        if self.namespace in (None, own := _own_namespace()):
+            return process_start(self.process) != self.process_start
+        return own == _INITIAL_NAMESPACE and not self._runs_elsewhere()
+
+    def _runs_elsewhere(self) -> bool:
+        """Whether a process of any PID namespace is the supervising one: the initial namespace contains all."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                status = (folder / "status").read_text(encoding="utf-8", errors="replace")
+                inner = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
+                if inner and int(inner[1]) == self.process and process_start(int(folder.name)) == self.process_start:
+                    return True
+        return False
+
+    def is_registered(self) -> bool:
+        """Whether the record is still there: else everything is undone."""
+        return self._path().exists()
+
+    def _path(self) -> Path:
+        return live_folder() / f"{self.identifier}.json"
+
+
+def live_folder() -> Path:
+    """The folder of the registry."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "cellbed" / "live"
+
+
+def records() -> list[Record]:
+    """All records of this user, oldest first; without those that :func:`read_records` skips."""
+    return read_records()[0]
+
+
+def read_records() -> tuple[list[Record], list[str]]:
+    """All records of this user, oldest first, and a line for each file that is skipped: another user's, malformed."""
+    found: list[tuple[float, Record]] = []
+    skipped: list[str] = []
+    for path in sorted(live_folder().glob("*.json")):
+        try:
+            content, changed = read_own(path)
+            found.append((changed, parse_record(content, path.stem)))
+        except FileNotFoundError:  # its run has just ended
+            continue
+        except OSError as error:
+            skipped.append(f"skipped {path}: {error.strerror}")
+        except ValueError as error:
+            skipped.append(f"skipped {path}: {error}")
+    return [record for _, record in sorted(found, key=lambda pair: pair[0])], skipped
+
+
+def read_own(path: Path) -> tuple[bytes, float]:
+    """The content of a small file that only this user can have written, and when it was written (``st_mtime``).
+
+    Errors: ``OSError``; ``ValueError`` where another user may have written it.
+    """
+    # Not through a link, and without waiting for the writer of a pipe.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a file; remove it")
+        if status.st_uid != os.geteuid():
+            raise ValueError(f"it belongs to user {status.st_uid}, who can run `cellbed clean`")
+        if status.st_mode & 0o022:
+            raise ValueError("other users may write to it; remove it")
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"larger than {_LARGEST} bytes; remove it")
+    return content, status.st_mtime
+
+
+def parse_record(content: bytes, name: str) -> Record:
+    """The record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, where it is none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        record = TypeAdapter(Record).validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{key}: {first['msg']}" if key else "not JSON"
+        raise ValueError(f"not a record of a run: {reason}; remove the file") from error
+    for key, is_right in (
+        ("identifier", record.identifier == name and re.fullmatch(r"[a-z]+-[0-9]+-[0-9a-f]{6}", name)),
+        ("kind", name.startswith(f"{record.kind}-")),
+        ("process", record.process > 0),
+        ("name", record.name is None or bool(re.fullmatch(NAME, record.name))),
+        ("folder", record.folder is None or _is_plain(record.folder)),
+        ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
+        ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),
+        ("control", record.control is None or _is_plain(record.control, f"{name}.sock")),
+        ("engine", record.engine in (None, *ENGINES)),
+    ):
+        if not is_right:
+            raise ValueError(f"not a record of {name}: {key}: {getattr(record, key)!r}; remove the file")
+    return record
+
+
+def _is_plain(path: str, name: str | None = None) -> bool:
+    """Whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
+    plain = path.startswith("/") and os.path.normpath(path) == path and "\0" not in path
+    return plain and name in (None, Path(path).name)
+
+
+def _own_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def boot_identifier() -> str:
+    """The kernel's random identifier of this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+
+
+def process_start(process: int) -> int | None:
+    """Start of a process in clock ticks since boot (proc(5), ``stat`` field 22), or ``None`` if it is gone."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    after_name = text[text.rindex(")") + 2 :].split()
+    return None if after_name[0] == "Z" else int(after_name[19])

@@ -1,0 +1,1 @@
+"""Kinds of nodes, each a subclass of `Backend`."""

@@ -1,0 +1,872 @@
+"""What runs on the other machine of a VM or host node: it starts programs there and carries their streams.
+
+This file is sent to that machine as it is and must run there alone, with nothing but Python 3.8 and its standard
+library (a host also needs ip(8)). Everything ends when the byte stream to it ends.
+
+The other end of the stream is :mod:`cellbed.testbed.nodes.agent_hub`; both use :class:`Wire`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+BOOTSTRAP = (
+    "import os,sys;r=os.open(sys.argv[1],2) if sys.argv[1:] else 0;"
+    'f=os.fdopen(r,"rb",0,closefd=False);exec(f.readline())'
+)
+"""The program that waits there for :func:`delivery`: at the port that is its argument, or on standard input."""
+
+HEADER = struct.Struct("!II")
+"""Of a frame: number of the stream (0: a message in JSON), bytes. A frame without bytes ends its stream."""
+WINDOW = 1 << 18
+"""Bytes of one stream that may be on their way: a slow reader must not hold up the other streams."""
+CHUNK = 1 << 16
+LARGEST_MESSAGE = 1 << 18
+LARGEST_BACKLOG = 1 << 24
+"""Bytes that may wait for the other end to read them; of streams there are never more than some windows."""
+PAGE = 4096
+"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared."""
+PERIOD_US = 10_000
+"""Period of CPU quotas, as on this machine (``cgroups.PERIOD_US``)."""
+SAMPLE_S = 0.1
+SAMPLE_IN_VM_S = 0.5
+USE_S = 0.5
+"""Time between samples: in a VM without KVM one takes milliseconds, and CPU time is counted around it."""
+DEVICE = "cellbed0"
+_SIZE = "mtu lock 1500"
+"""Of routes: a tunnel would lower their MTU to what it carries without fragments, and programs would send less."""
+_NEWNS, _NEWPID, _NEWNET = 0x00020000, 0x20000000, 0x40000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+
+
+def delivery(source: bytes, **setup: Any) -> bytes:
+    """The bytes that make :data:`BOOTSTRAP` run the agent. source: this file. setup: arguments of :func:`main`."""
+    code = source + f"\nmain(r, **{setup!r})\n".encode()
+    too_old = '"cellbed needs Python 3.8 or newer on this machine"'
+    loop = f"s=b''\nwhile len(s)<{len(code)}: s+=f.read(65536) or sys.exit(1)\nexec(compile(s,'agent','exec'))"
+    return f"sys.version_info<(3,8) and sys.exit({too_old});exec({loop!r})\n".encode() + code
+
+
+class ProtocolError(Exception):
+    """A violation of the protocol by the other end, as a clause that begins with a verb."""
+
+
+def whole(value: object, low: int = 0, high: int = 1 << 62) -> int:
+    """Return a value of a message that must be a whole number of these limits."""
+    if type(value) is not int or not low <= value <= high:
+        raise ProtocolError(f"sent {str(value)[:80]!a} where a number from {low} to {high} belongs")
+    return value
+
+
+class Wire:
+    """Messages and byte streams over one stream in each direction; both ends are alike.
+
+    on_message: called with each message of the other end. What the other end sends is not trusted: memory is bounded.
+    :meth:`turn` and :meth:`flush` raise :class:`ProtocolError`.
+    """
+
+    def __init__(self, reading: int, writing: int, on_message: Callable[[dict[str, Any]], None]) -> None:
+        self._reading, self._writing, self._on_message = reading, writing, on_message
+        self._incoming, self._outgoing = bytearray(), bytearray()
+        self._sources: dict[int, _Source] = {}
+        self._sinks: dict[int, _Sink] = {}
+        self.watched: dict[int, Callable[[], None]] = {}
+        """Further descriptors, with what to do when they can be read."""
+        self.is_open = True
+        self._begun = False  # with a message; there are no streams before
+        self.received_ns = 0
+        """When the last bytes were received."""
+        for descriptor in (reading, writing):
+            os.set_blocking(descriptor, False)
+
+    def send(self, **message: Any) -> None:
+        """Send a message."""
+        self._frame(0, json.dumps(message).encode())
+
+    def read_from(self, number: int, descriptor: int) -> None:
+        """Send what can be read from a descriptor as the stream `number`; it is closed at its end."""
+        self._sources[number] = _Source(descriptor)
+
+    def write_to(self, number: int, descriptor: int) -> None:
+        """Write the stream `number` to a descriptor, which is closed at its end."""
+        self._sinks[number] = _Sink(descriptor)
+
+    def unsent(self, number: int) -> bool:
+        """Whether something is waiting to be read for the stream `number`."""
+        source = self._sources.get(number)
+        if source is None:
+            return False
+        try:
+            waiting = struct.unpack("i", fcntl.ioctl(source.descriptor, termios.FIONREAD, b"\0" * 4))[0]
+        except OSError:
+            return False
+        return bool(waiting)
+
+    def unwritten(self, number: int) -> bool:
+        """Whether something of the stream `number` has been received and not been written yet."""
+        sink = self._sinks.get(number)
+        return sink is not None and bool(sink.buffer)
+
+    def forwarded(self) -> int:
+        """Return the number of connections whose bytes are written here."""
+        return sum(number >= FIRST_FORWARDED for number in self._sinks)
+
+    def close(self) -> None:
+        """Close the stream and the descriptors of all streams in it."""
+        self.is_open = False
+        for number in (*self._sources, *self._sinks):
+            self.drop(number)
+        for descriptor in {self._reading, self._writing}:
+            os.close(descriptor)
+
+    def drop(self, number: int) -> None:
+        """Close the descriptor of a stream, if it is open."""
+        for ends in (self._sources, self._sinks):
+            end = ends.pop(number, None)
+            if end is not None:
+                os.close(end.descriptor)
+
+    def turn(self, timeout_s: float) -> None:
+        """Wait at most `timeout_s` and carry what can be carried."""
+        wanted: dict[int, int] = {self._reading: select.POLLIN}
+        actions: dict[int, Callable[[], None]] = {}
+        if self._outgoing:
+            wanted[self._writing] = wanted.get(self._writing, 0) | select.POLLOUT
+        for descriptor, action in self.watched.items():
+            wanted[descriptor], actions[descriptor] = select.POLLIN, action
+        for number, source in self._sources.items():
+            if source.window > 0 and len(self._outgoing) < 4 * CHUNK:
+                wanted[source.descriptor] = select.POLLIN
+                actions[source.descriptor] = lambda number=number: self._read(number)  # type: ignore[misc]
+        for number, sink in self._sinks.items():
+            if sink.buffer:
+                wanted[sink.descriptor] = select.POLLOUT
+                actions[sink.descriptor] = lambda number=number: self._write(number)  # type: ignore[misc]
+        poll = select.poll()
+        for descriptor, events in wanted.items():
+            poll.register(descriptor, events)
+        for descriptor, events in poll.poll(max(0, timeout_s) * 1000):
+            if descriptor == self._writing and events & ~select.POLLIN:
+                self.flush()
+            if descriptor == self._reading and events & ~select.POLLOUT:
+                self._receive()
+            elif descriptor in actions:
+                actions[descriptor]()
+
+    def flush(self) -> None:
+        """Send what can be sent now."""
+        try:
+            while self._outgoing:
+                del self._outgoing[: os.write(self._writing, self._outgoing[:CHUNK])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.is_open = False
+
+    def _frame(self, number: int, content: bytes) -> None:
+        self._outgoing += HEADER.pack(number, len(content)) + content
+        if len(self._outgoing) > LARGEST_BACKLOG:
+            raise ProtocolError("does not read what it is sent")
+
+    def _receive(self) -> None:
+        try:
+            data = os.read(self._reading, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.is_open = False
+            return
+        self.received_ns = time.monotonic_ns()
+        self._incoming += data
+        while len(self._incoming) >= HEADER.size:
+            number, length = HEADER.unpack_from(self._incoming)
+            self._begun = self._begun or number == 0
+            if not self._begun or length > (CHUNK if number else LARGEST_MESSAGE):
+                raise ProtocolError(f"sent a frame of {length} bytes for stream {number}")
+            end = HEADER.size + length
+            if len(self._incoming) < end:
+                return
+            content = bytes(self._incoming[HEADER.size : end])
+            del self._incoming[:end]
+            if number:
+                self._take(number, content)
+            else:
+                try:
+                    message = json.loads(content)
+                except (ValueError, RecursionError):
+                    message = None
+                if not isinstance(message, dict):
+                    raise ProtocolError(f"sent a malformed message: {ascii(content[:80])[1:]}")
+                self._handle(message)
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "written" in message:
+            written = message["written"]
+            number, count = map(whole, written if isinstance(written, list) and len(written) == 2 else (written,) * 2)
+            if number in self._sources:
+                source = self._sources[number]
+                source.window = whole(source.window + count, 0, WINDOW)
+        elif "broken" in message:
+            self.drop(whole(message["broken"]))
+        else:
+            self._on_message(message)
+
+    def _take(self, number: int, content: bytes) -> None:
+        sink = self._sinks.get(number)
+        if sink is None:
+            return
+        if len(sink.buffer) + len(content) > WINDOW:
+            raise ProtocolError("sent more of a stream than its window")
+        sink.buffer += content
+        sink.ended = sink.ended or not content
+        if sink.ended and not sink.buffer:
+            self._write(number)
+
+    def _read(self, number: int) -> None:
+        source = self._sources.get(number)
+        if source is None:
+            return
+        try:
+            data = os.read(source.descriptor, min(CHUNK, source.window))
+        except OSError:  # a terminal that is gone
+            data = b""
+        source.window -= len(data)
+        self._frame(number, data)
+        if not data:
+            self.drop(number)
+
+    def _write(self, number: int) -> None:
+        sink = self._sinks.get(number)
+        if sink is None:
+            return
+        try:
+            count = os.write(sink.descriptor, sink.buffer[:PAGE]) if sink.buffer else 0
+        except OSError:  # its reader has ended
+            self.drop(number)
+            self.send(broken=number)
+            return
+        if count:
+            del sink.buffer[:count]
+            self.send(written=[number, count])
+        if sink.ended and not sink.buffer:
+            self.drop(number)
+
+
+FIRST_FORWARDED = 1 << 31
+"""Number of the first stream that begins at the agent, with a connection to one of its sockets."""
+
+
+def descendants(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    found, waiting = [], [process]
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - ten times as fast
+                waiting += map(int, _read(Path(f"/proc/{process}/task/{task}/children")).split())
+    return found
+
+
+def use_of(process: int) -> tuple[int, int]:
+    """Processor time, ns, and bytes in memory of a process and all that descend from it.
+
+    What they share counts for each. Of a process that has ended, before its exit status is taken, nothing is lost but
+    what children used for which it did not wait (proc(5), ``stat``).
+    """
+    ticks = pages = 0
+    for each in descendants(process):
+        fields = _read(Path(f"/proc/{each}/stat")).rpartition(")")[2].split()
+        if len(fields) > 21:
+            ticks += sum(map(int, fields[11:15]))
+            pages += int(fields[21])
+    return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK")), pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Disk:
+    """The space of the file system with a folder. With :meth:`fill`, an unnamed file takes what is free."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._file = folder, -1
+
+    def fill(self, full: bool) -> None:
+        """Take all free space, or give it back. Errors: ``OSError``.
+
+        By writes: a refused ``fallocate`` gives back all that it took, so that it never ends beside busy writers.
+        """
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if not full:
+            return
+        self._file = os.open(self._folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        zeros = bytes(1 << 20)
+        try:
+            while True:
+                os.write(self._file, zeros)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+class _Source:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self.window = descriptor, WINDOW
+
+
+class _Sink:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.buffer, self.ended = bytearray(), False
+
+
+class Agent:
+    """The programs of one node.
+
+    group: the control group of its programs, if limits are enforced. interval_s: time between samples.
+    life: a descriptor whose end means that this process must end, too; -1 without.
+    """
+
+    def __init__(
+        self, reading: int, writing: int, group: Group | None, interval_s: float = SAMPLE_S, life: int = -1
+    ) -> None:
+        self.wire = Wire(reading, writing, self._on_message)
+        self._group, self._interval_s = group, interval_s
+        self._running: dict[int, int] = {}  # number of a program by process id
+        self._ended: dict[int, int] = {}  # exit status by number
+        self._user = _invoking_user()
+        self._disk: Disk | None = None
+        self._listening: list[socket.socket] = []
+        self._forwarded = 0
+        woken, wake = os.pipe()
+        for descriptor in (woken, wake):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self.wire.watched[woken] = lambda: self._reap(woken)
+        if life >= 0:
+            self.wire.watched[life] = self._end
+
+    def _end(self) -> None:
+        self.wire.is_open = False
+
+    def run(self) -> None:
+        """Serve until the stream ends."""
+        system = os.uname()
+        self.wire.send(
+            hello={
+                "machine": f"{system.sysname} {system.release} {system.machine}",
+                "cpus": os.cpu_count(),
+                "connection": os.environ.get("CELLBED_CONNECTION", "").split(),
+            }
+        )
+        next_sample = next_use = time.monotonic()
+        while self.wire.is_open:
+            now = time.monotonic()
+            if now >= next_use:
+                for process, number in self._running.items():
+                    self.wire.send(use=use_of(process), number=number)
+                next_use = now + USE_S
+            if now >= next_sample:
+                self.wire.send(sample=self._do_sample({}))
+                next_sample = now + self._interval_s
+            self.wire.flush()
+            self.wire.turn(next_sample - time.monotonic())
+            for number, status in list(self._ended.items()):
+                if not any(map(self.wire.unsent, (3 * number + 1, 3 * number + 2))):
+                    del self._ended[number]
+                    self.wire.send(ended=number, status=status)
+
+    def _reap(self, woken: int) -> None:
+        os.read(woken, 4096)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return
+                if ended.si_pid in self._running:
+                    self.wire.send(use=use_of(ended.si_pid), number=self._running[ended.si_pid])
+                process, status = os.waitpid(ended.si_pid, 0)
+                number = self._running.pop(process, None)
+                if number is not None:  # else a process whose parent has ended
+                    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                    self._ended[number] = code
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        action = message["do"]
+        if action == "clock":
+            self.wire.send(clock=message["sent"], received=self.wire.received_ns, replied=time.monotonic_ns())
+            self.wire.flush()
+        elif action == "spawn":
+            self._spawn(message)
+        elif action == "signal":
+            self._signal(message["number"], message["signal"])
+        else:
+            try:
+                answer = getattr(self, "_do_" + action)(message)
+            except (OSError, subprocess.SubprocessError, AgentError) as error:
+                self.wire.send(answer=message["call"], failed=str(error))
+            else:
+                self.wire.send(answer=message["call"], value=answer)
+
+    def _spawn(self, message: dict[str, Any]) -> None:
+        number = message["number"]
+        pipe = subprocess.PIPE
+        environment = {**os.environ, **(self._user.environment if self._user else {}), **message["environment"]}
+        try:
+            process = subprocess.Popen(
+                message["command"],
+                bufsize=0,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                cwd=message.get("folder"),
+                env=environment,
+                start_new_session=True,
+                preexec_fn=self._enter,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self.wire.send(failed=number, why=str(error))
+            return
+        process.returncode = 0  # its end is seen by `_reap`, not by `subprocess`
+        self._running[process.pid] = number
+        streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream is not None]
+        stdin, stdout, stderr = (os.dup(stream.fileno()) for stream in streams)
+        for stream in streams:
+            stream.close()
+        self.wire.write_to(3 * number, stdin)
+        self.wire.read_from(3 * number + 1, stdout)
+        self.wire.read_from(3 * number + 2, stderr)
+
+    def _enter(self) -> None:
+        if self._group is not None:
+            self._group.join()
+        if self._user is not None:
+            self._user.become()
+
+    def _signal(self, number: int, wanted: int) -> None:
+        for process, each in self._running.items():
+            if each == number:
+                with contextlib.suppress(OSError):
+                    # A program that is killed takes those that it started with it, as on nodes of this machine.
+                    (os.killpg if wanted == signal.SIGKILL else os.kill)(process, wanted)
+
+    def _do_network(self, message: dict[str, Any]) -> None:
+        configure_network(message)
+
+    def _do_signal_all(self, message: dict[str, Any]) -> None:
+        # To all but process 1, which this is on both kinds of node.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, message["number"])
+
+    def _do_listen(self, message: dict[str, Any]) -> str:
+        """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = str(Path(".cellbed-socket-" + str(len(self._listening))).absolute())
+        listener.bind(path)
+        Path(path).chmod(0o666)
+        listener.listen(128)
+        listener.setblocking(False)
+        self._listening.append(listener)
+        self.wire.watched[listener.fileno()] = lambda: self._forward(listener, message["socket"])
+        return path
+
+    def _forward(self, listener: socket.socket, wanted: int) -> None:
+        """Forward all connections that wait: the hub knows of them before it knows that their program has ended."""
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0].detach()
+                number = FIRST_FORWARDED + self._forwarded
+                self._forwarded += 1
+                self.wire.send(connected=number, socket=wanted)
+                self.wire.read_from(number, connection)
+
+    def _do_disk(self, message: dict[str, Any]) -> None:
+        if self._disk is None:
+            folder = str(Path.cwd())
+            _mount("cellbed", folder, "tmpfs", 0, f"size={message['bytes']},mode=755")
+            if self._user is not None:
+                self._user.own(folder)
+            os.chdir(folder)
+            self._disk = Disk(folder)
+        self._disk.fill(message["full"])
+
+    def _do_limit(self, message: dict[str, Any]) -> list[float | int | None]:
+        assert self._group is not None
+        return self._group.limit(message["cpus"], message["memory"])
+
+    def _do_sample(self, _: dict[str, Any]) -> dict[str, int | None]:
+        return self._group.sample() if self._group else _machine_sample()
+
+
+class AgentError(Exception):
+    """A reason for which the node cannot be used."""
+
+
+class User:
+    """The user who logged in, where that is not root: programs run as that user."""
+
+    def __init__(self, name: str, user: int, group: int, home: str) -> None:
+        self._name, self._user, self._group = name, user, group
+        self.environment = {"HOME": home, "USER": name, "LOGNAME": name}
+
+    def own(self, folder: str) -> None:
+        """Make a folder one of this user."""
+        os.chown(folder, self._user, self._group)
+
+    def become(self) -> None:
+        """Make the calling process one of this user."""
+        os.initgroups(self._name, self._group)
+        os.setgid(self._group)
+        os.setuid(self._user)
+
+
+def _invoking_user() -> User | None:
+    import pwd
+
+    number = int(os.environ.get("SUDO_UID", "0"))
+    if number == 0:
+        return None
+    entry = pwd.getpwuid(number)
+    return User(entry.pw_name, number, entry.pw_gid, entry.pw_dir)
+
+
+class Group:
+    """A control group for the programs of a node: version 2, or version 1 where that is what there is."""
+
+    def __init__(self, name: str) -> None:
+        mounts = [line.split()[1:4] for line in _read(Path("/proc/self/mounts")).splitlines()]
+        self.folders = {
+            controller: Path(mount, name)
+            for mount, kind, options in mounts
+            if kind == "cgroup"
+            for controller in {"cpu", "cpuacct", "memory"} & set(options.split(","))
+        }
+        self.version = 1 if {"cpu", "memory"} <= set(self.folders) else 2
+        if self.version == 2:
+            tops = [Path(mount) for mount, kind, _ in mounts if kind == "cgroup2"]
+            top = next(
+                (top for top in tops if {"cpu", "memory"} <= set(_read(top / "cgroup.controllers").split())), None
+            )
+            if top is None:
+                raise AgentError("no control groups with the controllers cpu and memory are mounted")
+            (top / "cgroup.subtree_control").write_text("+cpu +memory")
+            self.folders = dict.fromkeys(("cpu", "cpuacct", "memory"), top / name)
+        self._cpu, self._memory = self.folders["cpu"], self.folders["memory"]
+        for folder in set(self.folders.values()):
+            # Groups of agents that were killed together with their parents.
+            for left in folder.parent.glob("cellbed-host-*"):
+                process = left.name.rsplit("-", 1)[1]
+                if process.isdigit() and not Path("/proc", process).exists():
+                    with contextlib.suppress(OSError):
+                        left.rmdir()
+            folder.mkdir()
+
+    def limit(self, cpus: float | None, memory: int | None) -> list[float | int | None]:
+        """Set the limits and return those that the kernel then states."""
+        quota = -1 if cpus is None else round(cpus * PERIOD_US)
+        if self.version == 2:
+            (self._cpu / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {PERIOD_US}")
+            (self._memory / "memory.max").write_text("max" if memory is None else str(memory))
+            with contextlib.suppress(OSError):  # absent without swap accounting
+                (self._memory / "memory.swap.max").write_text("0")
+            stated, period = _read(self._cpu / "cpu.max").split()
+            bytes_stated = _read(self._memory / "memory.max").strip()
+        else:
+            (self._cpu / "cpu.cfs_quota_us").write_text("-1")
+            (self._cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self._cpu / "cpu.cfs_quota_us").write_text(str(quota))
+            (self._memory / "memory.limit_in_bytes").write_text("-1" if memory is None else str(memory))
+            stated, period = _read(self._cpu / "cpu.cfs_quota_us").strip(), str(PERIOD_US)
+            bytes_stated = _read(self._memory / "memory.limit_in_bytes").strip()
+        return [
+            None if stated in ("max", "-1") else int(stated) / int(period),
+            None if bytes_stated == "max" or int(bytes_stated) >= 1 << 62 else int(bytes_stated),
+        ]
+
+    def join(self) -> None:
+        """Put the calling process under the limits."""
+        for folder in set(self.folders.values()):
+            (folder / "cgroup.procs").write_text("0")
+
+    def sample(self) -> dict[str, int | None]:
+        """Usage since the start, with the keys of ``cgroups.Sample``."""
+        stat = _pairs(self._cpu / "cpu.stat")
+        if self.version == 2:
+            usage, throttled = stat.get("usage_usec"), stat.get("throttled_usec")
+            cpu_ns = None if usage is None else 1000 * usage
+            throttled_ns = None if throttled is None else 1000 * throttled
+            memory, kills = "memory.current", _pairs(self._memory / "memory.events")
+        else:
+            cpu_ns = int(_read(self.folders["cpuacct"] / "cpuacct.usage") or 0)
+            throttled_ns = stat.get("throttled_time")
+            memory, kills = "memory.usage_in_bytes", _pairs(self._memory / "memory.oom_control")
+        return {
+            "cpu_ns": cpu_ns,
+            "memory_bytes": int(_read(self._memory / memory) or 0),
+            "periods": stat.get("nr_periods"),
+            "throttled_periods": stat.get("nr_throttled"),
+            "throttled_ns": throttled_ns,
+            "oom_kills": kills.get("oom_kill"),
+        }
+
+    def remove(self) -> None:
+        """Remove the group, once its processes have ended."""
+        for folder in set(self.folders.values()):
+            for _ in range(200):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:  # busy for a moment after its last process has ended
+                    time.sleep(0.01)
+
+
+def _machine_sample() -> dict[str, int | None]:
+    memory = _pairs(Path("/proc/meminfo"))
+    cpu = [int(value) for value in _read(Path("/proc/stat")).splitlines()[0].split()[1:]]
+    return {
+        "cpu_ns": sum(cpu[:3] + cpu[5:8]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
+        "memory_bytes": 1024 * (memory["MemTotal:"] - memory["MemAvailable:"]),
+        "periods": None,
+        "throttled_periods": None,
+        "throttled_ns": None,
+        "oom_kills": _pairs(Path("/proc/vmstat")).get("oom_kill"),
+    }
+
+
+def configure_network(wanted: dict[str, Any]) -> None:
+    """Configure this machine's, or namespace's, end of a node's connection, and check it with a packet of full size.
+
+    wanted: device; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the next hop; sysctls; hosts: what programs
+    see as ``/etc/hosts``, or ``None``; path: the connection, for errors.
+    """
+    if wanted["hosts"] is not None:
+        _show_hosts(wanted["hosts"])
+    device, four, six = wanted["device"], wanted["gateway4"], wanted["gateway6"]
+    for key, value in wanted["sysctls"].items():
+        try:
+            Path("/proc/sys", key.replace(".", "/")).write_text(value, encoding="utf-8")
+        except OSError as error:
+            raise AgentError(f"its kernel does not accept {key} = {value}: {error.strerror}") from error
+    lines = ["link set lo up"]
+    if device != DEVICE:
+        lines.append(f"link set {device} name {DEVICE}")
+    lines += [
+        f"link set {DEVICE} mtu 1500 up",
+        f"addr add {wanted['ipv4']}/32 dev {DEVICE}",
+        f"route add {four} dev {DEVICE} {_SIZE}",
+        f"neigh replace {four} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
+        f"route add default via {four} dev {DEVICE} src {wanted['ipv4']} {_SIZE}",
+    ]
+    if Path("/proc/sys/net/ipv6").exists():
+        for which in ("all", "default"):
+            Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("0", encoding="utf-8")
+        lines += [
+            f"addr add {wanted['ipv6']}/128 dev {DEVICE} nodad preferred_lft 0",
+            f"-6 route add {six} dev {DEVICE} {_SIZE}",
+            f"-6 neigh replace {six} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
+            f"-6 route add default via {six} dev {DEVICE} {_SIZE}",
+        ]
+    for line in lines:
+        ip(*line.split())
+    if not _answers(four, 1472):
+        what = "packets of 1500 bytes" if _answers(four, 56) else "packets"
+        raise AgentError(f"no {what} reach this machine through {wanted['path']}")
+
+
+def _show_hosts(text: str) -> None:
+    """Have `text` seen as ``/etc/hosts`` in this mount namespace; the file itself stays as it is."""
+    target = Path("/etc/hosts")
+    target.touch()
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        Path(file.name).chmod(0o644)
+        _mount(file.name, str(target), None, _MS_BIND)
+
+
+def ip(*arguments: str) -> None:
+    """Run ip(8)."""
+    program = shutil.which("ip", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if program is None:
+        raise AgentError("ip is not installed on the node (Debian package iproute2)")
+    done = subprocess.run(
+        [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode:
+        raise AgentError(f"ip {' '.join(arguments)}: {done.stdout.decode(errors='replace').strip()}")
+
+
+def _answers(address: str, size: int) -> bool:
+    """Whether an ICMP echo request with `size` bytes of data is answered (RFC 792)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
+        echo.settimeout(0.2)
+        body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + bytes(size)
+        words = struct.unpack(f"!{len(body) // 2}H", body)
+        total = sum(words) + 0x0800
+        while total >> 16:
+            total = (total & 0xFFFF) + (total >> 16)
+        request = struct.pack("!BBH", 8, 0, ~total & 0xFFFF) + body
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            try:
+                echo.sendto(request, (address, 0))
+                reply = echo.recv(2048)
+            except OSError:
+                time.sleep(0.01)
+                continue
+            if reply[20:21] == b"\0" and len(reply) == 28 + size:
+                return True
+    return False
+
+
+def main(reading: int, kind: str, **options: Any) -> NoReturn:
+    """Be the agent of a VM (process 1 there, `reading` is its port) or a host (`reading` is standard input)."""
+    if kind == "vm":
+        _be_vm(reading, **options)
+    _be_host(options)
+    sys.exit(0)
+
+
+def _be_vm(port: int, name: str, limited: bool) -> NoReturn:
+    socket.sethostname(name)
+    for kind, path in (("tmpfs", "/tmp"), ("devpts", "/dev/pts"), ("tmpfs", "/dev/shm"), ("cgroup2", "/sys/fs/cgroup")):
+        Path(path).mkdir(parents=True, exist_ok=True)
+        _mount(kind, path, kind, 0)
+    os.chdir(os.environ["HOME"])
+    try:
+        Agent(port, port, Group("cellbed-host-1") if limited else None, SAMPLE_IN_VM_S).run()
+    finally:
+        # Everything on this machine ends with the stream; its disk is a copy that is thrown away.
+        ctypes.CDLL(None).reboot(0x4321FEDC)
+    os._exit(0)
+
+
+def _be_host(options: dict[str, Any]) -> None:
+    """Make control group and namespaces; the agent is process 1 of the latter, so that nothing in them outlives it."""
+    if os.geteuid() != 0:
+        sys.exit("cellbed needs root, or sudo without a password, on this machine")
+    group = None
+    if options["group"]:
+        try:
+            group = Group(f"{options['group']}-{os.getpid()}")
+        except (OSError, AgentError) as error:
+            sys.exit(f"CPU and memory limits cannot be enforced on this machine: {error}")
+    folder = _own_folder()
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        entered, enter = os.pipe()
+        go, made = os.pipe()
+        life, hold = os.pipe()
+        if libc.unshare(_NEWPID) != 0:
+            sys.exit(f"no PID namespace can be made on this machine: {os.strerror(ctypes.get_errno())}")
+        child = os.fork()
+        if child == 0:
+            os.close(hold)
+            os.close(made)
+            if libc.unshare(_NEWNET | _NEWNS) != 0:
+                sys.exit(f"no network namespace can be made on this machine: {os.strerror(ctypes.get_errno())}")
+            _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+            _mount("proc", "/proc", "proc", 0)
+            os.write(enter, b".")
+            if not os.read(go, 1):
+                os._exit(1)
+            try:
+                Agent(0, 1, group, life=life).run()
+            finally:
+                with contextlib.suppress(OSError):
+                    os.kill(-1, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    while True:
+                        os.wait()
+                _remove(group, folder)
+                os._exit(0)
+        for descriptor in (enter, go, life):
+            os.close(descriptor)
+        if os.read(entered, 1):
+            try:
+                # Its UDP socket stays in this namespace, where the machine's network is.
+                client, _, server, _ = os.environ["CELLBED_CONNECTION"].split()
+                ip(*options["tunnel"].format(f"/proc/{child}/ns/net", server, client).split())
+                os.write(made, b".")
+            except AgentError as error:
+                print(error, file=sys.stderr)
+        os.close(made)
+        # Only the agent reads from the stream and writes to it.
+        os.close(0)
+        os.close(1)
+        os.waitpid(child, 0)
+    finally:
+        _remove(group, folder)
+
+
+def _own_folder() -> str:
+    """A new folder in which programs start, for the user who logged in."""
+    for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
+        # Of agents that were killed together with their parents.
+        process = left.name.split("-")[2]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"cellbed-host-{os.getpid()}-")
+    user = _invoking_user()
+    if user is not None:
+        user.own(folder)
+    os.chdir(folder)
+    return folder
+
+
+def _remove(group: Group | None, folder: str) -> None:
+    os.chdir("/")
+    shutil.rmtree(folder, ignore_errors=True)
+    if group is not None:
+        group.remove()
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    arguments = [value.encode() if value is not None else None for value in (source, target, kind, options)]
+    if libc.mount(*arguments[:3], ctypes.c_ulong(flags), arguments[3]) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _pairs(path: Path) -> dict[str, int]:
+    """The lines of a file that begin with a name and a number."""
+    pairs = {}
+    for line in _read(path).splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[1].isdigit():
+            pairs[fields[0]] = int(fields[1])
+    return pairs

@@ -1,0 +1,205 @@
+"""The base of all kinds of nodes: they run programs under limits; the emulator shapes traffic outside of them."""
+
+from __future__ import annotations
+
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol
+
+from cellbed.testbed.machine.cgroups import Group, Sample
+from cellbed.testbed.machine.process import Place, Running
+from cellbed.testbed.machine.state import Record
+
+Stream = int | IO[Any] | None
+Strain = Literal["cpu", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a node. cpus: share of one CPU's time, 1.5 = one and a half. ``None`` leaves it open."""
+
+    cpus: float | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A node's monotonic clock: its offset from this machine's, positive where it is ahead, with its uncertainty."""
+
+    offset_ns: int = 0
+    uncertainty_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The parts of a node that the testbed makes before the node starts.
+
+    place: the node's namespaces, which the emulator has made, the control group with its limits, and files such as
+    ``/etc/hosts`` that programs see instead of the machine's. interface, addresses: of the node in its network
+    namespace, addresses with their prefix length. behind: addresses of a machine behind the namespace, which are then
+    those of the node, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
+    group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
+    environment (``state.RUN_VARIABLE``) of each process of it. record: notes what outlives the
+    processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
+    the run. disk_bytes: size of the file system that the node's programs write to, if it is limited.
+    Without `record` a namespace node has no folder; other kinds need both.
+    """
+
+    name: str
+    place: Place
+    interface: str = ""
+    addresses: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    group: Group | None = None
+    limits: Limits | None = None
+    run: str = ""
+    record: Record | None = None
+    folder: Path = field(default_factory=Path)
+    disk_bytes: int | None = None
+
+
+class LimitedGroup(Protocol):
+    """The members of :class:`~cellbed.testbed.machine.cgroups.Group` that the proof of limits needs, on any machine."""
+
+    def contains(self, process: int) -> bool:
+        """Return whether a program that :meth:`Backend.spawn` started comes under the limits."""
+
+    def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
+        """Set the limits."""
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """Return the limits as the kernel states them."""
+
+    def sample(self) -> Sample:
+        """Return the usage at this moment."""
+
+
+class Backend(ABC):
+    """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
+
+    The defaults are those of a node on this machine that is ready at once and shares this machine's files: a kind
+    overrides what differs.
+
+    group: enforces the limits, if they are enforced. place: where cellbed's own programs (load generators, broker, …)
+    run for this node, with the files of this machine; ``None`` where they cannot.
+    own_files: whether the files of the node are not those of this machine, so that only :meth:`spawn` starts a program
+    with them.
+    facts: recorded in ``run.json`` beyond the scenario, such as the digest of the node's image.
+    """
+
+    group: LimitedGroup | None
+    place: Place | None
+    own_files = False
+
+    def __init__(self, setup: Setup, table: Any = None) -> None:
+        self.setup, self.table = setup, table
+        self.name, self.place, self.group = setup.name, setup.place, setup.group
+        self.clock = Clock()
+        self.facts: dict[str, Any] = {}
+
+    @staticmethod
+    def obstacles(table: Any, *, running: bool) -> Iterable[tuple[str, str]]:
+        """Return the reasons that prevent a node with this table from starting: (key of the table, error with remedy).
+
+        Called before anything is started; it changes nothing. running: whether nodes are about to be started; else
+        neither other machines nor the rights of this user are checked.
+        """
+        return ()
+
+    @staticmethod
+    def missing(table: Any, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> str | None:
+        """Return why :meth:`spawn` cannot start a program, with the remedy.
+
+        ``None`` where it can, or where that is not known before the node has started. Called for nodes without
+        obstacles; texts may contain names in braces that are filled in later.
+        """
+        return None
+
+    def start(self) -> None:  # noqa: B027
+        """Begin to make the node ready for programs, without waiting. Errors: :class:`CellbedError`."""
+
+    def wait_ready(self) -> None:  # noqa: B027
+        """Wait until programs can be started. Errors: :class:`CellbedError` where the node does not become ready."""
+
+    @abstractmethod
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> Running:
+        """Start a program with the files of the node; it ends with the calling process.
+
+        command: empty for the node's own, where its kind has one. environment: variables beyond those of the node.
+        folder: working directory on the node. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not
+        possible.
+        """
+
+    def sample(self) -> Sample | None:
+        """Return the node's usage since its start; ``None`` if not counted.
+
+        Called ten times a second: it must not wait.
+        """
+        return self.group.sample() if self.group is not None else None
+
+    def use(self, process: int) -> tuple[int, int]:
+        """Return processor time, ns, and bytes in memory of a program of the node and all that it has started.
+
+        process: id of its :class:`Running`. Called once a second: it must not wait.
+        """
+        from cellbed.testbed.nodes.agent import use_of  # shells have no use for it
+
+        return use_of(process)
+
+    def proof_command(self, what: Strain, amount: int) -> list[str]:
+        """Return a command for :meth:`spawn` that strains the node, to prove its limits.
+
+        The program prints ``ready``, waits for a line, and then occupies `amount` processors or touches `amount` bytes
+        of memory. The default needs a shell and `dd` on the node.
+        """
+        if what == "cpu":
+            # The first shell starts the others: a fork of this process costs more.
+            strain = "while :; do :; done & " * (amount - 1) + "while :; do :; done"
+        else:
+            # `dd` fills a buffer of the size of its blocks.
+            strain = f"exec dd if=/dev/zero of=/dev/null bs={amount} count=1"
+        return ["/bin/sh", "-c", f"echo ready; read line || exit; {strain}"]
+
+    @abstractmethod
+    def copy_in(self, source: Path, target: str) -> None:
+        """Copy a file or folder of this machine to the path `target` of the node. Errors: ``OSError``."""
+
+    @abstractmethod
+    def copy_out(self, source: str, target: Path) -> None:
+        """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
+
+    @abstractmethod
+    def signal(self, number: int) -> None:
+        """Send a signal to all programs of the node, and what they have started. Errors: :class:`CellbedError`."""
+
+    def show_socket(self, path: str) -> str:
+        """Return the path at which programs of the node reach the Unix socket at `path` of this machine.
+
+        path: in the folder for sockets of the testbed. Errors: :class:`CellbedError`.
+        """
+        return path
+
+    @abstractmethod
+    def fill_disk(self, full: bool) -> None:
+        """Take all free space of the node's file system of limited size, or give it back.
+
+        Errors: ``OSError``, :class:`CellbedError`.
+        """
+
+    def stop(self) -> None:
+        """End what still runs on the node and remove the node. Called once, also where it did not become ready."""
+        if self.setup.group is not None:
+            self.setup.group.remove()

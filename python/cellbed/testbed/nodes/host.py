@@ -1,0 +1,165 @@
+"""Nodes that are machines reached over SSH: an agent there, and a tunnel that ends in the node's namespace."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.prctl import die_with_parent
+from cellbed.scenario.nodes import HostBackend
+from cellbed.testbed.machine.process import find, last_line, run
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.agent import BOOTSTRAP
+from cellbed.testbed.nodes.backend import Setup
+from cellbed.testbed.nodes.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
+
+UDP_PORT = 47890
+"""Of the tunnel, at both ends."""
+OUTER_BYTES = {4: 1550, 6: 1570}
+"""Of a packet of 1500 bytes in the tunnel, by IP version; where it does not fit, it is divided, without offload."""
+IP_MTU, IPV6_MTU = 14, 24
+"""Socket options of Linux (ip(7), ipv6(7))."""
+CLOSING_S = 5.0
+"""Time that the machine may take to remove what the agent made there; one that was not ready is not waited for."""
+
+
+class HostNode(RemoteNode):
+    """A machine reached over SSH.
+
+    The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends its device is made
+    in the namespace of the node, while its socket stays where the machine's network is. It carries packets of 1500
+    bytes; where the network between the machines cannot, their outer packets are fragmented.
+    """
+
+    device = "tunnel0"
+    far_device = "cellbed0"
+
+    def __init__(self, setup: Setup, table: HostBackend) -> None:
+        super().__init__(setup, table)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
+        self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
+
+    @staticmethod
+    def obstacles(table: HostBackend, *, running: bool) -> Iterator[tuple[str, str]]:
+        if find("ssh") is None:
+            yield "kind", "ssh is not installed: sudo apt install openssh-client"
+        elif running and os.geteuid() != 0:
+            yield "kind", "a node of kind host needs root here, for its tunnel: run with sudo"
+        elif running:
+            command = _ssh(table, f"{_PYTHON} -c ''")
+            answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            if answer.returncode != 0:
+                yield "ssh", f"cannot be used: {_reason(last_line(answer.stderr))}"
+
+    def start(self) -> None:
+        setup = self.setup
+        agent = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} {_PYTHON} -c '{BOOTSTRAP}'"
+        near, far = socket.socketpair()
+        with near, far:
+            self._process = subprocess.Popen(
+                _ssh(self.table, agent),
+                stdin=far.fileno(),
+                stdout=far.fileno(),
+                stderr=self._errors,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                env={**os.environ, RUN_VARIABLE: setup.run},
+            )
+            self.open_agent(
+                near,
+                kind="host",
+                group=f"cellbed-host-{setup.run}-{self.name}" if setup.limits is not None else None,
+                tunnel=self._tunnel(self.far_device, self.far_mac),
+            )
+
+    def _tunnel(self, device: str, mac: str) -> str:
+        """Arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other's."""
+        return (
+            f"link add {device} netns {{}} address {mac} mtu 1500 type vxlan id {self.number}"
+            f" local {{}} remote {{}} dstport {UDP_PORT}"
+        )
+
+    def attach(self, hello: dict[str, Any]) -> None:
+        try:
+            here, there = (ip_address(hello["connection"][end]) for end in (0, 2))
+        except (IndexError, ValueError):
+            raise NodeError(f"{self.name}: {self.table.ssh} reports no addresses of its SSH connection") from None
+        if there.is_multicast or there.is_unspecified:
+            raise NodeError(f"{self.name}: {self.table.ssh} reports {there} as its address")
+        if here == there:
+            raise CellbedError(f"{self.name}: {self.table.ssh} is this machine; leave out its backend")
+        run(
+            [
+                "ip",
+                *self._tunnel(self.device, self.near_mac)
+                .format(self.setup.place.network_namespace, here, there)
+                .split(),
+            ]
+        )
+        self.facts |= {
+            "address": str(there),
+            "cpus": hello["cpus"],
+            "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500",
+        }
+        self.facts["fragmented"] = path_mtu(str(there)) < OUTER_BYTES[there.version]
+
+    def wait_ready(self) -> None:
+        super().wait_ready()
+        limits = self.setup.limits
+        if limits is not None:
+            self.group = RemoteGroup(self)
+            self.group.limit(limits.cpus, limits.memory_bytes)
+
+    def why(self) -> str:
+        end_of(self._process, 0.5)
+        return f"ssh {self.table.ssh}: {_reason(last_line_of(self._errors))}"
+
+    def stop(self) -> None:
+        super().stop()
+        end_of(self._process, CLOSING_S if "machine" in self.facts else 0.5)
+        self._errors.close()
+
+
+_PYTHON = "python3 -I -S"
+
+
+def _ssh(table: HostBackend, command: str) -> list[str]:
+    """The command that runs another one on the machine, as root. command: of the shell."""
+    ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+    ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
+    for option in table.options:
+        ssh += ["-o", option]
+    if table.port is not None:
+        ssh += ["-p", str(table.port)]
+    if table.identity is not None:
+        ssh += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
+    script = f'if [ "$(id -u)" = 0 ]; then exec {command}; else exec sudo -n {command}; fi'
+    return [*ssh, "--", table.ssh, f"exec sh -c {shlex.quote(script)}"]
+
+
+def _reason(line: str | None) -> str:
+    """Why ssh failed, with the remedy where it is known. line: the last of its output."""
+    if line is not None and line.startswith("sudo:"):
+        line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
+    return line or "ssh printed nothing"
+
+
+def path_mtu(address: str) -> int:
+    """The largest packet to an address, as far as this machine knows."""
+    version = ip_address(address).version
+    family, level, option = (
+        (socket.AF_INET, socket.IPPROTO_IP, IP_MTU)
+        if version == 4
+        else (socket.AF_INET6, socket.IPPROTO_IPV6, IPV6_MTU)
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, UDP_PORT))
+        return probe.getsockopt(level, option)

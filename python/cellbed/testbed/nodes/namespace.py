@@ -1,0 +1,106 @@
+"""Nodes in namespaces of this machine, which share its file system; each has a folder for its programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from cellbed.testbed.machine.process import Place, Running, kill, search_path, signal_inhabitants, spawn
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.backend import Backend, Setup, Stream
+from cellbed.testbed.nodes.copies import copy
+
+
+class NamespaceNode(Backend):
+    """A node in the namespaces that the emulator has made and the control group that the testbed has made."""
+
+    place: Place
+
+    def __init__(self, setup: Setup, table: object = None) -> None:
+        super().__init__(setup, table)
+        self._holder: subprocess.Popen[bytes] | None = None
+        # The node's own folder; without a record nothing would remove it after a `kill -9`.
+        self._folder = setup.folder if setup.record is not None else None
+
+    @staticmethod
+    def missing(
+        table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
+    ) -> str | None:
+        # Files in the node's own folder are not there yet.
+        path = environment.get("PATH", search_path())
+        has_path = "/" in command[0]
+        program = str(Path(folder or "", command[0])) if has_path else command[0]
+        places = [program] if has_path else path.split(os.pathsep)
+        if "{" in program + path or not all(map(os.path.isabs, places)) or shutil.which(program, path=path):
+            return None
+        if has_path:
+            return f"'{program}' is not an executable file: correct the path"
+        return f"there is no program '{program}' in {path}: install it, or write its path"
+
+    def start(self) -> None:
+        """Mount the node's file system over its folder, if its size is limited: in a mount namespace of the node, which
+        ends with its first process, and that with this one."""
+        if self.setup.disk_bytes is None:
+            return
+        from cellbed.testbed.nodes.agent import Disk  # shells have no use for it
+
+        assert self._folder is not None
+        self._folder.mkdir()
+        first = replace(self.place, cgroups=(), disk=(str(self._folder), self.setup.disk_bytes))
+        environment = {**os.environ, RUN_VARIABLE: self.setup.run}
+        self._holder = spawn(["cat"], first, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self.place = replace(self.place, binds=(), mount_namespace=f"/proc/{self._holder.pid}/ns/mnt")
+        self._disk = Disk(f"{self._root}{self._folder}")
+
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> Running:
+        return spawn(
+            command,
+            self.place,
+            environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self.setup.run, **(environment or {})},
+            folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+    def copy_in(self, source: Path, target: str) -> None:
+        copy(("/", source.absolute()), (self._root, self._in_folder(target).absolute()))
+
+    def copy_out(self, source: str, target: Path) -> None:
+        copy((self._root, self._in_folder(source).absolute()), (str(target.parent), PurePath(target.name)))
+
+    def _in_folder(self, path: str) -> Path:
+        """Return a path of this machine; relative ones lie in the node's own folder."""
+        if self._folder is None:
+            return Path(path)
+        self._folder.mkdir(exist_ok=True)
+        return self._folder / path
+
+    @property
+    def _root(self) -> str:
+        """Return the root of the files that the node's programs see."""
+        return f"/proc/{self._holder.pid}/root" if self._holder is not None else "/"
+
+    def signal(self, number: int) -> None:
+        signal_inhabitants(self.place.network_namespace, number, [self._holder.pid] if self._holder is not None else [])
+
+    def fill_disk(self, full: bool) -> None:
+        self._disk.fill(full)
+
+    def stop(self) -> None:
+        if self._holder is not None:
+            kill(self._holder)
+        super().stop()

@@ -1,0 +1,310 @@
+"""Nodes whose programs run on another machine by an agent there: what VM and host nodes have in common.
+
+The node's namespace routes between the emulated network and a device behind which the machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_interface
+from pathlib import Path
+from typing import IO, Any
+
+from cellbed import inputs
+from cellbed.prctl import die_with_parent, make_no_devices
+from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
+from cellbed.testbed.machine.cgroups import Sample
+from cellbed.testbed.machine.process import ProgramError, end, kill, last_line, run
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
+from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
+
+READY_S = 120.0
+"""How long a machine may take until its agent answers."""
+ANSWER_S = 30.0
+INHERITED_SETTINGS = (CONGESTION_CONTROL, SLOW_START_AFTER_IDLE)
+"""Kernel settings of the node's namespace that its machine gets, too."""
+NOTHING = Sample(None, None, None, None, None, None)
+
+
+class NodeError(ProgramError):
+    """A node did not become ready, or is no longer reachable."""
+
+
+class RemoteNode(Backend):
+    """A node on another machine with an agent. Subclasses make the machine and the device in `start`."""
+
+    device = ""
+    """The device of the node's namespace behind which the machine is."""
+    far_device = ""
+    """The machine's end of it."""
+    path = ""
+    """The connection in words, for errors."""
+    own_files = True
+    group: RemoteGroup | None
+
+    def __init__(self, setup: Setup, table: Any = None) -> None:
+        super().__init__(setup, table)
+        self.group = self.place = None
+        self._calls = 0
+        self._control: socket.socket | None = None
+        self._hub: subprocess.Popen[bytes] | None = None
+        digest = hashlib.sha256(f"{setup.run} {setup.name}".encode()).hexdigest()
+        self.number = int(digest[:6], 16) or 1
+        """A number that nodes of other runs do not have."""
+        self.near_mac, self.far_mac = (
+            ":".join(("02", end, *(digest[at : at + 2] for at in range(0, 8, 2)))) for end in ("cb", "ce")
+        )
+        self._near = [ip_interface(address).ip for address in setup.addresses]
+        self._far = [ip_interface(address).ip for address in setup.behind]
+
+    @property
+    def hub(self) -> Path:
+        """Socket of the node's hub, by which its user starts programs (``agent_hub.relay``)."""
+        return self.setup.folder / "hub"
+
+    # Of subclasses.
+
+    def attach(self, hello: dict[str, Any]) -> None:
+        """Make the device, unless `start` has. hello: what the agent has sent first."""
+
+    @abstractmethod
+    def why(self) -> str:
+        """Return why the agent cannot be reached."""
+
+    # For subclasses.
+
+    def open_agent(self, machine: socket.socket, **setup: Any) -> None:
+        """Send the agent to the machine at the other end of a socket. setup: for the agent's ``main``."""
+        self.setup.folder.mkdir(mode=0o700, exist_ok=True)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._hub = subprocess.Popen(
+                [*_HUB, "hub", str(self.hub), json.dumps(setup), str(machine.fileno())],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                pass_fds=[machine.fileno()],
+                start_new_session=True,
+                env={**os.environ, RUN_VARIABLE: self.setup.run},
+            )
+
+    def call(self, action: str, timeout_s: float = ANSWER_S, **arguments: Any) -> Any:
+        """Have the hub or the agent do something and return its answer. Errors: :class:`NodeError`."""
+        assert self._control is not None
+        self._calls += 1
+        number = self._calls
+        try:
+            self._control.settimeout(timeout_s)
+            self._control.send(json.dumps({"do": action, "call": number, **arguments}).encode())
+            while message := self._control.recv(LARGEST_MESSAGE):
+                answer = json.loads(message)
+                if answer["call"] != number:  # of a call that was interrupted
+                    continue
+                if "lost" in answer:
+                    raise NodeError(f"{self.name} cannot be reached: {answer['lost'] or self.why()}")
+                if "failed" in answer:
+                    raise NodeError(f"{self.name}: {answer['failed']}")
+                return answer.get("value")
+        except TimeoutError:
+            raise NodeError(f"{self.name} did not answer within {timeout_s:g} s: {self.why()}") from None
+        except OSError:
+            pass
+        raise NodeError(f"{self.name} cannot be reached: {self._hub_end() or self.why()}")
+
+    def _hub_end(self) -> str:
+        """Return how the hub has ended, in words; empty while it runs."""
+        assert self._hub is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = self._hub.wait(1.0)
+            return f"its hub was killed by signal {-status}" if status < 0 else f"its hub ended with status {status}"
+        return ""
+
+    def in_namespace(self, *lines: str) -> None:
+        """Run commands of ip(8) in the node's namespace."""
+        run(["ip", "-batch", "-"], text="\n".join(lines) + "\n", place=self.setup.place)
+
+    # Of a back end.
+
+    def wait_ready(self) -> None:
+        hello = self.call("wait", READY_S)
+        self.facts["machine"] = hello["machine"]
+        self.attach(hello)
+        self.in_namespace(
+            f"link set {self.device} address {self.near_mac} mtu 1500 up",
+            *(f"route add {address} dev {self.device} mtu lock 1500" for address in self._far),
+            *(f"neigh replace {it} lladdr {self.far_mac} dev {self.device} nud permanent" for it in self._far),
+        )
+        hosts = next((source for source, target in self.setup.place.binds if target == "/etc/hosts"), None)
+        self.call(
+            "network",
+            device=self.far_device,
+            ipv4=str(self._far[0]),
+            ipv6=str(self._far[1]),
+            gateway4=str(self._near[0]),
+            gateway6=str(self._near[1]),
+            gateway_mac=self.near_mac,
+            sysctls={key: value for key, value in self.setup.sysctls.items() if key in INHERITED_SETTINGS},
+            hosts=inputs.text(Path(hosts)) if hosts else None,
+            path=self.path,
+        )
+        if self.setup.disk_bytes is not None:
+            self.fill_disk(False)
+        self.sample()
+
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a relay, which ends as the program does."""
+        if not command:
+            raise OSError("a node of this kind has no own command")
+        options = {"environment": dict(environment or {}), "folder": folder}
+        return subprocess.Popen(
+            [*_HUB, "relay", str(self.hub), json.dumps(options), *command],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, RUN_VARIABLE: self.setup.run},
+        )
+
+    def sample(self) -> Sample | None:
+        """Return the node's usage, and renew the estimate of the clock."""
+        try:
+            state = self.call("state")
+        except NodeError:  # what runs there has ended, too, and that is reported
+            return None
+        self.clock = Clock(*state["clock"])
+        return Sample(**state["sample"]) if state["sample"] else NOTHING
+
+    def use(self, process: int) -> tuple[int, int]:
+        try:
+            cpu_ns, memory_bytes = self.call("use", process=process)
+        except NodeError:  # as for `sample`
+            return 0, 0
+        return cpu_ns, memory_bytes
+
+    def copy_in(self, source: Path, target: str) -> None:
+        if source.is_dir():
+            with _archive(source) as archive:
+                self._copy('mkdir -p "$1" && exec tar -C "$1" -x', target, stdin=archive.stdout)
+            return
+        mode = f"{source.stat().st_mode & 0o777:o}"
+        script = f'mkdir -p "$(dirname "$1")" && cat > "$1" && chmod {mode} "$1"'
+        with inputs.opened(source) as content:
+            self._copy(script, target, stdin=content)
+
+    def copy_out(self, source: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        probe = self.spawn(["test", "-d", source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if probe.wait() == 0:
+            target.mkdir(exist_ok=True)
+            # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
+            command = ["tar", "--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=make_no_devices
+            ) as unpacking:
+                assert unpacking.stdin is not None
+                self._copy('exec tar -C "$1" -c .', source, stdout=unpacking.stdin)
+                _, errors = unpacking.communicate()
+            if unpacking.returncode:
+                raise OSError(f"{source} on {self.name}: {last_line(errors)}")
+            return
+        try:
+            with target.open("wb") as content:
+                self._copy('cat "$1"', source, stdout=content)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
+
+    def signal(self, number: int) -> None:
+        self.call("signal_all", number=number)
+
+    def show_socket(self, path: str) -> str:
+        """Return the path of a socket of the agent."""
+        return str(self.call("listen", path=path))
+
+    def fill_disk(self, full: bool) -> None:
+        # The agent makes the file system with the first call.
+        self.call("disk", bytes=self.setup.disk_bytes, full=full)
+
+    def _copy(self, script: str, path: str, stdin: Stream = subprocess.DEVNULL, stdout: Stream = None) -> None:
+        command = ["sh", "-c", script, "sh", path]
+        process = self.spawn(command, stdin=stdin, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE)
+        _, errors = process.communicate()
+        if process.returncode != 0:
+            raise OSError(f"{path} on {self.name}: {last_line(errors) or f'exit status {process.returncode}'}")
+
+    def stop(self) -> None:
+        # The agent ends with the stream, which the hub holds.
+        if self._control is not None:
+            self._control.close()
+        if self._hub is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._hub.wait(1.0)
+            kill(self._hub)
+        super().stop()
+
+
+class RemoteGroup:
+    """The limits of a node on its machine: the members of ``cgroups.Group`` that are needed to prove them."""
+
+    def __init__(self, node: RemoteNode) -> None:
+        self._node = node
+        self._stated: tuple[float | None, int | None] = (None, None)
+
+    def contains(self, process: int) -> bool:
+        """Whether a program comes under the limits. process: of its relay. The agent starts no other programs."""
+        return process > 0
+
+    def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
+        """Set the limits. Errors: :class:`NodeError`."""
+        stated = self._node.call("limit", cpus=cpus, memory=memory_bytes)
+        self._stated = stated[0], stated[1]
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """The limits as the machine's kernel states them."""
+        return self._stated
+
+    def sample(self) -> Sample:
+        """The usage at this moment; it waits for the answer."""
+        return Sample(**self._node.call("sample"))
+
+
+_HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
+
+
+@contextlib.contextmanager
+def _archive(folder: Path) -> Any:
+    with subprocess.Popen(
+        ["tar", "-C", str(folder), "-c", "."], stdout=subprocess.PIPE, preexec_fn=die_with_parent
+    ) as archive:
+        yield archive
+
+
+def last_line_of(file: IO[bytes]) -> str | None:
+    """The last line of a file that a process still writes."""
+    file.seek(0)
+    return last_line(file.read())
+
+
+def end_of(process: subprocess.Popen[bytes] | None, patience_s: float) -> None:
+    """Give a process time to end, then end it."""
+    if process is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+        end(process)

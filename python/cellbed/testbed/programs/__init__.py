@@ -1,0 +1,1 @@
+"""Programs on nodes: their start, supervision, faults, spans and environment."""

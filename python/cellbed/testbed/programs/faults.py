@@ -1,0 +1,95 @@
+"""Faults of a scenario: nodes that crash, stand still or have a full disk, links, and programs; and its handovers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cellbed.runformat.events import Journal
+from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
+from cellbed.testbed.plan import Move
+from cellbed.testbed.programs.supervise import Supervisor
+from cellbed.testbed.programs.unmodified import FOREVER_NS
+from cellbed.testbed.testbed import Testbed
+
+
+@dataclass(order=True)
+class _Due:
+    at_ns: int
+    number: int
+    fault: Fault | Move = field(compare=False)
+    act: Callable[[_Due], None] = field(compare=False)
+
+
+class Faults:
+    """The faults of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
+
+    Links lose packets, are closed, or move to another cell, by the plan alone, on time: here that is noted.
+    """
+
+    def __init__(self, faults: Sequence[Fault | Move], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
+        self._faults, self._supervisor, self._journal = faults, supervisor, journal
+        self._due: list[_Due] = []
+        self._nodes = bed.nodes
+
+    def schedule(self, t0_ns: int) -> None:
+        """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
+        for number, fault in enumerate(self._faults):
+            self._due.append(_Due(t0_ns + fault.at, number, fault, self._begin))
+            if not isinstance(fault, ProgramFault):
+                self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, self._end))
+        self._due.sort()
+        self._supervisor.alarm_ns = self._next_ns
+
+    @property
+    def _next_ns(self) -> int:
+        return self._due[0].at_ns if self._due else FOREVER_NS
+
+    def step(self) -> None:
+        """Do what is due. Errors: :class:`ProgramError` of a program that does not start."""
+        while self._due and self._due[0].at_ns <= time.monotonic_ns():
+            due = self._due.pop(0)
+            due.act(due)
+            self._supervisor.alarm_ns = self._next_ns
+
+    def _begin(self, due: _Due) -> None:
+        fault = due.fault
+        self._note("began", due)
+        if isinstance(fault, ProgramFault):
+            names = self._supervisor.names_of(fault.program)
+            self._supervisor.take_out(names)
+            self._supervisor.put_back(names)
+            self._note("ended", due)
+        elif isinstance(fault, NodeFault):
+            match fault.kind:
+                case "full-disk":
+                    self._nodes[fault.node].fill_disk(True)
+                case "pause":
+                    self._nodes[fault.node].signal(signal.SIGSTOP)
+                case "crash":
+                    self._supervisor.take_out(self._supervisor.names_on(fault.node))
+                    self._nodes[fault.node].signal(signal.SIGKILL)
+
+    def _end(self, due: _Due) -> None:
+        fault = due.fault
+        if isinstance(fault, NodeFault):
+            match fault.kind:
+                case "full-disk":
+                    self._nodes[fault.node].fill_disk(False)
+                case "pause":
+                    self._nodes[fault.node].signal(signal.SIGCONT)
+                case "crash":
+                    self._supervisor.put_back(self._supervisor.names_on(fault.node))
+        self._note("ended", due)
+
+    def _note(self, event: str, due: _Due) -> None:
+        now = time.monotonic_ns() if isinstance(due.fault, NodeFault | ProgramFault) else due.at_ns
+        note(self._journal, event, due.number, due.fault, now, late_s=(now - due.at_ns) / 1e9)
+
+
+def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int, *, late_s: float = 0.0) -> None:
+    """Note that a fault or handover "began" or "ended". number: its number in the run; late_s: after its time."""
+    what = fault.kind if isinstance(fault, Move) else "fault"
+    journal.note(f"{what} {event}", str(fault), time_ns, fault=number, kind=fault.kind, late_s=late_s)

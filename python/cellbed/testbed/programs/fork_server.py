@@ -1,0 +1,184 @@
+"""Start many processes of one program: forks of one process that has loaded the program's libraries.
+
+To load its libraries takes a Python program 0.15 s of processor time, and its fork a few milliseconds. A fork enters
+its node before anything else. CPU time and memory of the loading count for no node.
+
+The fork server reads requests from its standard input, a socket; it ends with its parent, and its forks end with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import IO
+
+from cellbed.testbed.machine.process import Place, kill, last_line
+
+FORK_SERVER = "--fork-server"
+"""The argument with which a program becomes a fork server."""
+LARGEST_REQUEST = 1 << 16
+PATIENCE_S = 60.0
+"""How long the server may take to load its program and to answer."""
+
+
+def serve() -> list[str]:
+    """Fork a process for each request on standard input. Returns in each fork, on its node, the fork's arguments.
+
+    Errors: ``OSError`` in a fork that cannot enter its node.
+    """
+    server = os.getpid()
+    with socket.socket(fileno=os.dup(0)) as requests:
+        # What is loaded stays shared: the collector does not write to it.
+        gc.freeze()
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 3)
+            if not message:
+                sys.exit(0)
+            request = json.loads(message)
+            answer: int | None = None
+            if "poll" in request:
+                process, status = os.waitpid(request["poll"], os.WNOHANG)
+                if process:
+                    answer = os.waitstatus_to_exitcode(status)
+            elif (answer := os.fork()) == 0:
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+            requests.send(json.dumps([request["number"], answer]).encode())
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.setsid()
+    Place(**request["place"]).enter()
+    if os.getppid() != server:  # it ended before this process had asked to end with it
+        sys.exit(1)
+    arguments: list[str] = request["arguments"]
+    return arguments
+
+
+class ForkedProcess:
+    """A fork, with those members of ``subprocess.Popen`` that the supervisor needs."""
+
+    def __init__(self, server: ForkServer, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._server = server
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal, or ``None`` while it runs."""
+        if self.returncode is None:
+            try:
+                self.returncode = self._server.ask({"poll": self.pid})
+            except OSError:
+                self.returncode = -int(signal.SIGKILL)  # with the server
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, at most `timeout` seconds. Errors: ``subprocess.TimeoutExpired``."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0005
+        while (status := self.poll()) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        return status
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Its id cannot be that of another process: the server keeps it until `poll` has seen its end.
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The process whose forks are the processes of one program.
+
+    program: command without the arguments of the single process; it calls :func:`serve` when its argument is
+    :data:`FORK_SERVER`. environment: of the server and all forks.
+    """
+
+    def __init__(self, program: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(PATIENCE_S)
+        self._asked = 0
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        with theirs:
+            self._process = subprocess.Popen(
+                [*program, FORK_SERVER],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,
+                env=environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
+    def start(self, arguments: Sequence[str], place: Place, errors: IO[bytes]) -> ForkedProcess:
+        """Start a process at `place` with pipes as standard input and output.
+
+        errors: file for its standard error; why it cannot enter its node is written there, too.
+        Errors: ``OSError`` when the server has ended, with its last words.
+        """
+        stdin, write = os.pipe()
+        read, stdout = os.pipe()
+        descriptors = [stdin, stdout, errors.fileno()]
+        try:
+            pid = self.ask({"arguments": list(arguments), "place": asdict(place)}, descriptors)
+            assert pid is not None
+        except BaseException as error:
+            os.close(write)
+            os.close(read)
+            if isinstance(error, OSError):
+                raise self._failure(error) from None
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        return ForkedProcess(self, pid, os.fdopen(write, "wb"), os.fdopen(read, "rb"))
+
+    def ask(self, request: dict[str, object], descriptors: Sequence[int] = ()) -> int | None:
+        """Send a request and wait for the answer. Errors: ``OSError`` when the server has ended."""
+        self._asked += 1
+        socket.send_fds(self._socket, [json.dumps({**request, "number": self._asked}).encode()], descriptors)
+        while message := self._socket.recv(LARGEST_REQUEST):
+            number, answer = json.loads(message)
+            if number == self._asked:  # and not the answer to a request that was interrupted
+                value: int | None = answer
+                return value
+        raise ConnectionResetError("the fork server has ended")
+
+    def _failure(self, error: OSError) -> OSError:
+        """Why a request had no answer; ends the server."""
+        kill(self._process)
+        self._errors.seek(0)
+        return OSError(last_line(self._errors.read()) or f"its fork server does not answer: {error}")
+
+    def close(self) -> None:
+        """End the server and with it all forks."""
+        self._socket.close()
+        kill(self._process)
+        self._errors.close()

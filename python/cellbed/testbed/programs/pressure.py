@@ -1,0 +1,134 @@
+"""How much processor time the machine had for a run, what programs used, and how clocks went: read from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.nodes.agent import descendants
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_ATTEMPTS = 5
+"""Readings of two clocks of which the closest pair counts."""
+
+
+class Pressure:
+    """Samples of the machine and of the processes of one run.
+
+    own: processes of the run that belong to no node (the emulator, and the caller).
+    """
+
+    def __init__(self, own: Sequence[int]) -> None:
+        self._own = tuple(own)
+        self._complete = Path("/proc/thread-self/children").exists()
+        self._tasks: dict[int, tuple[int, int]] = {}
+        self._totals: dict[str | None, list[int]] = {}
+
+    def sample(self, nodes: Mapping[str, Sequence[int]], throttled_ns: Mapping[str, int | None]) -> dict[str, Any]:
+        """One sample. Times are in ns, and cumulative; ``None`` where the kernel does not have them.
+
+        nodes: of each node the processes that were started in it; their descendants are found. throttled_ns: of each
+        node how long its CPU limit has stopped it.
+
+        ``idle_ns``, ``steal_ns``: of all processors. ``pressure_ns``: time in which some task of the machine waited
+        for a processor (PSI). ``own_ns``: processor time of the whole run. ``nodes``: of each its processor time, and
+        the run-queue delay of its tasks summed (proc(5), ``schedstat``), in which the time that a CPU limit stopped
+        them is contained. ``realtime_ns``, ``boottime_ns``: by how much these clocks are ahead of ``time_ns``.
+        """
+        seen: dict[int, tuple[int, int]] = {}
+        self._count(None, self._own, seen)
+        for node, processes in nodes.items():
+            self._count(node, chain.from_iterable(map(descendants, processes)), seen)
+        self._tasks = seen
+        idle, steal = _processors()
+        return {
+            "time_ns": time.monotonic_ns(),
+            "realtime_ns": _ahead(time.CLOCK_REALTIME),
+            "boottime_ns": _ahead(time.CLOCK_BOOTTIME),
+            "cpus": os.cpu_count(),
+            "idle_ns": idle,
+            "steal_ns": steal,
+            "pressure_ns": _pressure(),
+            # Without the list of children most of the run would be taken for other programs.
+            "own_ns": sum(cpu for cpu, _ in self._totals.values()) if self._complete else None,
+            "nodes": [
+                {"node": node, "cpu_ns": cpu, "waited_ns": waited, "throttled_ns": throttled_ns.get(node)}
+                for node in nodes
+                for cpu, waited in [self._totals[node]]
+            ],
+        }
+
+    def _count(self, node: str | None, processes: Iterable[int], seen: dict[int, tuple[int, int]]) -> None:
+        """Add to a node's total what its tasks used since the last sample; what an ended task used since is lost."""
+        total = self._totals.setdefault(node, [0, 0])
+        for process in processes:
+            for task in _entries(f"/proc/{process}/task"):
+                numbers = _words(f"/proc/{process}/task/{task}/schedstat")
+                if len(numbers) < 2:
+                    continue
+                cpu, waited = int(numbers[0]), int(numbers[1])
+                before_cpu, before_waited = self._tasks.get(task, (0, 0))
+                total[0] += max(0, cpu - before_cpu)
+                total[1] += max(0, waited - before_waited)
+                seen[task] = cpu, waited
+
+
+class Usage:
+    """Processor time of programs, each of which may have had several processes."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, dict[int, int]] = {}
+
+    def count(self, program: str, process: int, cpu_ns: int) -> None:
+        """Note what a process of a program has used since it began."""
+        of = self._used.setdefault(program, {})
+        of[process] = max(of.get(process, 0), cpu_ns)
+
+    def cpu_ns(self, program: str) -> int:
+        """The processor time of a program until it was last counted."""
+        return sum(self._used.get(program, {}).values())
+
+
+def _processors() -> tuple[int, int]:
+    """Time for which processors were idle, and for which the hypervisor gave them to others (proc(5), ``stat``)."""
+    _, _, _, _, idle, waiting, _, _, steal, *_ = (
+        Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0] + " 0" * 10
+    ).split()
+    return (int(idle) + int(waiting)) * _TICK_NS, int(steal) * _TICK_NS
+
+
+def _pressure() -> int | None:
+    """Total of ``some`` in ``/proc/pressure/cpu``; not every kernel has it."""
+    for word in _words("/proc/pressure/cpu"):
+        if word.startswith("total="):
+            return int(word.removeprefix("total=")) * 1000
+    return None
+
+
+def _ahead(clock: int) -> int:
+    """By how many ns a clock is ahead of the monotonic one."""
+    readings = []
+    for _ in range(_ATTEMPTS):
+        before = time.monotonic_ns()
+        other = time.clock_gettime_ns(clock)
+        after = time.monotonic_ns()
+        readings.append((after - before, other - (before + after) // 2))
+    return min(readings)[1]
+
+
+def _entries(folder: str) -> list[int]:
+    try:
+        return [int(path.name) for path in Path(folder).iterdir()]
+    except OSError:
+        return []
+
+
+def _words(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").split()
+    except OSError:
+        return []

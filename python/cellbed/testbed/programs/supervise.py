@@ -1,0 +1,428 @@
+"""Watch the programs of a run, and sample the nodes meanwhile: one thread, one selector."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from cellbed.runformat.events import Journal
+from cellbed.testbed.machine.events import EventProcess
+from cellbed.testbed.machine.process import Process, ProgramError, Running, end, kill, spawn
+from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.backend import Backend
+from cellbed.testbed.programs.fork_server import ForkServer
+from cellbed.testbed.programs.pressure import Pressure, Usage
+from cellbed.testbed.programs.spans import SERVE_S, SpanSockets
+from cellbed.testbed.programs.unmodified import FOREVER_NS, GRACE_S, Command, UnmodifiedProgram
+
+SAMPLE_INTERVAL_NS = 100_000_000
+SAMPLED_AT_ONCE = 100
+"""Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
+HOST_INTERVAL_NS = 1_000_000_000
+READY_TIMEOUT_S = 30.0
+READY_PER_PROGRAM_S = 1.0
+CONNECT_EVERY_NS = 1_000_000
+"""Between the connections of two loads."""
+START_STEP_NS = 250_000_000
+"""A schedule starts a multiple of this after its first connection, so that runs which take a few milliseconds more or
+less to connect have connections of the same age."""
+"""Added to the limit for each program, since all of them load their libraries at the same time."""
+
+
+def start_after(connected_ns: int) -> int:
+    """Return when a schedule starts whose loads have connected, both in ns since the first began to."""
+    return (connected_ns // START_STEP_NS + 1) * START_STEP_NS
+
+
+class Program(EventProcess):
+    """A program on a node. Its standard error goes to the file ``log``."""
+
+    def __init__(self, name: str, node: str, process: Running, log: Path) -> None:
+        super().__init__(process, log)
+        self.name = name
+        self.node = node
+        self.log = log
+        self.is_ready = False
+
+    def say(self, line: dict[str, Any]) -> None:
+        """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
+        try:
+            self.send(line)
+        except (BrokenPipeError, ValueError):
+            raise self.failure() from None
+
+    def failure(self) -> ProgramError:
+        """What went wrong, with the last line of the program's log, or with why there is none."""
+        status = self.process.poll()
+        reason = self.last_words() or (os.strerror(errno.ENOSPC) if os.statvfs(self.log).f_bavail == 0 else None)
+        detail = f": {reason}" if reason else ""
+        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
+
+
+AnyProgram = Program | UnmodifiedProgram
+
+
+@dataclass(slots=True)
+class _ComingBack:
+    """Programs that start again after a fault. stages: names of those that have not started, by stage. before: of the
+    last stage that has."""
+
+    stages: list[list[str]]
+    before: list[AnyProgram] = field(default_factory=list)
+
+
+class Supervisor:
+    """The programs and samples of one run.
+
+    raw: folder for logs and samples. run: identifier given to each program in its environment. spans: of services.
+    journal: where starts and ends of programs are noted.
+    """
+
+    def __init__(self, raw: Path, run: str, spans: SpanSockets | None = None, journal: Journal | None = None) -> None:
+        self._raw = raw
+        self._run = run
+        self._spans = spans
+        self._journal = journal
+        self._selector = selectors.DefaultSelector()
+        self.programs: list[AnyProgram] = []
+        self.alarm_ns = FOREVER_NS
+        """When `tick` of :meth:`wait` has something to do at the latest, monotonic."""
+        self._known: dict[str, tuple[Process | Command, Backend]] = {}
+        self._coming_back: list[_ComingBack] = []
+        self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
+        self._nodes: Mapping[str, Backend] = {}
+        self._samples: IO[str] | None = None
+        self._sampled: dict[str, int | None] = {}
+        self._next_sample_ns = 0
+        self._sample_interval_ns = SAMPLE_INTERVAL_NS
+        self._pressure = Pressure([])
+        self._host_samples: IO[str] | None = None
+        self._usage = Usage()
+        self._program_samples: IO[str] | None = None
+        self._next_host_sample_ns = 0
+
+    def start_all(self, processes: Sequence[Process | Command], nodes: Mapping[str, Backend]) -> list[AnyProgram]:
+        """Start programs by their stages and wait until all are ready; returns those that wait for the start of a load.
+
+        nodes: by name. Errors: :class:`ProgramError`.
+        """
+        loads: list[AnyProgram] = []
+        for stage in sorted({process.stage for process in processes}):
+            started = []
+            for process in processes:
+                if process.stage == stage:
+                    started.append(self.start(process, nodes[process.node]))
+                    if process.load:
+                        loads.append(started[-1])
+            self.wait_ready(started)
+        return loads
+
+    def connect(self, loads: Sequence[AnyProgram], at_ns: int) -> None:
+        """Let loads of cellbed's own connect from a monotonic time on, and wait until they have.
+
+        Errors: :class:`ProgramError`.
+        """
+        own = [load for load in loads if isinstance(load, Program)]
+        for number, load in enumerate(own):
+            load.is_ready = False
+            load.say({"connect_ns": at_ns + number * CONNECT_EVERY_NS})
+        self.wait_ready(own)
+
+    def start(self, process: Process | Command, node: Backend) -> AnyProgram:
+        """Start a program. Errors: :class:`ProgramError`."""
+        self._known[process.name] = process, node
+        if isinstance(process, Process):
+            return self.start_own(process, node)
+        program = UnmodifiedProgram(
+            process,
+            node,
+            self._raw,
+            lambda event, **more: self._note(event, program, **more),
+            lambda pid: self._usage.count(process.name, pid, node.use(pid)[0]),
+        )
+        self.programs.append(program)
+        program.start()
+        return program
+
+    def start_own(self, process: Process, node: Backend) -> Program:
+        """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.
+
+        Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
+        """
+        place = node.place
+        if place is None:
+            why = "only unmodified programs run on a node of its kind"
+            raise ProgramError(f"{process.name} cannot run on {process.node}: {why}")
+        log = self._raw / f"{process.name}.log"
+        environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
+        started: Running
+        with log.open("ab") as errors:
+            try:
+                if process.forked:
+                    program = tuple(process.program)
+                    server = self._fork_servers.get(program) or ForkServer(program, environment)
+                    self._fork_servers[program] = server
+                    started = server.start(process.arguments, place, errors)
+                else:
+                    pipe = subprocess.PIPE
+                    started = spawn(
+                        process.argv, place, environment=environment, stdin=pipe, stdout=pipe, stderr=errors
+                    )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise ProgramError(f"cannot start {process.name} on {process.node}: {error}") from error
+        found = Program(process.name, process.node, started, log)
+        self._selector.register(found, selectors.EVENT_READ)
+        self.programs.append(found)
+        self._note("program started", found, pid=started.pid, log=log.name)
+        return found
+
+    def names_on(self, node: str) -> list[str]:
+        """The programs of a node."""
+        return [name for name, (process, _) in self._known.items() if process.node == node]
+
+    def names_of(self, text: str) -> list[str]:
+        """The programs whose names begin with `text`; of an application those that are no loads."""
+        whole = "." in text
+        return [
+            name
+            for name, (process, _) in self._known.items()
+            if (name == text or name.startswith(f"{text}.")) and (whole or not process.load)
+        ]
+
+    def take_out(self, names: Collection[str]) -> None:
+        """Kill programs for a fault; their ends are no failures. A load of cellbed's own ends with that."""
+        for program in [each for each in self.programs if each.name in names]:
+            if isinstance(program, UnmodifiedProgram):
+                program.take_out()
+                continue
+            kill(program.process)
+            with contextlib.suppress(KeyError):  # it has ended before
+                self._selector.unregister(program)
+            self._note("program ended", program, status=program.process.poll(), by="fault")
+            if self._known[program.name][0].load:
+                program.events.append({"event": "done"})
+            else:
+                self.programs.remove(program)
+
+    def put_back(self, names: Collection[str]) -> None:
+        """Start programs again that were taken out, but for loads without a policy for that: each stage when those of
+        the one before are ready. Errors: :class:`ProgramError`."""
+        stages = sorted({self._known[name][0].stage for name in names})
+        order = [[name for name in names if self._known[name][0].stage == stage] for stage in stages]
+        self._coming_back.append(_ComingBack(order))
+        self._continue_coming_back()
+
+    def _continue_coming_back(self) -> None:
+        for each in self._coming_back:
+            while each.stages and all(program.is_ready for program in each.before):
+                each.before = [back for name in each.stages.pop(0) if (back := self._start_again(name)) is not None]
+        self._coming_back = [each for each in self._coming_back if each.stages]
+
+    def _start_again(self, name: str) -> AnyProgram | None:
+        """Start a program again; returns it if others wait for it."""
+        process, node = self._known[name]
+        there = next((each for each in self.programs if each.name == name), None)
+        if isinstance(there, UnmodifiedProgram):
+            there.put_back()
+            return None if process.load else there
+        return None if process.load else self.start(process, node)
+
+    def _note(self, event: str, program: AnyProgram, **more: Any) -> None:
+        if self._journal is not None:
+            self._journal.note(event, program.name, node=program.node, **more)
+
+    def sample_nodes(
+        self,
+        nodes: Mapping[str, Backend],
+        own: Sequence[int],
+        from_ns: int,
+        least_interval_ns: int = SAMPLE_INTERVAL_NS,
+    ) -> None:
+        """Begin to sample the resource use of nodes into ``nodes.jsonl``, of programs into ``programs.jsonl``, and the
+        machine into ``host.jsonl``.
+
+        own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
+        least_interval_ns: between two samples of a node.
+        """
+        self._nodes = nodes
+        interval_ns = SAMPLE_INTERVAL_NS * max(1, math.ceil(len(nodes) / SAMPLED_AT_ONCE))
+        self._sample_interval_ns = max(least_interval_ns, interval_ns)
+        self._samples = (self._raw / "nodes.jsonl").open("w", encoding="utf-8")
+        self._next_sample_ns = time.monotonic_ns()
+        self._pressure = Pressure(own)
+        self._host_samples = (self._raw / "host.jsonl").open("w")
+        self._program_samples = (self._raw / "programs.jsonl").open("w", encoding="utf-8")
+        self._next_host_sample_ns = from_ns
+
+    def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:
+        """Serve programs and samples until `until` holds (true) or the monotonic deadline has passed (false).
+
+        tick: called at least every 100 ms.
+        """
+        while not until():
+            now = time.monotonic_ns()
+            if now >= deadline_ns:
+                return False
+            self._sample(now)
+            if tick is not None:
+                tick()
+            self._continue_coming_back()
+            due_ns = min(deadline_ns, self.alarm_ns)
+            for each in self.programs:
+                if isinstance(each, UnmodifiedProgram):
+                    due_ns = min(due_ns, each.step(now))
+            pause_s = min(self._pause_ns(now), due_ns - now, SAMPLE_INTERVAL_NS) / 1e9
+            if self._spans is not None:
+                self._spans.serve()
+                pause_s = min(pause_s, SERVE_S) if self._spans.connected else pause_s
+            for key, _ in self._selector.select(max(0.0, pause_s)):
+                program = key.fileobj
+                assert isinstance(program, Program)
+                known = len(program.events)
+                program.read()
+                for event in program.events[known:]:
+                    if event.get("event") in ("ready", "connected", "done"):
+                        program.is_ready = True
+                        self._note(f"program {event['event']}", program)
+                if program.ended:
+                    self._selector.unregister(program)
+                    self._note("program ended", program, status=program.process.wait())
+        return True
+
+    def wait_ready(self, programs: Sequence[AnyProgram]) -> None:
+        """Wait until each of `programs` has announced that it is ready; unmodified programs have their own limits.
+
+        Errors: :class:`ProgramError` for one that did not do so in time, and for any program that ended meanwhile: what
+        others wait for, such as a broker, must still run.
+        """
+
+        def ready() -> bool:
+            for program in self.programs:
+                if program.ended and not (program in programs and program.is_ready):
+                    raise program.failure()
+                if isinstance(program, UnmodifiedProgram) and program.has_died():
+                    raise program.failure()
+            return all(program.is_ready for program in programs)
+
+        own_limits = (each.command.ready.timeout_ns / 1e9 for each in programs if isinstance(each, UnmodifiedProgram))
+        timeout_s = READY_TIMEOUT_S + max([READY_PER_PROGRAM_S * len(programs), *own_limits])
+        if not self.wait(ready, time.monotonic_ns() + round(timeout_s * 1e9)):
+            late = next(program for program in programs if not program.is_ready)
+            raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
+
+    def next_event(self, program: AnyProgram, silence_s: float) -> dict[str, Any]:
+        """Take the next event of a program, while all of them run. Errors: :class:`ProgramError`."""
+
+        def received() -> bool:
+            for each in self.programs:
+                if each.ended and (each is not program or not each.events):
+                    raise each.failure()
+            return bool(program.events)
+
+        if not self.wait(received, time.monotonic_ns() + round(silence_s * 1e9)):
+            raise ProgramError(f"{program.name} on {program.node} sent no output for {silence_s:g} s")
+        return program.events.pop(0)
+
+    def stop(self) -> None:
+        """End all programs, the last started first, and finish the samples."""
+        self._sample_programs()
+        for program in reversed(self.programs):
+            program.hang_up()
+        deadline = time.monotonic() + 1.0
+        for program in reversed(self.programs):
+            if isinstance(program, UnmodifiedProgram):
+                program.close(deadline - 1.0 + GRACE_S)
+                continue
+            try:
+                program.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                end(program.process)
+            else:
+                kill(program.process)
+        for server in self._fork_servers.values():
+            server.close()
+        if self._spans is not None:
+            self._spans.close()
+        if self._samples is not None:
+            self._sample(self._next_sample_ns)
+            self._samples.close()
+            self._samples = None
+        for file in (self._host_samples, self._program_samples):
+            if file is not None:
+                file.close()
+        self._selector.close()
+
+    def _pause_ns(self, now_ns: int) -> int:
+        return max(0, self._next_sample_ns - now_ns) if self._samples is not None else SAMPLE_INTERVAL_NS
+
+    def _sample_host(self) -> None:
+        assert self._host_samples is not None
+        nodes: dict[str, list[int]] = {}
+        for program in self.programs:
+            if program.process is not None:
+                nodes.setdefault(program.node, []).append(program.process.pid)
+        samples = {name: node.sample() for name, node in self._nodes.items()}
+        throttled = {name: sample.throttled_ns if sample else None for name, sample in samples.items()}
+        self._host_samples.write(json.dumps(self._pressure.sample(nodes, throttled)) + "\n")
+        self._host_samples.flush()
+
+    def _sample_programs(self) -> None:
+        if self._program_samples is None:
+            return
+        for program in self.programs:
+            memory = None
+            if program.process is not None:
+                cpu_ns, memory = self._nodes[program.node].use(program.process.pid)
+                self._usage.count(program.name, program.process.pid, cpu_ns)
+            sample = {
+                "time_ns": time.monotonic_ns(),
+                "program": program.name,
+                "node": program.node,
+                "cpu_ns": self._usage.cpu_ns(program.name),
+                "memory_bytes": memory,
+            }
+            self._program_samples.write(json.dumps(sample) + "\n")
+        self._program_samples.flush()
+
+    def _sample(self, now_ns: int) -> None:
+        if self._samples is None or now_ns < self._next_sample_ns:
+            return
+        if now_ns >= self._next_host_sample_ns:
+            self._sample_host()
+            self._sample_programs()
+            while self._next_host_sample_ns <= now_ns:
+                self._next_host_sample_ns += HOST_INTERVAL_NS
+        for name, node in self._nodes.items():
+            sample = node.sample()
+            if sample is None or (sample.time_ns is not None and sample.time_ns == self._sampled.get(name)):
+                continue
+            self._sampled[name] = sample.time_ns
+            self._samples.write(
+                json.dumps(
+                    {
+                        "time_ns": sample.time_ns or time.monotonic_ns(),
+                        "node": name,
+                        "cpu_ns": sample.cpu_ns,
+                        "memory_bytes": sample.memory_bytes,
+                        "periods": sample.periods,
+                        "throttled_periods": sample.throttled_periods,
+                        "throttled_ns": sample.throttled_ns,
+                        "oom_kills": sample.oom_kills,
+                    }
+                )
+                + "\n"
+            )
+        self._samples.flush()
+        while self._next_sample_ns <= now_ns:
+            self._next_sample_ns += self._sample_interval_ns

@@ -1,0 +1,1 @@
+"""Proof of limits and links before the workload starts."""

@@ -1,0 +1,274 @@
+"""Measure each limit against what was asked, before the workload starts.
+
+A testbed whose shaping or limit was silently not applied gives wrong results that look right. So datagrams are
+sent between the nodes' real sockets and their arrival is compared with the schedule (`prove_links`), and processes that
+want more than their node's share are run under each node's limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Container, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cellbed.errors import CellbedError
+from cellbed.readable import alike
+from cellbed.testbed.machine.process import Running, kill
+from cellbed.testbed.nodes.backend import Backend, LimitedGroup, Strain
+from cellbed.testbed.plan import Node
+
+MILLISECOND = 1_000_000
+CPU_TOLERANCE = 0.10
+CPU_PROOF_NS = 200 * MILLISECOND
+CPU_LOOK_NS = 40 * MILLISECOND
+CPU_START_NS = 10 * MILLISECOND
+MEBIBYTE = 1 << 20
+PROOF_MEMORY = 4 * MEBIBYTE
+"""What a node may use beyond what it has, when a process is killed to prove its memory limit."""
+MEMORY_BATCH = 16
+"""Memory limits proved at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One thing measured: what was asked, what was measured, in which unit, and whether that will do.
+
+    asked: for a link what its schedule predicts for the datagrams that were sent.
+    reached: false for a limit that is not exceeded but that the machine, busy or too small, could not fill either.
+    proved: false for what cannot be predicted or measured; the note has the reason.
+    """
+
+    what: str
+    asked: float | None
+    measured: float | None
+    unit: str
+    ok: bool
+    note: str = ""
+    reached: bool = True
+    proved: bool = True
+
+    @property
+    def state(self) -> str:
+        """``holds``, ``not reached``, ``not proved`` or ``off``."""
+        if not self.proved:
+            return "not proved"
+        return "off" if not self.ok else "holds" if self.reached else "not reached"
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it holds, or cannot be proved by measuring once more."""
+        return self.ok and self.reached
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``run.json``."""
+        return {**asdict(self), "state": self.state}
+
+    def __str__(self) -> str:
+        if not self.proved:
+            return f"{self.what} not proved: {self.note}"
+        asked = "no limit" if self.asked is None else f"{self.asked:.4g} {self.unit}"
+        measured = "nothing measured" if self.measured is None else f"{self.measured:.4g} {self.unit}"
+        return f"{self.what}: expected {asked}, measured {measured}" + (f" ({self.note})" if self.note else "")
+
+
+class ProofError(CellbedError):
+    """A link or limit is not what was asked; the workload was not started."""
+
+    exit_code = 3
+
+    def __init__(self, failed: list[Proof]) -> None:
+        lines = "\n".join(f"  {line}" for line in alike(map(str, failed)))
+        super().__init__(f"the testbed does not match the scenario, so the workload was not started:\n{lines}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A node with limits, as planned and as it runs."""
+
+    node: Node
+    group: LimitedGroup
+    backend: Backend
+
+
+def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
+    """Run more than each node's share under its limits and check that it gets no more.
+
+    Nodes are measured at the same time as far as the machine can give all of them their share.
+    """
+    cpu: dict[str, Proof] = {}
+    spinning: list[_Spinning] = []
+    try:
+        for each in limited:
+            proof = _stated_cpu(each, machine_cpus)
+            if proof is None:
+                spinning.append(_Spinning(each, machine_cpus))
+            else:
+                cpu[each.node.name] = proof
+        enough = {"holds"}
+        for batch in _batches(spinning, machine_cpus):
+            proofs = _prove_cpu(batch, enough)
+            cpu |= {spinner.node.name: proof for spinner, proof in zip(batch, proofs, strict=True)}
+            # As long as other programs use the processors, more time for each batch would not fill the limits either.
+            enough = {"holds"} | {proof.state for proof in proofs if proof.ok}
+    finally:
+        for spinner in spinning:
+            kill(spinner.process)
+    memory: list[Proof] = []
+    for begin in range(0, len(limited), MEMORY_BATCH):
+        memory += _prove_memory(limited[begin : begin + MEMORY_BATCH])
+    return [proof for each, last in zip(limited, memory, strict=True) for proof in (cpu[each.node.name], last)]
+
+
+def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
+    """The proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
+    node = limited.node
+    what = f"{node.name} CPU limit"
+    stated, _ = limited.group.limits()
+    if stated is None or abs(stated - node.cpus) > 0.01:
+        return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel reports another limit")
+    machine_cpus = limited.backend.facts.get("cpus", machine_cpus)  # of another machine
+    if node.cpus >= machine_cpus:
+        note = f"the machine has {machine_cpus} CPUs, so nothing can exceed it"
+        return Proof(what, node.cpus, None, "CPUs", True, note, reached=node.cpus == machine_cpus, proved=False)
+    return None
+
+
+class _Spinning:
+    """Processes that want more CPU time than their node's share, and what they got since :meth:`begin`.
+
+    They wait for :meth:`spin`, so that none has to start while others are measured.
+    """
+
+    def __init__(self, limited: Limited, machine_cpus: int) -> None:
+        self.node = limited.node
+        self._group = limited.group
+        self.process = _straining(limited, "cpu", min(machine_cpus, int(limited.node.cpus) + 1))
+        self._began: tuple[int, int] | None = None
+
+    def spin(self) -> None:
+        """Let the processes begin."""
+        _begin(self.process)
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._began = self._now()
+
+    def proof(self) -> Proof:
+        """What was measured until now."""
+        node = self.node
+        what = f"{node.name} CPU limit"
+        began, now = self._began, self._now()
+        if began is None or now is None:
+            return Proof(what, node.cpus, None, "CPUs", ok=False, note="the kernel does not account CPU time")
+        used = (now[0] - began[0]) / (now[1] - began[1])
+        too_much = used > node.cpus * (1 + CPU_TOLERANCE) + 0.02
+        short = used < node.cpus * (1 - 2 * CPU_TOLERANCE)
+        absent = not self._group.contains(self.process.pid)
+        if too_much:
+            note = "exceeds its limit"
+        elif absent:
+            note = "the node's programs do not join its control group"
+        else:
+            note = "not exceeded, but the machine is too busy to supply that much now" if short else ""
+        return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
+
+    def _now(self) -> tuple[int, int] | None:
+        """CPU time of the group and the time, ns."""
+        used = self._group.sample().cpu_ns
+        return None if used is None else (used, time.monotonic_ns())
+
+
+def _straining(limited: Limited, what: Strain, amount: int) -> Running:
+    pipe = subprocess.PIPE
+    backend = limited.backend
+    return backend.spawn(backend.proof_command(what, amount), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+
+def _held(limited: Limited) -> int:
+    return limited.group.sample().memory_bytes or 0
+
+
+def _await_ready(process: Running) -> None:
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        stdout.readline()
+
+
+def _begin(process: Running) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(b"\n")
+
+
+def _batches(spinning: Sequence[_Spinning], machine_cpus: int) -> list[list[_Spinning]]:
+    """Nodes that the machine can give their share at the same time, in order: first fit."""
+    batches: list[tuple[float, list[_Spinning]]] = []
+    for each in spinning:
+        for index, (cpus, batch) in enumerate(batches):
+            if cpus + each.node.cpus <= machine_cpus:
+                batches[index] = (cpus + each.node.cpus, [*batch, each])
+                break
+        else:
+            batches.append((each.node.cpus, [each]))
+    return [batch for _, batch in batches]
+
+
+def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof]:
+    """Measure the CPU limits of nodes at the same time.
+
+    A measurement ends after :data:`CPU_LOOK_NS` with the states in `enough`; else it is continued up to
+    :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse for the shorter time.
+    """
+    for each in batch:
+        _await_ready(each.process)
+    for each in batch:
+        each.spin()
+    # The first period holds the processes' start.
+    time.sleep(CPU_START_NS / 1e9)
+    for each in batch:
+        each.begin()
+    proofs: list[Proof] = []
+    for _ in range(CPU_PROOF_NS // CPU_LOOK_NS):
+        time.sleep(CPU_LOOK_NS / 1e9)
+        proofs = [each.proof() for each in batch]
+        if all(proof.state in enough for proof in proofs):
+            break
+    for each in batch:
+        kill(each.process)
+    return proofs
+
+
+def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
+    """See a process killed at a small limit in each node's group, then set and read back the real one."""
+    # More than what the kernel can take from what the node holds, too.
+    started = [_straining(each, "memory", _held(each) + 8 * PROOF_MEMORY) for each in batch]
+    for each, process in zip(batch, started, strict=True):
+        _await_ready(process)
+        # What the node holds until now cannot be taken from it.
+        each.group.limit(each.node.cpus, _held(each) + PROOF_MEMORY)
+        _begin(process)
+    deadline = time.monotonic() + 10
+    proofs = []
+    for each, process in zip(batch, started, strict=True):
+        try:
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            kill(process)
+            status = -9
+        each.group.limit(each.node.cpus, each.node.memory_bytes)
+        _, stated = each.group.limits()
+        what = f"{each.node.name} memory limit"
+        asked = each.node.memory_bytes / MEBIBYTE
+        measured = stated / MEBIBYTE if stated is not None else None
+        page = 4096
+        if status == 0:
+            ok, note = False, "a process in the group exceeded the limit and was not killed"
+        elif stated is None or abs(stated - each.node.memory_bytes) >= page:
+            ok, note = False, "the kernel reports another limit"
+        else:
+            ok, note = True, ""
+        proofs.append(Proof(what, asked, measured, "MiB", ok, note))
+    return proofs

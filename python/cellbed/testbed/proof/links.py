@@ -1,0 +1,557 @@
+"""Measure each link with datagrams between the nodes' real sockets and compare it with its schedule.
+
+Random values are compared with their range; unpredictable ones are reported as not proved.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+from cellbed.archive import TraceSource
+from cellbed.scenario.capacities import RateSeries
+from cellbed.scenario.fields import Unlimited
+from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.links.stages import mean_rate
+from cellbed.testbed.plan import Direction, Plan
+from cellbed.testbed.proof import prediction, rehearsal
+from cellbed.testbed.proof.limits import MILLISECOND, Proof
+from cellbed.testbed.proof.prediction import Clock
+
+SMALL = 100
+"""Bytes of a delay probe."""
+DATAGRAM = 1500
+"""Size of a capacity probe: one MTU, so that one datagram takes one delivery opportunity."""
+
+DELAY_TOLERANCE_NS = 2 * MILLISECOND
+"""A direction is off when its median delay differs from what was asked by more: well above what a busy machine adds
+to a timer at the median, well below what a wrong setting would give."""
+RATE_TOLERANCE = 0.05
+IDLE_PROBES = 12
+ATTEMPTS = 5
+IDLE_SPACING_NS = 8 * MILLISECOND
+WINDOW_NS = 250 * MILLISECOND
+QUICK_WINDOW_NS = 60 * MILLISECOND
+QUICK = 150
+"""Datagrams that usually suffice to prove a rate."""
+SETTLED_NS = 1_000 * MILLISECOND
+"""A link that changes later than this after the start of its schedule is proved as it is before."""
+PATIENCE_NS = 900 * MILLISECOND
+"""Datagrams that are under way for longer may not be waited for."""
+HIGHEST_PROBE_RATE = 400_000_000
+"""bit/s of a flow, and of all flows at the same time."""
+SHARE = 0.05
+"""How much of what a link carries may be taken by several flows at the same time, so that none delays another."""
+OVERLOAD = 1.4
+"""How much more than a link carries is sent to see what it carries."""
+ENOUGH = 1.15
+"""How much more than a link carries must reach it."""
+STALL_NS = 5 * MILLISECOND
+"""A pause of the sender in which even a queue that CoDel keeps short (RFC 8289, 4.2: 5 ms) runs empty."""
+FEW = 4
+"""Paths that are each measured in the best window."""
+PERIOD_NS = 60_000 * MILLISECOND
+"""How far into recordings windows are looked for."""
+STEADY = 0.6
+"""What the scarcest quarter of a steady window offers at least, compared with their mean."""
+LEAST_OFFER = 20 * DATAGRAM
+"""Bytes that a quarter of a steady window offers at least."""
+FEWEST = 8
+"""Datagrams that a window must have room for, to prove a rate by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Datagrams over one path from a position of its recordings on. direction: whose rate they prove, or ``None`` for
+    those that prove delays."""
+
+    path: list[Direction]
+    size: int
+    bit_rate: int
+    duration_ns: int
+    begin_ns: int
+    direction: Direction | None = None
+
+
+def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
+    """Send datagrams over every link, both ways, and compare delay and rate with the schedule.
+
+    Links are measured at the same time as far as their datagrams do not delay each other. Of the links in a cell
+    one is measured at a time: with the others silent it must be as without the cell.
+    """
+    pairs = _pairs(plan)
+    # Users that move bring silence to several cells.
+    cells = {name: cell.way if plan.moves else cell.name for cell in plan.cells for name in cell.users}
+    crossed = {direction.name for pair in pairs for path in pair for direction in path}
+    proofs: dict[str, Proof] = {
+        what: _unproved(what, "ms", "no path between nodes crosses it at the start")
+        for what in (f"{each.name} delay" for each in plan.directions if pairs and each.name not in crossed)
+    }
+    # A busy machine can spoil a measurement once; a link that is off is off each time.
+    for attempt in range(ATTEMPTS):
+        # Many flows at the same time can be too much for a busy machine.
+        most = HIGHEST_PROBE_RATE >> attempt
+        settled = {what for what, proof in proofs.items() if proof.is_settled}
+        for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
+            before = proofs.get(proof.what)
+            if proof.what not in settled and (before is None or before.ok or proof.is_settled):
+                proofs[proof.what] = proof
+        if all(proof.is_settled for proof in proofs.values()):
+            break
+    order = [f"{direction.name} {what}" for direction in plan.directions for what in ("delay", "rate")]
+    return [proofs[what] for what in order if what in proofs]
+
+
+def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
+    """Uplinks and downlinks that cross every link."""
+    endpoints = plan.of_class("endpoint")
+    remotes = plan.of_class("edge") + plan.of_class("cloud")
+    # Nodes on one side only are paired with each other; a single node has no path to prove.
+    endpoints, remotes = endpoints or remotes[1:] + remotes[:1], remotes or endpoints[1:] + endpoints[:1]
+    if len(plan.nodes) < 2:
+        return []
+    crossed: set[str] = set()
+    pairs = []
+    for number in range(max(len(endpoints), len(remotes))):
+        endpoint, remote = endpoints[number % len(endpoints)], remotes[number % len(remotes)]
+        uplink, downlink = plan.path(endpoint.name, remote.name), plan.path(remote.name, endpoint.name)
+        names = {direction.name for direction in (*uplink, *downlink)}
+        if not names <= crossed:
+            pairs.append((uplink, downlink))
+        crossed |= names
+    # The links of sites lie between nodes at different towers.
+    at_towers = {plan.joins[node.name]: node.name for node in (*endpoints, *remotes)}
+    for one, other in combinations(at_towers.values(), 2):
+        uplink, downlink = plan.path(one, other), plan.path(other, one)
+        names = {direction.name for direction in (*uplink, *downlink)}
+        if not names <= crossed:
+            pairs.append((uplink, downlink))
+        crossed |= names
+    return pairs
+
+
+def _prove_pairs(
+    emulator: Emulator,
+    pairs: Sequence[tuple[list[Direction], list[Direction]]],
+    accepted: set[str],
+    most: int,
+    cells: Mapping[str, str],
+    *,
+    quick: bool,
+) -> Iterator[Proof]:
+    """Measure delays, then rates.
+
+    accepted: what need not be measured any more. most: bit/s of all flows at the same time, unless there is only one.
+    cells: of the directions that share one.
+    quick: with no more datagrams than usually suffice.
+    """
+    idle_ns = IDLE_PROBES * IDLE_SPACING_NS
+    idle_rate = round(SMALL * 8e9 / IDLE_SPACING_NS)
+    idle: list[_Flow] = []
+    loaded: dict[str, _Flow] = {}
+    windows = _windows([[step for path in pair for step in path] for pair in pairs], WINDOW_NS + idle_ns)
+    for pair, begin_ns in zip(pairs, windows, strict=True):
+        for path in pair:
+            if not all(f"{step.name} delay" in accepted for step in path):
+                idle.append(_Flow(path, SMALL, idle_rate, idle_ns, begin_ns))
+            if all(f"{step.name} rate" in accepted for step in path if not isinstance(step.capacity, Unlimited)):
+                continue
+            for flow in _loads(path, begin_ns, quick=quick):
+                if isinstance(flow, Proof):
+                    yield flow
+                elif flow.direction is not None and f"{flow.direction.name} rate" not in accepted:
+                    loaded.setdefault(flow.direction.name, flow)
+    proved: set[str] = set()
+    for batch in _batches(idle, most // 50, cells):
+        clock, seen = _probe(emulator, batch)
+        for flow, sighting in zip(batch, seen, strict=True):
+            # A link that several flows cross is proved by the first.
+            proofs = list(_delay_proofs(flow.path, sighting, clock))
+            yield from (proof for proof in proofs if proof.what not in proved)
+            proved |= {proof.what for proof in proofs}
+    # Those of the same length at the same time: a batch lasts as long as its longest.
+    for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most, cells):
+        clock, seen = _probe(emulator, batch)
+        for flow, sighting in zip(batch, seen, strict=True):
+            assert flow.direction is not None
+            yield _rate_proof(flow.path, flow.direction, sighting, clock)
+
+
+def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Flow | Proof]:
+    """The flows that prove the rates of a path, and what cannot be proved."""
+    limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
+    why = _unsteady(path)
+    expected = {step.name: _expected(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
+    for direction in limited:
+        reason = why
+        carried = expected[direction.name]
+        narrowest = min(expected, key=expected.__getitem__)
+        if reason is None and direction.name != narrowest:
+            reason = f"{narrowest} has less capacity"
+        elif reason is None and carried < FEWEST * DATAGRAM:
+            reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
+        if reason is not None:
+            yield _unproved(f"{direction.name} rate", "Mbit/s", reason)
+        else:
+            width_ns = WINDOW_NS
+            if quick and _is_exact(path):
+                width_ns = min(WINDOW_NS, max(QUICK_WINDOW_NS, WINDOW_NS * QUICK * DATAGRAM // carried))
+                carried = _expected(path, direction, begin_ns, width_ns)
+            bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / width_ns))
+            yield _Flow(path, DATAGRAM, min(HIGHEST_PROBE_RATE, bit_rate), width_ns, begin_ns, direction)
+
+
+def _is_exact(path: list[Direction]) -> bool:
+    """Whether the prediction is a single value: a span is too inaccurate for a short window."""
+    spans = (prediction.delays(step.parameters.delay) for step in path)
+    return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
+
+
+def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> list[list[_Flow]]:
+    """Flows that can be sent at the same time, in order: first fit. See :class:`_Batch`."""
+    batches: list[_Batch] = []
+    for flow in flows:
+        batch = next((batch for batch in batches if batch.has_room(flow, most)), None)
+        if batch is None:
+            batch = _Batch(cells)
+            batches.append(batch)
+        batch.add(flow)
+    return [batch.flows for batch in batches]
+
+
+class _Batch:
+    """Flows that are sent at the same time.
+
+    They begin at the same position of their recordings, and take no more than a share of what a link that several of
+    them cross carries. cells: of the directions that share one; of these one takes part.
+    """
+
+    def __init__(self, cells: Mapping[str, str]) -> None:
+        self._cells = cells
+        self._users: dict[str, str] = {}
+        self.flows: list[_Flow] = []
+        self._bit_rate = 0
+        self._crossing: dict[str, int] = {}
+
+    def has_room(self, flow: _Flow, most: int) -> bool:
+        """Whether a flow can be added; `most`: bit/s of all."""
+        return (
+            flow.begin_ns == self.flows[0].begin_ns
+            and self._bit_rate + flow.bit_rate <= most
+            and all(
+                self._crossing[step.name] + flow.bit_rate <= SHARE * (mean_rate(step.capacity) or 0.0)
+                for step in flow.path
+                if step.name in self._crossing
+            )
+            and all(self._users.get(cell, name) == name for name, cell in self._shared(flow))
+        )
+
+    def add(self, flow: _Flow) -> None:
+        """Add a flow; the first has room in any case."""
+        self.flows.append(flow)
+        self._bit_rate += flow.bit_rate
+        self._users |= {cell: name for name, cell in self._shared(flow)}
+        for step in flow.path:
+            if not isinstance(step.capacity, Unlimited):
+                self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
+
+    def _shared(self, flow: _Flow) -> Iterator[tuple[str, str]]:
+        """The directions of a flow that share a cell, and the cell."""
+        return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
+
+
+def _expected(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
+    """Bytes that a direction carries in a window for a path that is always busy."""
+    if not rehearsal.depends_on_load(path):
+        return prediction.offered(direction, begin_ns, begin_ns + width_ns)
+    flood = range(begin_ns, begin_ns + width_ns, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
+    reached = sorted(_known(rehearsal.arrivals(path, flood, DATAGRAM, Clock(0, 0))))
+    return DATAGRAM * bisect_right(reached, reached[0] + width_ns) if reached else 0
+
+
+def _probe(emulator: Emulator, flows: list[_Flow]) -> tuple[Clock, list[dict[str, Any]]]:
+    """Begin the links anew and send all flows at the same time."""
+    clock = Clock(time.monotonic_ns(), flows[0].begin_ns)
+    emulator.restart_links(clock.zero_ns, clock.begin_ns)
+    commands = [
+        {
+            "from": flow.path[0].source,
+            "to": flow.path[-1].target,
+            "bytes": flow.size,
+            "bit_rate": flow.bit_rate,
+            "duration_ns": flow.duration_ns,
+            "family": 4,
+        }
+        for flow in flows
+    ]
+    return clock, emulator.probe(commands, timeout=20.0 + len(flows))
+
+
+def _unproved(what: str, unit: str, why: str) -> Proof:
+    return Proof(what, None, None, unit, ok=True, note=why, proved=False)
+
+
+def _unsteady(path: list[Direction]) -> str | None:
+    """Why a path cannot be proved within the time for it."""
+    longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
+    for direction in path:
+        outages = direction.parameters.outages
+        if outages and outages[0][0] < SETTLED_NS + longest_ns:
+            return f"{direction.name} has an outage after {outages[0][0] / 1e9:g} s, too soon for a measurement"
+        if direction.changes and direction.changes[0][0] < SETTLED_NS + longest_ns:
+            return f"{direction.name} changes after {direction.changes[0][0] / 1e9:g} s, too soon for a measurement"
+    if longest_ns > PATIENCE_NS:
+        return f"packets may be under way for {longest_ns / 1e9:g} s"
+    return None
+
+
+def _why_nothing(path: list[Direction]) -> str | None:
+    """Why no datagram need arrive, though the links are as asked."""
+    chances = [prediction.chance_of_loss(direction) for direction in path]
+    survival = 1.0
+    for direction, chance in zip(path, chances, strict=True):
+        if chance is None:
+            return f"{direction.name} can lose all packets for some time"
+        survival *= (1 - chance) * (1 - direction.parameters.corruption)
+    # Once in a thousand million runs is never.
+    return "nearly all packets are lost or damaged" if (1 - survival) ** IDLE_PROBES > 1e-9 else None
+
+
+def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
+    why = _unsteady(path)
+    if why is None and rehearsal.depends_on_load(path):
+        yield from _rehearsed_delay_proofs(path, flow, clock)
+        return
+    measured_ns, asked_ns, errors_ns, widest_ns = [], [], [], 0
+    for sent, received in zip(flow["sent_ns"], flow["received_ns"], strict=True):
+        if received is None or why is not None:
+            continue
+        due = (sent, sent)
+        for direction in path:
+            due = prediction.departure(direction, due, SMALL, clock)
+        widest_ns = max(widest_ns, due[1] - due[0])
+        measured_ns.append(received - sent)
+        asked_ns.append((due[0] + due[1]) // 2 - sent)
+        errors_ns.append(min(0, received - due[0]) or max(0, received - due[1]))
+    for direction in path:
+        what = f"{direction.name} delay"
+        nothing = why or (None if errors_ns else _why_nothing(path))
+        if nothing is not None:
+            yield _unproved(what, "ms", nothing)
+            continue
+        if not errors_ns:
+            fixed_ms = sum(prediction.delays(step.parameters.delay)[0] for step in path) / 1e6
+            yield Proof(what, fixed_ms, None, "ms", ok=False, note="no datagram arrived")
+            continue
+        error_ns = statistics.median(errors_ns)
+        # A turned bit can make one datagram look like another.
+        early = min(errors_ns) < 0 and not any(step.parameters.corruption for step in path)
+        note = "early packets" if early else f"whole path, one way, {len(errors_ns)} datagrams"
+        asked, measured = statistics.median(asked_ns), statistics.median(measured_ns)
+        if widest_ns > MILLISECOND:
+            note += f", random within {widest_ns / 1e6:.3g} ms"
+        else:
+            measured = asked + error_ns
+        ok = abs(error_ns) <= DELAY_TOLERANCE_NS and not early
+        yield Proof(what, asked / 1e6, measured / 1e6, "ms", ok, note)
+
+
+def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
+    """Each datagram compared with the model's result; random draws may differ for single ones."""
+    due = rehearsal.arrivals(path, flow["sent_ns"], SMALL, clock)
+    met = [
+        (sent, expected, received)
+        for sent, expected, received in zip(flow["sent_ns"], due, flow["received_ns"], strict=True)
+        if expected is not None and received is not None
+    ]
+    for direction in path:
+        what = f"{direction.name} delay"
+        if not met:
+            nothing = _why_nothing(path) or (None if _known(due) else "by the model, no datagram arrives")
+            yield (
+                _unproved(what, "ms", nothing)
+                if nothing is not None
+                else Proof(what, None, None, "ms", ok=False, note="no datagram arrived")
+            )
+            continue
+        error_ns = statistics.median(received - expected for _, expected, received in met)
+        asked = statistics.median(expected - sent for sent, expected, _ in met)
+        note = f"whole path, one way, {len(met)} datagrams compared with the model"
+        yield Proof(what, asked / 1e6, (asked + error_ns) / 1e6, "ms", abs(error_ns) <= DELAY_TOLERANCE_NS, note)
+
+
+def _rehearsed_rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
+    """Bytes between the first and the last arrival against those of the model."""
+    what = f"{direction.name} rate"
+    due = sorted(_known(rehearsal.arrivals(path, flow["sent_ns"], DATAGRAM, clock)))
+    came = sorted(_known(flow["received_ns"]))
+    if len(due) < FEWEST:
+        return _unproved(what, "Mbit/s", f"by the model, {len(due)} of {len(flow['sent_ns'])} datagrams arrive")
+    if len(came) < FEWEST:
+        return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(came)} datagrams arrived")
+    asked, measured = (8e3 * DATAGRAM * (len(times) - 1) / (times[-1] - times[0]) for times in (due, came))
+    slack = max(2 * RATE_TOLERANCE * asked, asked * 3 / len(due))
+    note = f"{len(came)} datagrams in {(came[-1] - came[0]) / 1e6:.0f} ms compared with the model"
+    return Proof(what, asked, measured, "Mbit/s", abs(measured - asked) <= slack, note)
+
+
+def _known(times: Iterable[int | None]) -> list[int]:
+    return [time for time in times if time is not None]
+
+
+def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
+    """Bytes between the first and the last arrival against what the schedule offered between their departures."""
+    if rehearsal.depends_on_load(path):
+        return _rehearsed_rate_proof(path, direction, flow, clock)
+    arrivals = sorted(_known(flow["received_ns"]))
+    what = f"{direction.name} rate"
+    if len(arrivals) < 3:
+        why = _why_nothing(path)
+        if why is not None:
+            return _unproved(what, "Mbit/s", why)
+        return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(arrivals)} datagrams arrived")
+    place = path.index(direction)
+    behind = [prediction.delays(step.parameters.delay) for step in path[place:]]
+    least_ns, most_ns = (sum(span[end] for span in behind) for end in (0, 1))
+    first, last = (clock.position(arrival) for arrival in (arrivals[0], arrivals[-1]))
+    offered = prediction.offered(direction, first - (least_ns + most_ns) // 2 + 1, last - (least_ns + most_ns) // 2 + 1)
+    most = prediction.offered(direction, first - most_ns + 1, last - least_ns + 1) + prediction.burst(direction)
+    least = prediction.offered(direction, first - least_ns + 1, last - most_ns + 1)
+    delivered = (len(arrivals) - 1) * DATAGRAM
+    span_s = (last - first) / 1e9
+    slack = max(RATE_TOLERANCE * offered, 3 * DATAGRAM)
+    ok = delivered <= most + slack
+    note = f"{len(arrivals)} datagrams in {span_s * 1e3:.0f} ms"
+    highest = min(1.0, HIGHEST_PROBE_RATE * span_s / 8 / max(offered, 1))
+    stalled = _stalled_ns(flow["sent_ns"]) / 1e9 / span_s
+    idle = prediction.idles(direction, first - most_ns, last) or _not_filled(path[: place + 1])
+    reached = True
+    if idle is not None:
+        note += f"; only the upper bound is proved: {idle}"
+        reached = not ok or stalled <= RATE_TOLERANCE
+    elif highest < 1.0:
+        note = f"probed up to {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s"
+        ok = ok and delivered >= highest * least * (1 - 3 * RATE_TOLERANCE)
+    else:
+        short = least - slack - sum(_missing(step) for step in path[place:]) * offered - delivered
+        reached = not ok or short <= 0 or short > stalled * offered
+        ok = ok and (short <= 0 or not reached)
+    if not reached:
+        note += "; this machine was too busy to send as much"
+    return Proof(what, 8e-6 * offered / span_s, 8e-6 * delivered / span_s, "Mbit/s", ok, note, reached)
+
+
+def _stalled_ns(sent_ns: Sequence[int]) -> float:
+    """The time in which a sender stood still for longer than its spacing and `STALL_NS`."""
+    gaps = [after - before for before, after in pairwise(sent_ns)]
+    usual = statistics.median(gaps) if gaps else 0
+    return sum(gap - usual for gap in gaps if gap - usual > STALL_NS)
+
+
+def _not_filled(path: list[Direction]) -> str | None:
+    """Why what is sent need not fill the bottleneck of the last direction."""
+    survival = 1.0
+    for direction in path:
+        chance = prediction.chance_of_loss(direction)
+        if chance is None:
+            return f"{direction.name} loses packets in bursts"
+        survival *= 1 - chance
+    return None if OVERLOAD * survival >= ENOUGH else "too many packets are lost before it"
+
+
+def _missing(direction: Direction) -> float:
+    """The share of what leaves a bottleneck that need not be counted at the end: lost, damaged, or second copies."""
+    parameters = direction.parameters
+    return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
+
+
+def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
+    """Where in their recordings to measure the directions of each path and back, far from outages.
+
+    All flows of a batch have the same begin. A few paths are measured where the scarcest direction offers
+    the most. Of many, which may begin at different places of their recordings, as many as possible are measured in the
+    same windows, and in those that offer little: then more of them fit into a batch.
+    """
+    found: list[int | None] = [None] * len(links)
+    offers = _Offers(width_ns)
+    if len(links) <= FEW:
+        return [offers.best(directions, range(0, PERIOD_NS, max(width_ns, PERIOD_NS // 200))) for directions in links]
+    begins = range(0, PERIOD_NS, PERIOD_NS // 50)
+    seen = {begin: [offers.look(directions, begin) for directions in links] for begin in begins}
+    while None in found:
+        open_ = [index for index, begin in enumerate(found) if begin is None]
+
+        def worth(begin: int, open_: list[int] = open_) -> tuple[int, float]:
+            looks = [seen[begin][index] for index in open_ if seen[begin][index].is_steady]
+            return len(looks), -sum(look.offered for look in looks)
+
+        begin = max(begins, key=worth)
+        covered = [index for index in open_ if seen[begin][index].is_steady]
+        for index in covered:
+            found[index] = begin
+        if not covered:
+            for index in open_:
+                found[index] = max(begins, key=lambda begin, index=index: seen[begin][index].scarcest)  # type: ignore[misc]
+    return [begin for begin in found if begin is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What directions offer in a window. scarcest: of the one that offers the least in a quarter of it, compared with
+    its mean; 0 in a gap. is_steady: whether no quarter of any direction offers much less than the others. offered:
+    bytes of all."""
+
+    scarcest: float
+    is_steady: bool
+    offered: int
+
+
+class _Offers:
+    """The capacity of directions in windows of one width; equal traces are read once."""
+
+    def __init__(self, width_ns: int) -> None:
+        self._width_ns = width_ns
+        self._known: dict[Any, _Look] = {}
+
+    def best(self, directions: Sequence[Direction], begins: range) -> int:
+        return max(begins, key=lambda begin: self.look(directions, begin).scarcest)
+
+    def look(self, directions: Sequence[Direction], begin_ns: int) -> _Look:
+        recorded = [direction for direction in directions if isinstance(direction.capacity, TraceSource | RateSeries)]
+        each = [self._of(direction, begin_ns) for direction in recorded]
+        return _Look(
+            min((look.scarcest for look in each), default=1.0),
+            all(look.is_steady for look in each),
+            sum(look.offered for look in each),
+        )
+
+    def _of(self, direction: Direction, begin_ns: int) -> _Look:
+        key = id(direction.capacity), begin_ns + direction.playing.start_ns, direction.playing.looped
+        if key not in self._known:
+            self._known[key] = self._measured(direction, begin_ns)
+        return self._known[key]
+
+    def _measured(self, direction: Direction, begin_ns: int) -> _Look:
+        width_ns = self._width_ns
+        if begin_ns + width_ns > _end(direction):
+            return _Look(0.0, is_steady=False, offered=0)
+        # Four looks into the window: a gap in one of them would leave probes without an opportunity.
+        quarters = [
+            prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
+            for part in range(4)
+        ]
+        total, least = sum(quarters), min(quarters)
+        mean = (mean_rate(direction.capacity) or 0.0) * width_ns / 8e9
+        return _Look(4 * least / mean if mean else 0.0, 4 * least >= STEADY * total and least >= LEAST_OFFER, total)
+
+
+def _end(direction: Direction) -> float:
+    """The position behind which a trace that is played once has nothing; infinite for all else."""
+    if isinstance(direction.capacity, TraceSource) and not direction.playing.looped:
+        return direction.capacity.trace.duration_ns - direction.playing.start_ns
+    return float("inf")

@@ -1,0 +1,168 @@
+"""What a direction of a link must do with a packet, computed from its parameters alone: the other side of the proof.
+
+Where a value is drawn at random the prediction is the span in which it must lie.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cellbed.archive import TraceSource
+from cellbed.scenario.capacities import RateSeries, TokenBucket
+from cellbed.scenario.conditional import Conditional
+from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
+from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
+from cellbed.scenario.radio import Radio
+from cellbed.scenario.series import Points
+from cellbed.testbed.links.stages import MTU
+from cellbed.testbed.plan import Direction
+
+Span = tuple[int, int]
+"""The least and the most, ns or bytes."""
+
+BYTE = 8 * 10**9
+"""A byte in bit/s · ns."""
+CUT = 4
+"""Deviations at which normal and Pareto delays are cut."""
+LEVEL_NS = 20_000_000
+"""A queue that holds what the link carries in this time keeps the link busy while more than enough comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How monotonic time and positions in recordings belong together: at `zero_ns` the position is `begin_ns`."""
+
+    zero_ns: int
+    begin_ns: int
+
+    def position(self, time_ns: int) -> int:
+        """The position at a time."""
+        return time_ns - self.zero_ns + self.begin_ns
+
+    def time(self, position_ns: int) -> int:
+        """The time of a position."""
+        return position_ns + self.zero_ns - self.begin_ns
+
+
+def departure(direction: Direction, arrival: Span, size: int, clock: Clock) -> Span:
+    """When a packet of `size` bytes that meets an empty queue leaves the direction, given when it arrives."""
+    low, high = (_released(direction, at, size, clock) for at in arrival)
+    return low + _delay(direction, low, clock)[0], high + _delay(direction, high, clock)[1]
+
+
+def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) -> int:
+    start_ns = direction.playing.start_ns
+    match direction.capacity:
+        case TraceSource() as trace:
+            # A small packet fits into one opportunity.
+            position = trace.trace.next_opportunity(clock.position(arrival_ns) + start_ns)
+            return clock.time(position - start_ns)
+        case ConstantRate(bit_rate=bit_rate):
+            return arrival_ns + round(size * 8e9 / bit_rate)
+        case RateSeries() as series:
+            position = _when(series, clock.position(arrival_ns) + start_ns, size)
+            return clock.time(position - start_ns)
+        case TokenBucket() | Unlimited():
+            # A bucket begins full.
+            return arrival_ns
+        case Replay() | Conditional():
+            raise ValueError(f"the effect of {direction.name} on a packet depends on earlier packets")
+        case Radio():
+            raise ValueError(f"{direction.name} is a radio link")
+
+
+def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
+    delay = direction.parameters.delay
+    if isinstance(delay, DelaySeries):
+        now = _linear(delay.series, clock.position(at_ns) + direction.playing.start_ns)
+        # The emulator gets the series from its start, in whole nanoseconds.
+        return max(0, now - 1), now + 1
+    return delays(delay)
+
+
+def delays(delay: Delay) -> Span:
+    """The least and the most that a delay can be, ns."""
+    match delay:
+        case int():
+            return delay, delay
+        case DelaySeries():
+            return _extremes([value for _, value in delay.series])
+        case Empirical():
+            return _extremes(list(delay.file.values))
+        case Uniform():
+            return max(0, delay.mean - delay.spread), delay.mean + delay.spread
+        case _:
+            return max(0, delay.mean - CUT * delay.deviation), delay.mean + CUT * delay.deviation
+
+
+def offered(direction: Direction, begin_ns: int, end_ns: int) -> int:
+    """Bytes that the direction's schedule offers between two positions, without the burst of a token bucket."""
+    start_ns = direction.playing.start_ns
+    match direction.capacity:
+        case TraceSource() as trace:
+            return trace.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
+        case Replay() | Conditional() as replay:
+            heavy = replay.heavy.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
+            return heavy * replay.opportunity // MTU
+        case ConstantRate(bit_rate=rate) | TokenBucket(rate=rate):
+            return round(rate * max(0, end_ns - begin_ns) / 8e9)
+        case RateSeries() as series:
+            return max(0, series.area(end_ns + start_ns) - series.area(begin_ns + start_ns)) // BYTE
+        case Unlimited():
+            raise ValueError(f"{direction.name} has no capacity limit")
+        case Radio():
+            raise ValueError(f"{direction.name} is a radio link")
+
+
+def burst(direction: Direction) -> int:
+    """Bytes that the direction may pass beyond what its schedule offers."""
+    return direction.capacity.burst if isinstance(direction.capacity, TokenBucket) else 0
+
+
+def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
+    """Why the bottleneck may stand idle between two positions though more than enough is sent; ``None``: it may not."""
+    queue = direction.parameters.queue
+    if not isinstance(queue, DropTail | DropHead | CoDel | FqCoDel | Infinite | None):
+        return f"its {queue.kind} queue drops packets at random"
+    limit: QueueLimit | None = getattr(queue, "limit", None)
+    if limit is None:
+        return None
+    held = limit.bytes if limit.bytes is not None else 1500 * (limit.packets or 0)
+    starts = range(begin_ns, end_ns, LEVEL_NS)
+    needed = max(offered(direction, at, at + LEVEL_NS) for at in starts) + 3000
+    return None if held >= needed else "its queue is too short to keep it busy"
+
+
+def chance_of_loss(direction: Direction) -> float | None:
+    """Probability that a packet is lost; ``None`` where that differs from moment to moment."""
+    loss = direction.parameters.loss
+    return loss if isinstance(loss, float | int) else None
+
+
+def _extremes(values: list[int]) -> Span:
+    return min(values), max(values)
+
+
+def _linear(points: Points, position_ns: int) -> int:
+    """Value of a series that is linear between its points and constant outside of them."""
+    after = bisect_right(points, position_ns, key=lambda point: point[0])
+    if after == 0:
+        return int(points[0][1])
+    if after == len(points):
+        return int(points[-1][1])
+    (begin, low), (end, high) = points[after - 1], points[after]
+    return int(low + (high - low) * Fraction(position_ns - begin, end - begin))
+
+
+def _when(series: RateSeries, begin_ns: int, size: int) -> int:
+    """The position by which `size` bytes are offered from a position on; at most a day later."""
+    low, high = begin_ns, begin_ns + 24 * 3600 * 10**9
+    target = series.area(begin_ns) + size * BYTE
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if series.area(middle) < target else (low, middle)
+    return low
