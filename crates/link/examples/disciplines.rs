@@ -1,4 +1,5 @@
-//! What the managed queues do to senders with congestion control, in virtual time: the tables of `docs/reference/disciplines.md`.
+//! Effects of the managed queues on senders with congestion control, in virtual time: the tables of
+//! `docs/reference/disciplines.md`.
 //!
 //! `cargo run --release -p cellbed-link --example disciplines`
 

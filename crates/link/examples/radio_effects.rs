@@ -8,7 +8,8 @@ mod probe;
 use cellbed_link::Profile;
 use probe::{Effects, TRAINS, median, quantile};
 
-/// What Sentosa et al. ("CellReplay", NSDI 2025, §1, §3.1 and §3.2) publish, in the columns of the table.
+/// Return the values published by Sentosa et al. ("CellReplay", NSDI 2025, §1, §3.1 and §3.2), in the columns of the
+/// table.
 fn published(profile: Profile) -> Option<String> {
     let [rate, bias, ratio, excess, compensation] = match profile {
         Profile::MIDBAND_GOOD => ["–", "16.88%", "–", "11.5%", "–"],

@@ -1,4 +1,4 @@
-//! How long the path model takes: a trace of 100 MB, and packets through a whole direction.
+//! Run time of the path model: a trace of 100 MB, and packets through a whole direction.
 //!
 //! `cargo run --release -p cellbed-link --example timing`
 
@@ -120,7 +120,8 @@ fn replay(trace: &Arc<Trace>) -> Vec<StageConfig> {
     vec![config.into()]
 }
 
-/// What a recorder of 20 s would know of that network: opportunities with microseconds, trains of 50 packets, warm after 100 ms.
+/// Return the model that a recorder of 20 s would measure of that network: opportunities with microseconds, trains of
+/// 50 packets, warm after 100 ms.
 fn saturated(trace: &Trace) -> ConditionalModel {
     let period = Duration::from_secs(20);
     let width = Duration::from_millis(1);

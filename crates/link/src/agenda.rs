@@ -1,4 +1,4 @@
-//! Which of many places has the next event.
+//! Selection of the next event among many places.
 
 use crate::time::Time;
 
@@ -10,7 +10,7 @@ use crate::time::Time;
 pub struct Agenda {
     /// Events with their places.
     heap: Vec<(Time, u32)>,
-    /// Where in the heap the event of a place is.
+    /// Position in the heap of each place's event.
     place: Vec<u32>,
 }
 

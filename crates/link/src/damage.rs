@@ -81,7 +81,7 @@ impl Damage {
         self.seed = seed;
     }
 
-    /// Whether the next packet is struck.
+    /// Draw whether the next packet is corrupted.
     pub(crate) fn strikes(&mut self) -> bool {
         self.random.hits(self.probability)
     }

@@ -32,7 +32,7 @@ pub struct GateConfig {
     outages: Vec<(Duration, Duration)>,
     /// Outages with which the queue is emptied: when they begin.
     flushes: Vec<Duration>,
-    /// Whether the direction is closed until the next change.
+    /// True if the direction is closed until the next change.
     down: bool,
 }
 
@@ -72,18 +72,18 @@ impl GateConfig {
         &self.outages
     }
 
-    /// Whether the direction, which started at `zero`, is closed at an instant.
+    /// Return whether the direction, which started at `zero`, is closed at an instant.
     pub(crate) fn is_closed(&self, zero: Time, now: Time) -> bool {
         let last = self.begun(zero, now).checked_sub(1);
         self.down || last.is_some_and(|last| now < self.end(zero, last))
     }
 
-    /// Whether the queue is emptied at an instant.
+    /// Return whether the queue is emptied at an instant.
     pub(crate) fn flushes(&self, zero: Time, now: Time) -> bool {
         self.flushes.iter().any(|&at| zero + at == now)
     }
 
-    /// Whether the queue is emptied at times.
+    /// Return whether the queue is emptied at times.
     pub fn has_flushes(&self) -> bool {
         !self.flushes.is_empty()
     }
@@ -99,7 +99,7 @@ impl GateConfig {
         [edge, flush].into_iter().flatten().min()
     }
 
-    /// How many outages begin by `now`.
+    /// Return the number of outages that begin by `now`.
     fn begun(&self, zero: Time, now: Time) -> usize {
         self.outages
             .partition_point(|(begin, _)| zero + *begin <= now)

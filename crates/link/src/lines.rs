@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 16;
-/// How much of an offending line an error shows.
+/// Maximum length of an offending line in an error.
 const EXCERPT: usize = 32;
 
 /// Why reading stopped, with the number of the line, from 1.
@@ -21,11 +21,11 @@ pub enum Stopped<F> {
         /// The line.
         line: usize,
     },
-    /// What the taker of lines found wrong.
+    /// Error that the consumer of lines found.
     Fault {
         /// The line.
         line: usize,
-        /// What is wrong with it.
+        /// Error of the line.
         fault: F,
     },
 }

@@ -1,4 +1,4 @@
-//! What passed through a direction, in bins of 10 ms.
+//! Traffic and capacity of a direction, in bins of 10 ms.
 
 use std::collections::VecDeque;
 
@@ -33,11 +33,11 @@ pub struct Bin {
     pub start: Time,
     /// First instant after the bin.
     pub end: Time,
-    /// What the schedule offered, used or not; `None` where there is no limit.
+    /// Capacity of the schedule, used or not; `None` where there is no limit.
     pub capacity: Option<Bytes>,
     /// Packets that left the bottleneck, counted whole in the bin in which their last byte left.
     pub used: Bytes,
-    /// What reached the direction.
+    /// Bytes that arrived at the direction.
     pub arrived: Bytes,
     /// The queue at the end of the bin, the packet in service included.
     pub queue: QueueLevel,
@@ -64,11 +64,11 @@ pub(crate) struct Meter {
 struct Grid {
     /// Start of the next bin to hand out.
     begin: Time,
-    /// Where the next grid begins.
+    /// Start of the next grid.
     end: Option<Time>,
-    /// What the bin edges are aligned to.
+    /// Origin of the bin edges.
     zero: Time,
-    /// What is offered, each from an instant on, the first one from the beginning.
+    /// Capacities, each with the instant of its beginning, the first one from the beginning.
     offers: VecDeque<(Time, Offer)>,
     eventful: VecDeque<Bin>,
 }
@@ -164,7 +164,7 @@ impl Grid {
         self.offers.push_back((from, offer));
     }
 
-    /// What is offered in a bin. Those before have been asked for.
+    /// Return the capacity in a bin. Those before have been asked for.
     fn capacity(&mut self, from: Time, to: Time) -> Option<Bytes> {
         while self.offers.get(1).is_some_and(|(start, _)| *start <= from) {
             self.offers.pop_front();

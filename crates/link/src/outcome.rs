@@ -1,4 +1,4 @@
-//! How a packet ended.
+//! Outcome of a packet.
 
 use crate::time::Time;
 use crate::units::Bytes;
@@ -30,15 +30,15 @@ pub struct Outcome<P> {
     pub released: Time,
     /// When it left the direction, was dropped or doubled.
     pub departed: Time,
-    /// Which of these.
+    /// Fate of the packet.
     pub fate: Fate,
-    /// Whether a queue has marked it: the caller sets the ECN field of the header to CE and mends the checksum.
+    /// True if a queue has marked it: the caller sets the ECN field of the header to CE and updates the checksum.
     pub marked: bool,
     /// The bit that the line has turned round, counted from the first of the IP header; less than 8 · size.
     pub corrupt_bit: Option<u32>,
 }
 
-/// How a packet ended.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// It reached the far end.

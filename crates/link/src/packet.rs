@@ -50,12 +50,12 @@ impl Ecn {
         }
     }
 
-    /// Whether a queue may mark the packet rather than drop it.
+    /// Return whether a queue may mark the packet rather than drop it.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
     }
 
-    /// Whether the packet belongs into the low-latency queue of a DualQ (RFC 9331 §5.1: ECT(1) and CE).
+    /// Return whether the packet belongs to the low-latency queue of a DualQ (RFC 9331 §5.1: ECT(1) and CE).
     pub const fn is_low_latency(self) -> bool {
         matches!(self, Self::Ect1 | Self::Ce)
     }
@@ -124,7 +124,7 @@ impl<P> Item<P> {
     }
 }
 
-/// What an event of a stage brings.
+/// Result of a stage's event.
 pub(crate) enum Step<P> {
     /// A packet leaves the stage.
     Left(Item<P>),

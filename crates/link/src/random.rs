@@ -17,9 +17,9 @@ use rand_pcg::Pcg64;
 pub struct Probability(f64);
 
 impl Probability {
-    /// What never happens.
+    /// Probability of an impossible event.
     pub const NEVER: Self = Self(0.0);
-    /// What always happens.
+    /// Probability of a certain event.
     pub const ALWAYS: Self = Self(1.0);
 
     /// The probability, or `None` if `value` is not a number from 0 to 1.
@@ -82,7 +82,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Whether an event of the given probability happens.
+    /// Draw whether an event of the given probability happens.
     #[inline]
     pub fn hits(&mut self, probability: Probability) -> bool {
         // 2⁻⁶⁴ · draw < p, in whole numbers: exact for 0 and 1, and within 2⁻⁵³ between.

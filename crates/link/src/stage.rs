@@ -17,7 +17,7 @@ use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};
 
-/// What one stage of a direction does.
+/// Configuration of one stage of a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageConfig {
     /// Packets are lost.
@@ -41,7 +41,7 @@ pub enum StageConfig {
 }
 
 impl StageConfig {
-    /// Where packets wait for their turn, in a stage in which they do.
+    /// Return the discipline of the stage's queue, if it has one.
     pub fn queue(&self) -> Option<&Discipline> {
         match self {
             Self::Bottleneck(config) => Some(&config.queue),
@@ -131,7 +131,7 @@ pub(crate) enum Stage<P> {
     Conditional(Box<Conditional<P>>),
 }
 
-/// What a stage in which packets queue can carry, on the clock.
+/// Capacity of a stage with a queue, on the clock.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Schedule(schedule::Offer),
@@ -247,7 +247,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Whether bytes leave in a steady flow, not at instants.
+    /// Return whether bytes leave in a steady flow, not at instants.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Bottleneck(bottleneck) if bottleneck.service().is_steady())
     }
@@ -313,7 +313,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// What waits for its turn, in a stage where packets do.
+    /// Return the level of the stage's queue, if it has one.
     #[inline]
     pub(crate) fn level(&self) -> Option<QueueLevel> {
         match self {
@@ -325,7 +325,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// What a stage in which packets wait for their turn can carry.
+    /// Return the capacity of a stage with a queue.
     pub(crate) fn offer(&self) -> Option<Offer> {
         match self {
             Self::Bottleneck(bottleneck) => Some(Offer::Schedule(bottleneck.offer())),
@@ -336,7 +336,7 @@ impl<P> Stage<P> {
         }
     }
 
-    /// Whether a queue has dropped packets that were not taken yet.
+    /// Return whether a queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What has happened in a direction so far, counted.
+//! Counters of a direction's events so far.
 
 use crate::outcome::{DropReason, Fate, Outcome};
 use crate::time::{Duration, Time};
@@ -6,7 +6,7 @@ use crate::time::{Duration, Time};
 /// Over how long the delay is averaged.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// How old a window may be.
+/// Maximum age of a window.
 const FRESH: Duration = Duration::from_millis(1000);
 
 /// Counters of a direction.
@@ -32,7 +32,7 @@ pub struct Counters {
     pub corrupted: u64,
 }
 
-/// How long packets took from their arrival at the direction to their departure.
+/// Delay of packets from their arrival at the direction to their departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     /// On average.

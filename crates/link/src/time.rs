@@ -99,7 +99,7 @@ impl Duration {
         self.0 as f64 / NANOS_PER_SEC as f64
     }
 
-    /// Whether this is no time at all.
+    /// Return whether the duration is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }

@@ -56,7 +56,7 @@ impl std::iter::Sum for Bytes {
 }
 
 impl Opportunities {
-    /// What that many opportunities of `each` carry.
+    /// Return the bytes that this many opportunities of `each` carry.
     pub const fn carrying(self, each: Bytes) -> Bytes {
         Bytes(self.0.saturating_mul(each.0))
     }
@@ -72,14 +72,14 @@ impl BitRate {
         )
     }
 
-    /// How long `size` takes at this rate, rounded up to a nanosecond; `None` at a rate of zero.
+    /// Return the transmission time of `size` at this rate, rounded up to a nanosecond; `None` at a rate of zero.
     pub fn time_for(self, size: Bytes) -> Option<Duration> {
         let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
         let rate = u128::from(self.0);
         (rate > 0).then(|| Duration::from_nanos(saturate(bits.div_ceil(rate))))
     }
 
-    /// How many bytes this rate carries in `span`, rounded down.
+    /// Return the bytes that this rate carries in `span`, rounded down.
     pub fn bytes_in(self, span: Duration) -> Bytes {
         Bytes(saturate(
             u128::from(self.0) * u128::from(span.as_nanos()) / (8 * u128::from(NANOS_PER_SEC)),

@@ -35,7 +35,7 @@ use service::Service;
 pub struct BottleneckConfig {
     /// When bytes may leave.
     pub schedule: Schedule,
-    /// Where packets wait.
+    /// Discipline of the queue.
     pub queue: Discipline,
     /// Bytes that one opportunity of a trace carries.
     pub opportunity: Bytes,
@@ -88,7 +88,8 @@ impl BottleneckConfig {
         Self { queue, ..self }
     }
 
-    /// How long a packet of one [`MTU`] takes at the mean rate of the schedule; `None` without a limit, or at no rate.
+    /// Return the transmission time of one [`MTU`] at the mean rate of the schedule; `None` without a limit, or at no
+    /// rate.
     fn packet_time(&self) -> Option<Duration> {
         match &self.schedule {
             Schedule::Trace { trace, .. } => {
@@ -108,8 +109,8 @@ impl BottleneckConfig {
 
 /// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
 ///
-/// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the schedule
-/// has something to serve it with, and not before: packets in front of a stalled link stay in the queue.
+/// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the
+/// schedule can serve it, and not before: packets in front of a stalled link stay in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Bottleneck<P> {
     config: BottleneckConfig,
@@ -125,7 +126,7 @@ pub(crate) struct Bottleneck<P> {
     dropped: Dropped<P>,
 }
 
-/// What became of a packet that reached a bottleneck.
+/// Result of a packet's arrival at a bottleneck.
 pub(crate) enum Admission<P> {
     Queued,
     Passed(Item<P>),
@@ -216,7 +217,7 @@ impl<P> Bottleneck<P> {
         self.event = None;
     }
 
-    /// Whether nothing is served at present.
+    /// Return whether nothing is served at present.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
@@ -305,7 +306,7 @@ impl<P> Bottleneck<P> {
         Some(Step::Left(item))
     }
 
-    /// Whether the queue has dropped packets that were not taken yet.
+    /// Return whether the queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         !self.dropped.is_empty()
@@ -321,7 +322,7 @@ impl<P> Bottleneck<P> {
         self.queue.level().and_serving(self.serving.as_ref())
     }
 
-    /// What the schedule offers, used or not.
+    /// Return the capacity of the schedule, used or not.
     pub(crate) fn offer(&self) -> Offer {
         self.service.offer()
     }

@@ -39,9 +39,9 @@ pub use scheduler::{Average, Begin, Candidate, Scheduler};
 /// A cell and its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellConfig {
-    /// Who gets a slot.
+    /// Scheduler that assigns the slots.
     pub scheduler: Scheduler,
-    /// How long a slot is.
+    /// Duration of a slot.
     pub slot: Duration,
     /// Its users.
     pub users: Vec<Visit>,
@@ -131,8 +131,8 @@ impl CellConfig {
     }
 }
 
-/// Whether a direction with these stages can share a cell: its queue must be that of a bottleneck or of a radio link, and
-/// come before delays.
+/// Check that a direction with these stages can share a cell: its queue must be that of a bottleneck or of a radio
+/// link, and come before delays.
 pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     for stage in stages {
         match stage {
@@ -152,7 +152,7 @@ pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
 
 /// The directions of the users of a cell, wherever the caller has them.
 pub trait Members {
-    /// What identifies a packet.
+    /// Identifier of a packet.
     type Packet: Clone;
 
     /// The direction of a user, by its number from 0.
@@ -178,7 +178,7 @@ pub struct Cell {
     owner: Option<usize>,
     /// Since when it has had the cell with packets waiting.
     since: Option<Time>,
-    /// How many users have packets waiting.
+    /// Number of users that have packets waiting.
     waiting: usize,
     /// The end of the slot, while it is contended.
     end: Time,
@@ -249,12 +249,12 @@ impl Cell {
         self.owner
     }
 
-    /// Whether a user is in the cell at present.
+    /// Return whether a user is in the cell at present.
     pub fn is_present(&self, user: usize) -> bool {
         self.users[user].present
     }
 
-    /// How long each user has had the cell with packets waiting since the last start, as of the last call.
+    /// Return the time that each user has had the cell with packets waiting since the last start, as of the last call.
     pub fn served(&self) -> impl Iterator<Item = Duration> + '_ {
         self.users.iter().map(|user| user.served)
     }
@@ -417,7 +417,7 @@ impl Cell {
         self.arrived(user, now, None, members);
     }
 
-    /// Whether the owner can use what is left of the slot.
+    /// Return whether the owner can use the rest of the slot.
     fn can_send(&self, now: Time, members: &mut impl Members) -> bool {
         let Some(owner) = self.owner.filter(|&owner| self.users[owner].waiting) else {
             return false;

@@ -1,8 +1,8 @@
-//! Who gets a slot.
+//! Assignment of slots to users.
 
 use crate::time::{Duration, Time};
 
-/// How a cell chooses among the users that have packets waiting and opportunities in the slot. Of users of equal rank the
+/// Choice of a cell among the users that have packets waiting and opportunities in the slot. Of users of equal rank the
 /// one that comes next in turn after the last owner is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
@@ -59,7 +59,7 @@ fn default_window() -> Duration {
     Duration::from_secs(1)
 }
 
-/// What a scheduler knows of a user.
+/// User as seen by a scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// For [`Scheduler::Priority`], 0 the highest.
@@ -68,7 +68,7 @@ pub struct Candidate {
     pub potential: f64,
     /// Bytes that the user has to send.
     pub remaining: f64,
-    /// What it has sent in the window of [`Scheduler::ProportionalFair`].
+    /// Data sent in the window of [`Scheduler::ProportionalFair`].
     pub throughput: Average,
 }
 

@@ -35,7 +35,7 @@ impl<T> Flight<T> {
         }
     }
 
-    /// Whether packets that come from now on may overtake.
+    /// Set whether packets that arrive from now on may overtake others.
     pub(crate) fn set_reordering(&mut self, reordering: bool) {
         if self.reordering && !reordering {
             // Who comes next may not overtake those who are on their way.

@@ -10,8 +10,8 @@ pub(crate) use flight::Flight;
 pub use random::{Distribution, Observed, RandomDelay};
 pub(crate) use random::{Draw, normal_quantile};
 
-/// How long packets are on the way. The order of arrival is kept, but where
-/// [reordering](RandomDelay::reorder) is asked for: no packet leaves before the one that came before it.
+/// Model of the delay of packets. The order of arrival is kept, but where [reordering](RandomDelay::reorder) is asked
+/// for: no packet leaves before the one that came before it.
 ///
 /// ```
 /// use cellbed_link::{Bytes, DelayConfig, Direction, Duration, Time};
@@ -140,7 +140,7 @@ pub(crate) fn on_line(before: (u64, i128), after: (u64, i128), position: u64) ->
         }
 }
 
-/// Where delays come from.
+/// Source of the delays.
 #[derive(Clone, Debug)]
 enum Source {
     Fixed(Duration),

@@ -28,14 +28,14 @@ use crate::time::Duration;
     serde(deny_unknown_fields)
 )]
 pub struct RandomDelay {
-    /// What it is drawn from.
+    /// Distribution of the delays.
     pub distribution: Distribution,
-    /// How much each draw depends on the one before, as netem defines it (`get_crandom` in `sch_netem.c`): with a
+    /// Correlation of each draw with the previous one, as netem defines it (`get_crandom` in `sch_netem.c`): with a
     /// fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v. The closer to 1, the narrower the
     /// distribution becomes, there as here.
     #[cfg_attr(feature = "serde", serde(default))]
     pub correlation: Probability,
-    /// Whether a packet with a shorter delay may overtake. If not, it leaves together with the one before.
+    /// True if a packet with a shorter delay may overtake. If not, it leaves together with the one before.
     #[cfg_attr(feature = "serde", serde(default))]
     pub reorder: bool,
     /// Seed of this stage's generator.
@@ -115,7 +115,7 @@ impl TryFrom<Vec<Duration>> for Observed {
     }
 }
 
-/// Where netem's tables end: they hold 16-bit numbers in units of 1/8192.
+/// Limit of netem's tables: they hold 16-bit numbers in units of 1/8192.
 const CUT: f64 = 32_767.0 / 8_192.0;
 
 impl Distribution {

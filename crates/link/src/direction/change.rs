@@ -29,14 +29,14 @@ pub struct Change {
     pub at: Duration,
     /// Number of the stage, from 0.
     pub stage: usize,
-    /// What it does from then on: a stage of the same kind.
+    /// New configuration: a stage of the same kind.
     pub config: StageConfig,
 }
 
-/// Where the parameters come from that a stage has at present.
+/// Origin of the present parameters of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InForce {
-    /// What the direction was [made](Direction::new) with.
+    /// Parameters with which the direction was [made](Direction::new).
     Start,
     /// A change known beforehand: its number in the [list](Direction::with_changes).
     Scheduled(usize),
@@ -52,7 +52,7 @@ pub enum ChangeError {
     NoSuchStage {
         /// The number asked for.
         stage: usize,
-        /// How many there are.
+        /// Number of stages.
         stages: usize,
     },
     /// The stage is of another kind.
@@ -90,7 +90,7 @@ impl What {
         matches!(self, Self::Restart(_))
     }
 
-    /// Whether delays stay as they are.
+    /// Return whether delays stay as they are.
     pub(super) fn is_steady(&self) -> bool {
         matches!(self, Self::Restart(_) | Self::Gate)
     }
@@ -134,7 +134,7 @@ impl<P: Clone> Direction<P> {
         Ok(())
     }
 
-    /// Where the parameters of each stage come from, as of the last call.
+    /// Return the origin of each stage's parameters, as of the last call.
     pub fn in_force(&self) -> &[InForce] {
         &self.in_force
     }

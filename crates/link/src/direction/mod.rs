@@ -56,25 +56,25 @@ pub struct Direction<P> {
     next: Option<(usize, Time)>,
     held: QueueLevel,
     zero: Time,
-    /// What the last restart added to the offset of traces and series.
+    /// Addition of the last restart to the offset of traces and series.
     offset: Duration,
     clock: Time,
     /// Restarts and changes in the future, in order.
     pending: VecDeque<Pending>,
     /// The stages as they are at every start.
     configs: Vec<StageConfig>,
-    /// What changes after every start.
+    /// Changes after every start.
     changes: Vec<Change>,
     /// By stage.
     in_force: Vec<InForce>,
     meter: Option<Meter>,
     /// Index of the first bottleneck.
     metered: Option<usize>,
-    /// Whether gates have closed it.
+    /// True if gates have closed it.
     closed: bool,
-    /// Whether it is a user of a cell.
+    /// True if it is a user of a cell.
     in_cell: bool,
-    /// Whether the cell serves another user.
+    /// True if the cell serves another user.
     barred: bool,
     /// In a cell: when the queue last became empty.
     emptied: Time,
@@ -183,7 +183,7 @@ impl<P: Clone> Direction<P> {
             .unwrap_or_default()
     }
 
-    /// Whether gates close the first bottleneck, as of the last call.
+    /// Return whether gates close the first bottleneck, as of the last call.
     pub fn is_closed(&self) -> bool {
         self.closed
     }

@@ -1,4 +1,4 @@
-//! What a [cell](crate::cell) does with the directions of its users.
+//! Operations of a [cell](crate::cell) on the directions of its users.
 
 use super::Direction;
 use crate::share::Share;

@@ -1,4 +1,4 @@
-//! What one sees of a direction from outside.
+//! Behaviour of a direction by its public interface.
 
 use std::sync::Arc;
 

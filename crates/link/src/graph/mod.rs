@@ -31,9 +31,9 @@ pub struct DirectionConfig {
     pub from: u16,
     /// The vertex it reaches.
     pub to: u16,
-    /// What a packet passes, in order, at every start.
+    /// Stages that a packet passes, in order, at every start.
     pub stages: Vec<StageConfig>,
-    /// What changes after every start.
+    /// Changes after every start.
     pub changes: Vec<Change>,
     /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the
     /// bottleneck.
@@ -54,7 +54,7 @@ pub struct Move {
 /// A graph with its cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphConfig {
-    /// How many vertices there are.
+    /// Number of vertices.
     pub vertices: usize,
     /// The directions.
     pub directions: Vec<DirectionConfig>,
@@ -78,7 +78,7 @@ pub enum GraphError {
     Cell(#[from] CellError),
 }
 
-/// Where a packet that has come out of a direction goes.
+/// Next place of a packet that has come out of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// It is at its destination.

@@ -1,4 +1,4 @@
-//! Which direction of a graph a packet takes next.
+//! Choice of the direction of a graph that a packet takes next.
 
 use std::collections::VecDeque;
 

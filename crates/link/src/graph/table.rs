@@ -27,9 +27,9 @@ pub struct DirectionTable {
     pub from: String,
     /// Name of the vertex it reaches.
     pub to: String,
-    /// What a packet passes, in order: tables as [`language`](crate::language) reads them.
+    /// Stages that a packet passes, in order: tables as [`language`](crate::language) reads them.
     pub stages: Vec<Value>,
-    /// What changes after every start.
+    /// Changes after every start.
     #[serde(default)]
     pub changes: Vec<ChangeTable>,
     /// When it joins other vertices, in order of time.
@@ -45,7 +45,7 @@ pub struct ChangeTable {
     pub at_ns: u64,
     /// Number of the stage, from 0.
     pub stage: usize,
-    /// What it is from then on, of the same kind.
+    /// New configuration of the stage, of the same kind.
     pub to: Value,
 }
 
@@ -67,9 +67,9 @@ pub struct MoveTable {
 pub struct CellTable {
     /// Its unique name, such as `macro.uplink`.
     pub name: String,
-    /// Who gets a slot.
+    /// Scheduler that assigns the slots.
     pub scheduler: Scheduler,
-    /// How long a slot is, ns.
+    /// Duration of a slot, ns.
     #[serde(default = "slot")]
     pub slot_ns: u64,
     /// Its users.
@@ -105,7 +105,7 @@ pub enum TableError {
     Table {
         /// Its place, such as `directions[2] (core.uplink)`.
         place: String,
-        /// What is wrong with it and what would be right.
+        /// Problem and correct value.
         problem: String,
     },
     /// A file that a stage names: `FILE:LINE: reason`, or why it cannot be opened.

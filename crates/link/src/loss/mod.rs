@@ -8,7 +8,7 @@ use crate::random::{Probability, Random, Seed};
 use crate::time::{Duration, Time};
 pub use series::LossSeries;
 
-/// How packets are lost.
+/// Model of the loss of packets.
 ///
 /// ```
 /// use cellbed_link::{Bytes, Direction, DropReason, Fate, LossConfig, Probability, Seed, Time};
@@ -61,13 +61,13 @@ pub enum LossConfig {
     },
     /// All packets pass for a spell, then none for another, and so on. It begins with passing.
     OnOff {
-        /// How long packets pass.
+        /// Duration of each interval without loss.
         #[cfg_attr(feature = "serde", serde(rename = "on_ns"))]
         on: Duration,
-        /// How long they are lost.
+        /// Duration of each interval of loss.
         #[cfg_attr(feature = "serde", serde(rename = "off_ns"))]
         off: Duration,
-        /// Whether these are means of exponential distributions.
+        /// True if these are means of exponential distributions.
         #[cfg_attr(feature = "serde", serde(default))]
         exponential: bool,
         /// Seed of this stage's generator.
@@ -96,7 +96,7 @@ pub(crate) struct Loss {
     random: Random,
     zero: Time,
     offset: Duration,
-    /// Whether the chain is in the bad state, or the link in a spell of loss.
+    /// True if the chain is in the bad state, or the link in an interval of loss.
     bad: bool,
     /// When the spell ends.
     until: Time,
@@ -136,7 +136,7 @@ impl Loss {
         }
     }
 
-    /// Whether the packet that comes `now` is lost.
+    /// Return whether the packet that arrives at `now` is lost.
     #[inline]
     pub(crate) fn strikes(&mut self, now: Time) -> bool {
         match &self.config {

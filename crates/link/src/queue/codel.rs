@@ -18,21 +18,21 @@ pub struct CoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue (`TARGET`, §4.3).
     #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
-    /// How long the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2): about
-    /// the longest usual round-trip time.
+    /// Time that the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2):
+    /// about the longest usual round-trip time.
     #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
     pub interval: Duration,
     /// Nothing is dropped while no more than this waits behind the packet (`maxpacket`, §4.1 and §5.3).
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mtu: Bytes,
-    /// Whether packets of ECN-capable transports are marked in place of being dropped. A marked packet is the one that is
-    /// sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
+    /// True if packets of ECN-capable transports are marked instead of being dropped. A marked packet is the one that
+    /// is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
     /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions, for senders
     /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
     #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
     pub ce_threshold: Option<Duration>,
-    /// How much waits at most; what exceeds it is dropped on arrival.
+    /// Maximum length of the queue; the excess is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
 }
@@ -60,17 +60,17 @@ pub(crate) struct Control {
     dropping: bool,
 }
 
-/// What packets are taken from, at one instant.
+/// Source of packets at one instant.
 struct Source<'a, P> {
     now: Time,
     config: &'a CoDelConfig,
     line: &'a mut Line<P>,
-    /// What waits for the same link in other lines.
+    /// Bytes that wait for the same link in other lines.
     elsewhere: Bytes,
     dropped: &'a mut Dropped<P>,
 }
 
-/// What `dodequeue` of the RFC gives: the packet, and whether it may be dropped.
+/// Result of the RFC's `dodequeue`: the packet, and the permission to drop it.
 struct Candidate<P> {
     item: Option<Item<P>>,
     ok_to_drop: bool,
@@ -161,7 +161,7 @@ impl Control {
 }
 
 impl<P> Source<'_, P> {
-    /// What waits for the link.
+    /// Return the bytes that wait for the link.
     fn backlog(&self) -> Bytes {
         self.line.level().bytes + self.elsewhere
     }

@@ -48,16 +48,16 @@ pub struct FqCoDelConfig {
     /// `INTERVAL` of CoDel in each flow.
     #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
     pub interval: Duration,
-    /// Whether packets are marked as CoDel's [`ecn`](CoDelConfig::ecn) has it.
+    /// True if packets are marked as with CoDel's [`ecn`](CoDelConfig::ecn).
     pub ecn: bool,
     /// As CoDel's [`ce_threshold`](CoDelConfig::ce_threshold).
     #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
     pub ce_threshold: Option<Duration>,
-    /// How much waits at most: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
+    /// Maximum length of all queues: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
     /// packets from its head.
     #[cfg_attr(feature = "serde", serde(flatten, deserialize_with = "limit"))]
     pub limit: Limit,
-    /// What the hash is stirred with.
+    /// Seed of the hash.
     pub seed: Seed,
 }
 

@@ -257,7 +257,7 @@ impl<P> Queue<P> {
     }
 }
 
-/// How much a queue holds at most. The packet in service counts as with [`Discipline::DropTail`]; `None` does not limit.
+/// Maximum length of a queue. The packet in service counts as with [`Discipline::DropTail`]; `None` does not limit.
 ///
 /// ```
 /// use cellbed_link::{Bytes, Limit, PieConfig};
@@ -284,7 +284,7 @@ impl Limit {
     }
 }
 
-/// How full a queue is, the packet in service included.
+/// Level of a queue, the packet in service included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QueueLevel {
     /// Packets held.
@@ -322,7 +322,7 @@ impl QueueLevel {
     }
 }
 
-/// What counts against the limits beside the packets that wait.
+/// Data that counts against the limits beside the packets that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Surcharge {
     /// The packet in service, where it counts.

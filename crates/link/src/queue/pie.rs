@@ -26,17 +26,17 @@ pub struct PieConfig {
     /// The delay that is aimed at (`QDELAY_REF`, 15 ms, §4.2).
     #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
-    /// How often the probability is computed (`T_UPDATE`, 15 ms, §4.2).
+    /// Interval of the computation of the probability (`T_UPDATE`, 15 ms, §4.2).
     #[cfg_attr(feature = "serde", serde(rename = "update_ns"))]
     pub update: Duration,
     /// Gain on the distance from the target, per second (0.125).
     pub alpha: f64,
     /// Gain on the change of the delay, per second (1.25).
     pub beta: f64,
-    /// How long after a quiet time nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
+    /// Time after an idle period in which nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
     #[cfg_attr(feature = "serde", serde(rename = "burst_ns"))]
     pub burst: Duration,
-    /// Whether packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
+    /// True if packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
     /// (`mark_ecnth`, §5.1).
     pub ecn: bool,
     /// The same with another drop probability; `None` leaves it to `ecn`.
@@ -44,7 +44,7 @@ pub struct PieConfig {
     /// Nothing is dropped while no more than twice this waits (`MEAN_PKTSIZE`, §4.1).
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mtu: Bytes,
-    /// How much waits at most; what exceeds it is dropped on arrival.
+    /// Maximum length of the queue; the excess is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops.
@@ -80,7 +80,7 @@ struct Control {
     current_qdelay: f64,
     /// Delay at the last update, s.
     qdelay_old: f64,
-    /// What is left of the burst allowance, s.
+    /// Remaining burst allowance, s.
     burst_allowance: f64,
 }
 
@@ -112,7 +112,7 @@ impl Control {
         self.burst_allowance = (self.burst_allowance - config.update.as_secs_f64()).max(0.0);
     }
 
-    /// Whether `enque` of RFC 8033 Appendix A drops a packet that finds `backlog`.
+    /// Return whether `enque` of RFC 8033 Appendix A drops a packet that finds `backlog`.
     fn drops(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
         let half = config.target.as_secs_f64() / 2.0;
         if self.drop_prob == 0.0 && self.current_qdelay < half && self.qdelay_old < half {
@@ -143,7 +143,7 @@ impl Control {
     }
 }
 
-/// How much smaller the steps are while the probability is small (RFC 8033 §4.2 and Appendix A).
+/// Return the divisor of the steps while the probability is small (RFC 8033 §4.2 and Appendix A).
 fn auto_tuning(drop_prob: f64) -> f64 {
     const SCALES: [(f64, f64); 6] = [
         (0.000_001, 2048.0),

@@ -37,26 +37,26 @@ pub struct RedConfig {
     /// Weight of a packet's arrival in the average (`w_q`). `None` for 0.002, or, where adaptive, for 1 − e^(−1 / rate) at
     /// the link's mean rate in packets per second (Adaptive RED §4.3).
     pub weight: Option<f64>,
-    /// How long a typical packet takes to send (`s`): the average falls by one step per such span of an idle queue. `None`
-    /// for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
+    /// Transmission time of a typical packet (`s`): the average falls by one step per such span of an idle queue.
+    /// `None` for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
     #[cfg_attr(feature = "serde", serde(rename = "service_ns"))]
     pub service: Option<Duration>,
-    /// Whether the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
+    /// True if the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
     /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
     pub gentle: bool,
-    /// Whether `probability` follows the queue (Adaptive RED), within 0.01 and 0.5.
+    /// True if `probability` follows the queue (Adaptive RED), within 0.01 and 0.5.
     pub adaptive: bool,
-    /// Whether packets of ECN-capable transports are marked in place of being dropped, as long as the probability is
-    /// below 1.
+    /// True if packets of ECN-capable transports are marked instead of being dropped while the probability is below 1.
     pub ecn: bool,
-    /// How much waits at most; what exceeds it is dropped on arrival.
+    /// Maximum length of the queue; the excess is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops.
     pub seed: Seed,
 }
 
-/// How often Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure 1).
+/// Interval at which Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure
+/// 1).
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Added to `max_p` where the average is above the target, but at most a quarter of it (α).
 const INCREMENT: f64 = 0.01;
@@ -108,7 +108,7 @@ impl RedConfig {
     }
 }
 
-/// What becomes of an arriving packet.
+/// Decision about an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Enter,

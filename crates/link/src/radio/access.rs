@@ -3,12 +3,12 @@
 use super::config::{Grant, RadioConfig, Sleep};
 use crate::time::Duration;
 
-/// Where the device stands with the base station. Positions are those of the surroundings.
+/// Access state of the device at the base station. Positions are those of the surroundings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access {
     /// When bytes were last sent.
     last: Option<Duration>,
-    /// What the next slot is for.
+    /// Purpose of the next slot.
     next: Next,
 }
 
@@ -38,7 +38,7 @@ impl Access {
         ready
     }
 
-    /// How much a slot may carry for reasons of access.
+    /// Return the maximum of bytes in a slot that the access state permits.
     pub(super) fn limit(&self, config: &RadioConfig) -> u64 {
         match (self.next, &config.grant) {
             (Next::First, Some(grant)) => grant.first.max(1),

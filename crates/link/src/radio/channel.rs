@@ -47,7 +47,7 @@ pub(super) mod purpose {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cache(Option<(u64, u64, u64, f64)>);
 
-/// What a radio link could carry for a device that the scheduler is warm to, on the clock.
+/// Potential of a radio link for a device that the scheduler is warm to, on the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Potential {
     pub(super) surroundings: Surroundings,
@@ -63,10 +63,10 @@ impl Potential {
     }
 }
 
-/// How often what other users leave can change.
+/// Interval at which the share that other users leave can change.
 const CELL_STEP: Duration = Duration::from_millis(20);
 
-/// What surrounds the device, by position of time. Nothing of it depends on what is sent.
+/// Radio surroundings of the device, by position of time. Nothing of it depends on what is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     config: RadioConfig,
@@ -108,7 +108,7 @@ impl Surroundings {
         }
     }
 
-    /// Where a slot begins; `None` beyond the end of time.
+    /// Return the start of a slot; `None` beyond the end of time.
     pub(super) fn start(&self, slot: u64) -> Option<Duration> {
         let start = slot.checked_mul(self.config.slots.length.as_nanos())?;
         Some(Duration::from_nanos(start))

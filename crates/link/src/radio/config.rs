@@ -1,4 +1,4 @@
-//! What a radio link is made of.
+//! Configuration of a radio link.
 
 use crate::queue::Discipline;
 use crate::random::{Probability, Seed};
@@ -17,36 +17,36 @@ use crate::time::Duration;
 /// handovers and the path behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RadioConfig {
-    /// Which direction it is.
+    /// Direction of the link.
     pub way: Way,
     /// When this direction may send.
     pub slots: Slots,
-    /// What a slot carries at a given quality.
+    /// Capacity of a slot at a given quality.
     pub carrier: Carrier,
-    /// How the quality changes.
+    /// Model of the quality.
     pub channel: Channel,
-    /// What other users leave.
+    /// Load of other users.
     pub cell: Cell,
-    /// How the rate grows with the load.
+    /// Growth of the rate with the load.
     pub ramp: Ramp,
-    /// What becomes of blocks that fail.
+    /// Retransmission of failed blocks.
     pub harq: Harq,
-    /// How the device asks for slots, where it must.
+    /// Uplink grants, where the device must request slots.
     pub grant: Option<Grant>,
-    /// How the device sleeps, where it does.
+    /// Sleep of the device, where it sleeps.
     pub sleep: Option<Sleep>,
-    /// How it changes cells, where it does.
+    /// Handovers of the device, where it changes cells.
     pub handover: Option<Handover>,
     /// The way between the base station and the far end.
     pub path: Path,
-    /// Where packets wait for slots.
+    /// Discipline of the queue before the slots.
     pub queue: Discipline,
     /// Seed of everything that chance decides.
     pub seed: Seed,
-    /// Which of the devices at one place it is: each has its own fading, turns and failed blocks. Other users, handovers
-    /// and the path are common to all devices of a seed.
+    /// Number of the device at its place: each has its own fading, turns and failed blocks. Other users, handovers and
+    /// the path are common to all devices of a seed.
     pub device: u16,
-    /// Where in the course of the surroundings the start lies.
+    /// Position of the start in the course of the surroundings.
     pub offset: Duration,
 }
 
@@ -100,11 +100,11 @@ pub struct Channel {
     pub deviation_db: f64,
     /// Time constant with which it forgets.
     pub memory: Duration,
-    /// How often it is reported, and so how often the rate can change.
+    /// Interval of the quality reports, and so of changes of the rate.
     pub report: Duration,
 }
 
-/// What other users leave of the cell.
+/// Share of the cell that other users leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Mean share of the resources, 0 to 1.
@@ -117,7 +117,7 @@ pub struct Cell {
     pub turn: Probability,
 }
 
-/// How the scheduler warms to a device: the share of its resources that it gets grows from `cold` to one.
+/// Warming of the scheduler to a device: the share of its resources that it gets grows from `cold` to one.
 ///
 /// It closes in on its aim with the time constant `rise` while there is something to send. The aim is everything, or
 /// with `full` a part that grows with the most bytes that have waited since the scheduler was cold: then long trains are
@@ -159,23 +159,23 @@ pub struct Harq {
     pub round_trip: Duration,
     /// Transmissions after which the radio link control layer takes over.
     pub attempts: u32,
-    /// What that takes.
+    /// Duration of the recovery.
     pub recovery: Duration,
     /// From the end of a block that does not fail to its bytes being there.
     pub decode: Duration,
 }
 
-/// How the device gets slots of the uplink: with nothing granted it sends a scheduling request when it next may, gets a small
-/// grant, reports in it how much waits, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
+/// Uplink grants: with nothing granted, the device sends a scheduling request when it next may, gets a small grant,
+/// reports its backlog in it, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
-    /// How often it may ask.
+    /// Interval of the opportunities for a request.
     pub period: Duration,
     /// From the request to the first slot that is granted, and from a report of what waits to the slots for that.
     pub delay: Duration,
     /// Bytes of the first grant.
     pub first: u64,
-    /// How long after the last bytes grants continue.
+    /// Time that grants continue after the last bytes.
     pub tail: Duration,
 }
 
@@ -184,9 +184,9 @@ pub struct Grant {
 pub struct Sleep {
     /// Time without data after which it sleeps.
     pub after: Duration,
-    /// How often it wakes.
+    /// Interval of the wake-ups.
     pub cycle: Duration,
-    /// How long it listens then.
+    /// Time that the device listens after a wake-up.
     pub awake: Duration,
 }
 
@@ -224,6 +224,6 @@ pub struct Path {
     pub every: Duration,
     /// Each step adds between nothing and this.
     pub step: Duration,
-    /// What each byte of a packet adds, ps: larger packets are put together from more parts.
+    /// Addition of each byte of a packet, ps: larger packets are assembled from more parts.
     pub per_byte_ps: u64,
 }

@@ -243,7 +243,7 @@ impl<P> Radio<P> {
         Some(Step::Within)
     }
 
-    /// Whether the queue has dropped packets that were not taken yet.
+    /// Return whether the queue has dropped packets that were not taken yet.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         !self.dropped.is_empty()
@@ -254,13 +254,13 @@ impl<P> Radio<P> {
         self.dropped.pop_front()
     }
 
-    /// What waits for slots, a packet of which a part is sent included.
+    /// Return the level of the queue, a packet of which a part is sent included.
     pub(crate) fn level(&self) -> QueueLevel {
         let serving = self.serving.as_ref().map(|(item, _)| item);
         self.queue.level().and_serving(serving)
     }
 
-    /// What the slots could carry for a device that the scheduler is warm to, used or not.
+    /// Return the capacity of the slots for a device that the scheduler is warm to, used or not.
     pub(crate) fn potential(&self) -> Potential {
         Potential {
             surroundings: self.surroundings.clone(),

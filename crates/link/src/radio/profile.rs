@@ -1,9 +1,9 @@
 //! Two operators in five conditions, after the two whose published effects they show.
 //!
-//! Where a value has a source, it is named beside it. **All others are ours, chosen such that the effects come out** that
+//! Values with a source name it beside them. **All others are ours, chosen such that the effects come out** that
 //! Sentosa et al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not state how its
-//! operators bring them about. `cargo run --release -p cellbed-link --example radio_effects` prints both beside
-//! each other.
+//! operators bring them about. `cargo run --release -p cellbed-link --example radio_effects` prints both beside each
+//! other.
 
 use super::config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -24,7 +24,7 @@ pub enum Band {
     Lowband,
 }
 
-/// Where the device is and what it does.
+/// Place and movement of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// At rest with a good signal.
@@ -291,7 +291,7 @@ const SLEEP: Sleep = Sleep {
 };
 
 impl Condition {
-    /// What the condition makes of a device at rest with a good signal.
+    /// Apply the condition to the profile of a device at rest with a good signal.
     fn apply(self, config: &mut RadioConfig) {
         match self {
             Self::Good => {}

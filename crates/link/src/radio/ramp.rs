@@ -3,7 +3,7 @@
 use super::config::Ramp;
 use crate::time::{Duration, Time};
 
-/// How warm the scheduler is.
+/// Warmth of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warmth {
     /// From 0, cold, to 1.

@@ -13,7 +13,7 @@ pub(super) struct Route {
     step: Noise,
 }
 
-/// How often the delay can change.
+/// Interval at which the delay can change.
 const ROUTE_STEP: Duration = Duration::from_millis(5);
 
 impl Route {
@@ -30,7 +30,7 @@ impl Route {
         }
     }
 
-    /// What a packet of `size` bytes takes from `position` on.
+    /// Return the delay of a packet of `size` bytes from `position` on.
     pub(super) fn delay(&self, position: Duration, size: u64) -> Duration {
         let path = &self.config;
         let mut nanos = path.delay.as_nanos() as f64;

@@ -33,7 +33,7 @@ pub(crate) struct RadioTable {
     delay_ns: Option<Duration>,
     handover: Option<Handover>,
     carrier: Option<CarrierTable>,
-    /// How the signal wanders.
+    /// Fading of the signal.
     fading: Option<Fading>,
 }
 

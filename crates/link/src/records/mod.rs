@@ -28,7 +28,7 @@ pub struct PacketRecord {
     pub released: Time,
     /// Modelled departure; time of the drop for a packet that was dropped.
     pub departed: Time,
-    /// What the clock said when the emulator really passed it on.
+    /// Time at which the emulator passed it on.
     pub observed: Time,
     /// Index of the direction.
     pub direction: u16,

@@ -1,4 +1,4 @@
-//! How much sooner or later packets of other sizes arrive.
+//! Offsets of the arrival of packets of other sizes.
 
 use crate::delay::on_line;
 use crate::time::Duration;

@@ -16,7 +16,7 @@ pub enum RecordingError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Fault of the recording.
         fault: RecordingFault,
     },
     /// The source failed.
@@ -30,20 +30,20 @@ pub enum RecordingError {
     /// No line holds anything.
     #[error("the file is empty; it needs at least one line such as `{example}`")]
     Empty {
-        /// What a line looks like.
+        /// Example of a line.
         example: &'static str,
     },
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordingFault {
     /// Something else than a number of milliseconds.
     #[error("`{text}` is not a {what}; write a number of ms with up to 6 decimals, from 0 on")]
     NotASpan {
-        /// What stands there.
+        /// Text found.
         text: String,
-        /// What should.
+        /// Expected content.
         what: &'static str,
     },
     /// Something else than a number of milliseconds with a sign.

@@ -42,19 +42,20 @@ pub struct WorkloadDependentConfig {
     pub light: Arc<LightRows>,
     /// Opportunities under saturation.
     pub heavy: Arc<Trace>,
-    /// What follows the end of the recording.
+    /// Continuation after the end of the recording.
     pub repeat: Repeat,
-    /// Where in the recording to start.
+    /// Start position in the recording.
     pub offset: Duration,
     /// comp(s).
     pub compensation: Compensation,
     /// F: how long the link must have been empty to be inactive.
     pub idle: Duration,
-    /// Where that time is counted.
+    /// Place at which that time is counted.
     pub idle_at: IdleAt,
-    /// Where the light opportunities begin.
+    /// Anchor of the light opportunities.
     pub anchor: Anchor,
-    /// Where packets wait; B is the limit of a drop-tail queue in bytes. The packets on the way to it do not count.
+    /// Discipline of the queue; B is the limit of a drop-tail queue in bytes. The packets on the way to it do not
+    /// count.
     pub queue: Discipline,
     /// Bytes that one opportunity carries: what the recorder's packets were.
     pub opportunity: Bytes,
@@ -62,7 +63,7 @@ pub struct WorkloadDependentConfig {
     pub overhead: Bytes,
 }
 
-/// Where the time without packets is counted.
+/// Place at which the time without packets is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -80,7 +81,7 @@ pub enum IdleAt {
     Queue,
 }
 
-/// What the light opportunities count from.
+/// Origin of the times of the light opportunities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -97,7 +98,7 @@ pub enum Anchor {
 }
 
 impl WorkloadDependentConfig {
-    /// What opportunities carry in the recordings of the public tool.
+    /// Capacity of an opportunity in the recordings of the public tool.
     pub const OPPORTUNITY: Bytes = Bytes(1400);
 
     /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a packet is

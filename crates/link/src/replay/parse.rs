@@ -124,7 +124,7 @@ impl From<Stopped<RecordingFault>> for RecordingError {
     }
 }
 
-/// What stands between blanks; nothing of a comment.
+/// Return the words of a line without its comment.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let line = if line.starts_with(b"#") { &[] } else { line };
     line.split(|byte| matches!(byte, b' ' | b'\t'))

@@ -24,7 +24,7 @@ pub(crate) struct WorkloadDependent<P> {
     config: WorkloadDependentConfig,
     /// On the way to the queue.
     flight: Flight<Item<P>>,
-    /// How many packets have reached the queue, and how many have come.
+    /// Number of packets that have reached the queue, and number that have arrived.
     entered: u64,
     come: u64,
     /// Activations on the way to the queue, each with the number of its packet. There are few, so that they wait apart.
@@ -166,7 +166,7 @@ impl<P> WorkloadDependent<P> {
         (position, self.config.light.base_delay(position))
     }
 
-    /// Whether the link, active until now, is inactive for a packet that arrives now.
+    /// Return whether the link, active until now, is inactive for a packet that arrives now.
     ///
     /// active: the base delay of the active link.
     fn is_cold(&self, now: Time, shift: Shift, active: Duration) -> bool {

@@ -3,7 +3,7 @@
 use crate::delay::interpolate;
 use crate::time::Duration;
 
-/// What one packet train showed.
+/// Delivery opportunities of one packet train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LightRow {
     /// When, since the start of the recording.
@@ -20,7 +20,7 @@ pub struct LightRow {
 pub struct LightRows {
     /// (time, base delay), never decreasing in time, never empty.
     samples: Vec<(Duration, Duration)>,
-    /// Where the opportunities of each row end.
+    /// End in the table of each row's opportunities.
     ends: Vec<usize>,
     /// Those of all rows, sorted within each.
     opportunities: Vec<Duration>,
@@ -43,7 +43,7 @@ impl LightRows {
         (!light.samples.is_empty()).then_some(light)
     }
 
-    /// How many rows there are.
+    /// Return the number of rows.
     pub fn count(&self) -> usize {
         self.samples.len()
     }

@@ -35,9 +35,9 @@ pub enum Schedule {
     Trace {
         /// The recording.
         trace: Arc<Trace>,
-        /// What follows its end.
+        /// Continuation after its end.
         repeat: Repeat,
-        /// Where in the recording to start. A looped recording takes it modulo its length.
+        /// Start position in the recording. A looped recording takes it modulo its length.
         offset: Duration,
     },
     /// A steady flow of bytes without any opportunities: a packet of `s` bytes takes `8 s / rate` from the moment it
@@ -47,16 +47,16 @@ pub enum Schedule {
     Series {
         /// The steps.
         series: Arc<RateSeries>,
-        /// Where in the series to start. A looped one takes it modulo its length.
+        /// Start position in the series. A looped one takes it modulo its length.
         offset: Duration,
     },
     /// A bucket that fills with `rate` up to `burst` bytes and is full at the start: a packet leaves whole as soon as the
     /// bucket holds its size, as with the token bucket filter of Linux. One larger than `burst` leaves when the bucket
     /// is full and leaves it that much below empty.
     TokenBucket {
-        /// How fast the bucket fills.
+        /// Fill rate of the bucket.
         rate: BitRate,
-        /// How much it holds.
+        /// Capacity of the bucket.
         burst: Bytes,
     },
     /// Packets pass at once.
@@ -92,7 +92,7 @@ pub(crate) struct Playback {
     zero: Time,
     /// Position in the recording at `zero`, ns.
     start: u64,
-    /// Where the last search ended, since the next one mostly ends beside it.
+    /// Position of the last search, since the next one mostly ends beside it.
     cycle: u64,
     run: usize,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
-/// What a byte is in the unit of areas below: bit/s · ns.
+/// Size of a byte in the unit of areas below: bit/s · ns.
 pub(crate) const UNITS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
 /// A rate that holds until the next step, looped or with the last step for ever.

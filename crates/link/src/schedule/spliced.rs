@@ -6,8 +6,9 @@ use super::{LightRows, Playback};
 use crate::time::{Duration, Time};
 use crate::units::Opportunities;
 
-/// What an activation lays in front of the recording (TempPDO in Sentosa et al., "CellReplay", NSDI 2025, §4.3): the light
-/// opportunities of a row from `base` on, then those of the recording from `splice` on. There is nothing before `base`.
+/// Opportunities that an activation puts before the recording (TempPDO in Sentosa et al., "CellReplay", NSDI 2025,
+/// §4.3): the light opportunities of a row from `base` on, then those of the recording from `splice` on. There is
+/// nothing before `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     rows: Arc<LightRows>,

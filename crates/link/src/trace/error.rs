@@ -16,7 +16,7 @@ pub enum TraceError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Fault of the trace.
         fault: LineFault,
     },
     /// The source failed.
@@ -37,7 +37,7 @@ pub enum TraceError {
     AllZero,
 }
 
-/// What is wrong with a line of a trace.
+/// Fault of a line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineFault {
     /// A number with a decimal point.

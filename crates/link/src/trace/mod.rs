@@ -40,7 +40,7 @@ pub struct Trace {
     cumulative: Vec<u64>,
 }
 
-/// What follows the end of a recording.
+/// Continuation after the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "bool"))]
 pub enum Repeat {
@@ -61,7 +61,7 @@ impl From<bool> for Repeat {
 }
 
 impl Trace {
-    /// How many opportunities the recording holds.
+    /// Return the number of opportunities of the recording.
     pub fn opportunities(&self) -> Opportunities {
         Opportunities(self.total())
     }
@@ -152,7 +152,7 @@ impl Trace {
         self.cumulative.partition_point(|&count| count <= index)
     }
 
-    /// Whether a run holds an opportunity of one pass.
+    /// Return whether a run holds an opportunity of one pass.
     pub(crate) fn run_holds(&self, run: usize, index: u64) -> bool {
         let before = if run == 0 {
             0

@@ -1,11 +1,11 @@
-//! What comes in, at random: times that rise, and traces.
+//! Random arrivals: increasing times, and traces.
 
 use proptest::prelude::*;
 
 /// A millisecond, ns.
 pub const MS: u64 = 1_000_000;
 
-/// How long after the one before each comes, made into when it comes.
+/// Convert the intervals between arrivals to times.
 pub fn in_order<T>(steps: Vec<(u64, T)>) -> Vec<(u64, T)> {
     let mut now = 0;
     let at = |(wait, what)| {

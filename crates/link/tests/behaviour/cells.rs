@@ -329,7 +329,7 @@ fn moving<P: Clone>(
     Graph::of_cells(&cells, directions.collect(), Time::ZERO).unwrap()
 }
 
-/// How many packets of each of three users leave their queues after `from` ms and by `to`.
+/// Return the number of packets of each of three users that leave their queues after `from` ms and by `to`.
 fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usize> {
     let left = |user| {
         let mine = ends.iter().zip(packets).filter(|(_, it)| it.1 == user);

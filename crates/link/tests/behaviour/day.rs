@@ -8,7 +8,7 @@ use cellbed_link::*;
 const DAY: Time = Time::from_millis(86_400_000);
 const BYTES: u64 = 1500;
 
-/// What a packet is in bit/s · ns.
+/// Size of a packet in bit/s · ns.
 const AREA: u128 = BYTES as u128 * 8 * 1_000_000_000;
 
 /// Keeps a link busy until the end of the day; the departure of each packet.

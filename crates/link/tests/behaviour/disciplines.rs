@@ -1,4 +1,4 @@
-//! What holds for every queue discipline, schedule, loss and delay, also while they change.
+//! Invariants of every queue discipline, schedule, loss and delay, also while they change.
 
 use std::sync::Arc;
 

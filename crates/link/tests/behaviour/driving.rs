@@ -1,4 +1,4 @@
-//! How a direction is driven.
+//! Driver of a direction.
 
 use cellbed_link::*;
 

@@ -1,4 +1,4 @@
-//! What holds for every direction, whatever its stages and whatever comes in.
+//! Invariants of every direction, for arbitrary stages and arrivals.
 
 use std::sync::Arc;
 

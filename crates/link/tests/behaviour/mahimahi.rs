@@ -19,7 +19,7 @@ fn direction(millis: &[u64], looped: bool, queue: Discipline) -> Direction<usize
     Direction::new(vec![config.into()], Time::ZERO)
 }
 
-/// What became of each packet (arrival in ns, IP length): departure in ms, or `None` if it was dropped.
+/// Return the end of each packet (arrival in ns, IP length): departure in ms, or `None` if it was dropped.
 fn ends(mut direction: Direction<usize>, packets: &[(u64, u64)]) -> Vec<Option<u64>> {
     let mut ends = vec![None; packets.len()];
     for (index, &(arrival, size)) in packets.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What users of the path model rely on, by its public interface. One program: they are linked once, and all run side by side.
+//! Behaviour of the path model that users rely on, by its public interface. One program: they are linked once, and all
+//! run side by side.
 
 mod arrivals;
 mod bottleneck_reference;

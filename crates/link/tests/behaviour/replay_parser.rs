@@ -8,7 +8,7 @@ fn nanos() -> impl Strategy<Value = u64> {
     prop_oneof![3 => (0..1000u64).prop_map(|millis| millis * 1_000_000), 2 => 0..100_000_000u64, 1 => 0..=largest]
 }
 
-/// What files are made of, mostly in an order that makes sense.
+/// Return random contents of files, mostly in an order that makes sense.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => "[0-9]{1,3}",

@@ -21,7 +21,7 @@ pub(crate) enum Service {
     Stepped(Stepped),
     Constant(Fluid),
     Bucket(Bucket),
-    /// What waits, from a time before the schedule was changed to this one, leaves at once.
+    /// Service without limit from this time on, at which the schedule changed: packets that wait leave at once.
     Unlimited(Time),
 }
 
@@ -158,7 +158,7 @@ impl Service {
         }
     }
 
-    /// What the schedule offers, used or not. Of a token bucket that is what flows in.
+    /// Return the capacity of the schedule, used or not. Of a token bucket that is what flows in.
     pub(crate) fn offer(&self) -> Offer {
         match self {
             Self::Opportunities(service) => Offer::Opportunities {
@@ -172,7 +172,7 @@ impl Service {
         }
     }
 
-    /// What of the head has not left by `now`, in parts of a byte: [`UNITS_PER_BYTE`].
+    /// Return the part of the head that has not left by `now`, in parts of a byte: [`UNITS_PER_BYTE`].
     pub(crate) fn owed(&self, now: Time) -> u128 {
         match self {
             Self::Opportunities(service) => {
@@ -199,7 +199,7 @@ impl Service {
         }
     }
 
-    /// Whether bytes leave in a steady flow, not at instants.
+    /// Return whether bytes leave in a steady flow, not at instants.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Constant(_) | Self::Stepped(_))
     }
@@ -306,7 +306,7 @@ impl ByteWise {
         self.instant = now;
     }
 
-    /// What was there for the head before `now`.
+    /// Return the bytes available to the head before `now`.
     fn sent(&self, now: Time) -> u64 {
         let begun = self.playback.first_at(now).saturating_sub(self.next);
         self.credit
@@ -330,9 +330,9 @@ pub(crate) struct Fluid {
     rate: BitRate,
     /// Start of the busy period.
     busy_since: Time,
-    /// What left in the busy period, in parts of a byte, so that a server that is stopped often loses nothing.
+    /// Data sent in the busy period, in parts of a byte, so that a server that is stopped often loses nothing.
     sent: u128,
-    /// What the head takes, in parts of a byte.
+    /// Size of the head, in parts of a byte.
     owed: u128,
 }
 
@@ -350,7 +350,7 @@ impl Fluid {
         }
     }
 
-    /// What was sent of the head before `now`.
+    /// Return the part of the head sent before `now`.
     fn sent(&self, now: Time) -> u128 {
         let span = u128::from(now.since(self.busy_since).as_nanos());
         (u128::from(self.rate.0) * span).saturating_sub(self.sent)

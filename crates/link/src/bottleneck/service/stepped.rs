@@ -55,7 +55,7 @@ impl Stepped {
         self.wake(now);
     }
 
-    /// What of the head has not left by `now`.
+    /// Return the part of the head that has not left by `now`.
     pub(super) fn owed(&self, now: Time) -> u128 {
         let end = self.base.saturating_add(self.owed);
         end.saturating_sub(self.playback.area(now).max(self.base))

@@ -33,18 +33,19 @@ impl Control {
         self.base * self.base
     }
 
-    /// Whether L has reached p_Lmax = 1 (Figure 7, line 4b), so that packets are dropped there, too.
+    /// Return whether L has reached p_Lmax = 1 (Figure 7, line 4b), so that packets are dropped there, too.
     pub(super) fn saturates_low(&self, config: &DualPi2Config) -> bool {
         self.coupled(config) >= 1.0
     }
 
-    /// Whether C has reached p_Cmax = min(1 / k², 1), so that marks give way to drops (Figure 7, line 12b).
+    /// Return whether C has reached p_Cmax = min(1 / k², 1), so that marks give way to drops (Figure 7, line 12b).
     pub(super) fn saturates_classic(&self, config: &DualPi2Config) -> bool {
         self.classic() >= (1.0 / (config.coupling * config.coupling)).min(1.0)
     }
 }
 
-/// Whether it is this packet's turn: on average one in 1 / `likelihood`, evenly spaced (`recur`, RFC 9332 Figure 4).
+/// Return whether it is this packet's turn: on average one in 1 / `likelihood`, evenly spaced (`recur`, RFC 9332 Figure
+/// 4).
 pub(super) fn recur(count: &mut f64, likelihood: f64) -> bool {
     *count += likelihood;
     let turn = *count > 1.0;

@@ -43,7 +43,7 @@ pub struct DualPi2Config {
     /// The delay that the controller aims at (`target`, 15 ms).
     #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
-    /// How often the controller runs (`Tupdate`; 16 ms, as in Linux and the explanation of Figure 6).
+    /// Interval of the controller (`Tupdate`; 16 ms, as in Linux and the explanation of Figure 6).
     #[cfg_attr(feature = "serde", serde(rename = "update_ns"))]
     pub update: Duration,
     /// Integral gain, per second (0.16).
@@ -64,8 +64,8 @@ pub struct DualPi2Config {
     /// Size of a packet: for the scheduler's first turn, for the backlog that is spared, and for the limit.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mtu: Bytes,
-    /// How much waits at most in both queues. An arriving packet counts as one of `mtu` bytes at least, so that small ones
-    /// are no better off (Figure 3, line 2); what exceeds it is dropped.
+    /// Maximum length of both queues together. An arriving packet counts as one of `mtu` bytes at least, so that small
+    /// ones are no better off (Figure 3, line 2); what exceeds it is dropped.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
 }
@@ -272,11 +272,11 @@ impl<P> DualPi2<P> {
 struct Turn<P> {
     item: Item<P>,
     is_low: bool,
-    /// What its leaving adds to the credit.
+    /// Addition of its departure to the credit.
     credit: i64,
 }
 
-/// Where the scheduler starts: with L if its weight is the larger one.
+/// Return the initial credit of the scheduler, which starts with L if its weight is the larger one.
 fn first_credit(config: &DualPi2Config) -> i64 {
     let share = i64::from(config.classic_share.min(100));
     config.mtu.0.min(u64::from(u16::MAX)) as i64 * (2 * share - 100)

@@ -22,10 +22,10 @@ pub struct MahimahiCoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue; whole milliseconds of it count.
     #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
     pub target: Duration,
-    /// How long the sojourn time must have stayed above the target; whole milliseconds of it count.
+    /// Time that the sojourn time must have stayed above the target, in whole milliseconds.
     #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
     pub interval: Duration,
-    /// How much waits at most, with 4 bytes more for each packet; what exceeds it is dropped on arrival.
+    /// Maximum length of the queue, with 4 bytes more for each packet; the excess is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
 }

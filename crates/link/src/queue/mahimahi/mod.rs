@@ -45,7 +45,7 @@ fn whole_millis(span: Duration) -> u64 {
     span.as_nanos() / 1_000_000
 }
 
-/// How full a line is with the headers counted.
+/// Return the level of a line with the headers counted.
 fn level<P>(line: &Line<P>) -> QueueLevel {
     let plain = line.level();
     QueueLevel {

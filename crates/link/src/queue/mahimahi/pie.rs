@@ -23,10 +23,10 @@ pub struct MahimahiPieConfig {
     /// The delay that is aimed at (`qdelay_ref`); whole milliseconds of it count.
     #[cfg_attr(feature = "serde", serde(rename = "qdelay_ref_ns"))]
     pub target: Duration,
-    /// How long after a quiet time nothing is dropped (`max_burst`); whole milliseconds of it count.
+    /// Time after an idle period in which nothing is dropped (`max_burst`), in whole milliseconds.
     #[cfg_attr(feature = "serde", serde(rename = "max_burst_ns"))]
     pub burst: Duration,
-    /// How much waits at most, with 4 bytes more for each packet; what exceeds it is dropped on arrival.
+    /// Maximum length of the queue, with 4 bytes more for each packet; the excess is dropped on arrival.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub limit: Limit,
     /// Seed of the drops, which are then those that the original would make if its generator were seeded so; its lower

@@ -34,19 +34,19 @@ use crate::units::{BitRate, MTU, Opportunities};
 /// activation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalConfig {
-    /// What was learnt from the recording.
+    /// Model learnt from the recording.
     pub model: Arc<ConditionalModel>,
-    /// What follows the end of the recording.
+    /// Continuation after the end of the recording.
     pub repeat: Repeat,
-    /// Where in the recording to start.
+    /// Start position in the recording.
     pub offset: Duration,
-    /// Where packets wait for opportunities; those on the way to them do not count.
+    /// Discipline of the queue before the opportunities; packets on the way to them do not count.
     pub queue: Discipline,
     /// Of the draws.
     pub seed: Seed,
 }
 
-/// What a recording shows of one direction.
+/// Model of one direction from a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalModel {
     /// Delays of packets that find nothing before them.
@@ -57,7 +57,7 @@ pub struct ConditionalModel {
     pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
-    /// Which share of them a link gets that is not saturated.
+    /// Share of the opportunities that a link gets which is not saturated.
     pub warm_up: WarmUp,
 }
 

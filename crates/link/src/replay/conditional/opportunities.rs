@@ -1,4 +1,4 @@
-//! Where opportunities come from: what a single packet took, a train as long as what waits, the saturated link.
+//! Sources of opportunities: the delay of a single packet, a train as long as the queue, the saturated link.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ pub(super) struct Opportunities {
     told: Time,
     /// When the train that is played was sent.
     anchor: Time,
-    /// How much longer than at the least its packet is underway that found nothing before it.
+    /// Excess delay over the minimum of a packet that found an idle link.
     hold: Duration,
     /// Decides between trains of two lengths.
     luck: f64,
-    /// Whether the link was cold when it became busy.
+    /// True if the link was cold when it became busy.
     cold: bool,
     /// By how much the first packet was late, where the trains' were not.
     late: Option<Duration>,
@@ -44,10 +44,10 @@ pub(super) struct Opportunities {
     share: Share,
 }
 
-/// What an opportunity is good for.
+/// Capacity earned by an opportunity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Earned {
-    /// How much can be sent, bytes.
+    /// Bytes that can be sent.
     pub bytes: f64,
     /// Without the warm-up.
     pub each: f64,
@@ -59,7 +59,7 @@ impl Earned {
     }
 }
 
-/// Where the next one comes from.
+/// Source of the next opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// One at an instant.
@@ -106,7 +106,7 @@ impl Opportunities {
         self.share = Share::default();
     }
 
-    /// Where in the recording `now` is.
+    /// Return the position of `now` in the recording.
     pub(super) fn position(&mut self, now: Time) -> Duration {
         self.playback.position(now)
     }
@@ -116,7 +116,7 @@ impl Opportunities {
         self.playback.clone()
     }
 
-    /// How much longer than at the least the packet is underway that is sent now.
+    /// Take the excess delay over the minimum of the packet that is sent now.
     pub(super) fn take_hold(&mut self) -> Duration {
         std::mem::take(&mut self.hold)
     }
@@ -277,7 +277,7 @@ impl Opportunities {
         }
     }
 
-    /// Whether the packet has been sent that found nothing before it.
+    /// Return whether the packet that found an idle link has been sent.
     fn is_begun(&self, sent: Time) -> bool {
         sent >= self.busy_since
     }

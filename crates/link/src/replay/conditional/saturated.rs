@@ -1,4 +1,4 @@
-//! What a link delivered while it was saturated.
+//! Deliveries of a link while it was saturated.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Saturated {
         })
     }
 
-    /// How many opportunities there are.
+    /// Return the number of opportunities.
     pub fn count(&self) -> usize {
         self.arrivals.len()
     }
@@ -44,7 +44,7 @@ impl Saturated {
         Duration::from_nanos(self.period)
     }
 
-    /// What an opportunity carries.
+    /// Return the capacity of an opportunity.
     pub fn each(&self) -> Bytes {
         self.each
     }
@@ -56,7 +56,7 @@ impl Saturated {
         cycle * self.arrivals.len() as u64 + through as u64
     }
 
-    /// Where an opportunity is, counted from the first start.
+    /// Return the place of an opportunity, counted from the first start.
     fn place(&self, index: u64) -> Place {
         let count = self.arrivals.len() as u64;
         Place {
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Saturated {
 /// An opportunity of a recording that is played again and again.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Where the pass through the recording begins that holds it, ns.
+    /// Start of the pass through the recording that holds it, ns.
     begin: u64,
     /// Its number in that pass.
     within: usize,
@@ -98,7 +98,7 @@ pub(crate) struct SaturatedPlayback {
     zero: Time,
     /// Position in the recording at `zero`, ns.
     start: u64,
-    /// Where the pass through the recording began that was played last, ns.
+    /// Start of the last pass through the recording, ns.
     pass: u64,
 }
 

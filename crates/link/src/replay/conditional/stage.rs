@@ -31,7 +31,7 @@ pub(crate) struct Conditional<P> {
     /// Bytes that can be sent at `instant`; below zero what was sent too early.
     credit: f64,
     instant: Time,
-    /// What the last opportunity was one of, bytes.
+    /// Size of the last opportunity, bytes.
     each: f64,
     /// When the next bytes can be sent.
     service: Option<Time>,
@@ -155,7 +155,7 @@ impl<P> Conditional<P> {
         Some(Step::Within)
     }
 
-    /// What is queued, or when it is served, has changed.
+    /// Update the state after a change of the queue or of its service.
     #[inline]
     fn look_ahead(&mut self) {
         self.service = self.next_service();
@@ -241,12 +241,12 @@ impl<P> Conditional<P> {
         self.queue.level().bytes.0 as f64 + rest
     }
 
-    /// What waits to be sent.
+    /// Return the level of the queue.
     pub(crate) fn level(&self) -> QueueLevel {
         self.queue.level().and_serving(self.serving.as_ref())
     }
 
-    /// What the saturated link was offered, used or not.
+    /// Return the capacity of the saturated link, used or not.
     pub(crate) fn saturated(&self) -> SaturatedPlayback {
         self.opportunities.saturated()
     }

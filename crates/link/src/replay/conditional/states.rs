@@ -7,7 +7,7 @@ use crate::replay::{Compensation, Shift};
 use crate::time::Duration;
 use crate::units::Bytes;
 
-/// What packets took that came after an idleness of a certain length.
+/// Delays of packets after an idle period of a certain length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -18,7 +18,7 @@ pub struct DelayState {
     /// The least idleness: from the instant at which the packet before could have left the sender to be where it was, to the packet.
     #[cfg_attr(feature = "serde", serde(rename = "idle_ns"))]
     pub idle: Duration,
-    /// What packets of each size took more than the trend, on average.
+    /// Mean excess of the delay of packets of each size over the trend.
     pub compensation: Compensation,
     /// Those that were measured, by size; in order of size, at least one.
     pub sizes: Vec<SizeSamples>,
@@ -34,7 +34,8 @@ pub struct DelayState {
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
-    /// What most of them took more than the trend at the most. Who takes longer was sent no later, but had to be sent again.
+    /// Maximum usual excess of their delay over the trend. Who takes longer was sent no later, but had to be sent
+    /// again.
     #[cfg_attr(feature = "serde", serde(rename = "usual_ns"))]
     pub usual: Shift,
     /// When, and how much more than the trend; in order of time, at least one.
@@ -42,12 +43,12 @@ pub struct SizeSamples {
     pub samples: Vec<(Duration, Shift)>,
 }
 
-/// What a packet takes that finds nothing before it.
+/// Delay of a packet that finds an idle link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
     /// Until it is sent, at least an instant.
     pub(super) wait: Duration,
-    /// How much longer than at the least it is underway then.
+    /// Its excess over the minimum.
     pub(super) hold: Duration,
 }
 
@@ -108,12 +109,12 @@ impl Delays {
         })
     }
 
-    /// What a packet of `size` bytes takes more than the trend at the least.
+    /// Return the minimum excess over the trend of the delay of a packet of `size` bytes.
     pub(super) fn floor(&self, size: Bytes) -> Shift {
         self.floor.of(size)
     }
 
-    /// What a packet of `size` bytes takes that comes after an idleness, nothing before it.
+    /// Draw the delay of a packet of `size` bytes after an idle period, on an idle link.
     pub(super) fn draw(
         &self,
         position: Duration,
@@ -167,5 +168,5 @@ impl Delays {
     }
 }
 
-/// What comes at one instant waits together.
+/// Packets that arrive within this time wait together.
 const INSTANT: Duration = Duration::from_nanos(1);

@@ -1,4 +1,4 @@
-//! How packets that wait together arrived in the recording.
+//! Arrivals of packets that waited together in the recording.
 
 use crate::random::Random;
 use crate::time::Duration;

@@ -3,7 +3,7 @@
 use crate::time::Duration;
 use crate::units::Bytes;
 
-/// What trains of one length got, as a share of what a saturated link got at the same times.
+/// Shares of a saturated link's throughput that trains of one length got at the same times.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -36,10 +36,10 @@ pub(super) struct Share {
     value: f64,
 }
 
-/// How far a link has come.
+/// Warmth of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Warmth {
-    /// How long it has been busy, in the time of the curves.
+    /// Duration of its busy period, in the time of the curves.
     pub(super) busy: Duration,
     /// The most bytes that have waited.
     pub(super) peak: f64,
@@ -94,7 +94,7 @@ impl WarmUp {
         self.between(peak, |curve| curve.shares[bin]).unwrap_or(1.0)
     }
 
-    /// What is left of the warmth after an idleness.
+    /// Return the rest of the warmth after an idle period.
     pub(super) fn cooled(&self, warmth: Warmth, idle: Duration) -> Warmth {
         if self.curves.is_empty() || warmth.busy.is_zero() {
             return warmth;

@@ -193,7 +193,7 @@ fn seconds_in(seconds: u64) -> Time {
 }
 
 impl Run {
-    /// What happened from one second to another.
+    /// Return the events from one second to another.
     pub fn between(&self, from: u64, to: u64) -> Span<'_> {
         let within = |sample: &&Sample| sample.at >= seconds_in(from) && sample.at < seconds_in(to);
         Span {

@@ -1,10 +1,10 @@
-//! How a sender sets its window.
+//! Congestion control of a sender.
 
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::Flow;
 
-/// What a sender does about congestion.
+/// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
     /// Additive increase by so many packets a round trip, multiplicative decrease to this share. Losses and marks alike.

@@ -83,7 +83,7 @@ pub fn round_trips(link: &Link, size: Bytes, answer: Bytes, seconds: u64) -> Vec
         .collect()
 }
 
-/// What trains of one length gave.
+/// Results of trains of one length.
 pub struct Trains {
     /// Mean train completion time, ms: from the first packet's departure to the arrival of the acknowledgement of the last.
     pub completion: f64,
@@ -149,7 +149,7 @@ pub fn saturate(stages: &[StageConfig], rate: BitRate, seconds: u64) -> Vec<Time
     arrivals.into_iter().map(|(_, arrived)| arrived).collect()
 }
 
-/// What the saturator of Mahimahi and of the paper sees: a rate found out first, then 25 % more than that (§4.2).
+/// Results of the saturator of Mahimahi and of the paper: a rate found out first, then 25 % more than that (§4.2).
 pub struct Saturation {
     pub arrivals: Vec<Time>,
     pub rate: f64,
@@ -205,7 +205,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What a profile shows.
+/// Effects of a profile.
 pub struct Effects {
     /// Mbit/s of the saturator, down and up.
     pub downlink: f64,
@@ -219,9 +219,9 @@ pub struct Effects {
     pub rate: Vec<f64>,
     /// Rate of the second half of trains by [`TRAINS`], as a share of the saturator's.
     pub late: Vec<f64>,
-    /// What the rate of the saturator makes of the completion time of one packet.
+    /// Completion times of one packet by the rate of the saturator.
     pub line: Vec<f64>,
-    /// How much sooner the answer to 100 bytes comes than that to 1400, ms; the answer is an acknowledgement.
+    /// Advance of the answer to 100 bytes over that to 1400, ms; the answer is an acknowledgement.
     pub compensation: f64,
 }
 
@@ -300,12 +300,12 @@ impl Effects {
         }
     }
 
-    /// How much too low the replay's median round-trip time is, as a share of the live one (§3.1).
+    /// Return the error of the replay's median round-trip time, too low, as a share of the live one (§3.1).
     pub fn bias(&self) -> f64 {
         1.0 - median(&self.replayed) / median(&self.live)
     }
 
-    /// How much longer trains take than the saturator's rate predicts, by [`TRAINS`].
+    /// Return the excess of the completion times of trains over the prediction by the saturator's rate, by [`TRAINS`].
     pub fn excess(&self) -> Vec<f64> {
         let pairs = self.completion.iter().zip(&self.line);
         pairs.map(|(live, line)| live / line - 1.0).collect()

@@ -15,9 +15,9 @@ pub struct Model {
     /// (size, shift).
     pub compensation: Vec<(u64, i64)>,
     pub idle: u64,
-    /// Whether idleness is counted where packets enter the queue.
+    /// True if idleness is counted where packets enter the queue.
     pub idle_at_queue: bool,
-    /// Whether light opportunities count from the first packet's entry.
+    /// True if light opportunities count from the first packet's entry.
     pub from_first: bool,
     pub limit: Option<u64>,
     pub opportunity: u64,
