@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import plot
-from cellbed.report.drawings import ranks
-from cellbed.report.formats import duration
+from cellbed.report.formats import duration, mark
 from cellbed.runformat.spans import PLACES, Place, Span
 
 if TYPE_CHECKING:
+    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
     from cellbed.measure.comparison import ApplicationComparison
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile, Samples
+    from cellbed.measure.summary import ApplicationSummary
 
 Ending = Literal["svg", "pdf"]
 TIME = "time since the start of the schedule, s"
+_STEPS = 1_500
+"""Steps of a distribution that are drawn at most."""
 _BINS = 400
 """Bins of a series that are drawn at most."""
 COLOURS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
@@ -78,7 +82,6 @@ def of_run(run: Path) -> dict[str, Drawing]:
     """The figures of a measured run by name: of each application its distribution and its parts, of each link that the
     report draws and of each node its series."""
     from cellbed.measure.summary import Summary, latencies, of
-    from cellbed.report.html import read_tables, shown_decompositions
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
@@ -87,7 +90,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = _distribution({"": samples}, each.percentiles, {"": ""})
+            found[f"{each.name}-latency"] = distribution({"": samples}, each.percentiles, {"": ""})
         columns = [
             (f"around the {each.percentiles[row].label}", each.decompositions[row])
             for row in shown_decompositions(each)
@@ -107,6 +110,24 @@ def of_run(run: Path) -> dict[str, Drawing]:
     return found
 
 
+def read_tables(run: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Requests, links, nodes and seconds of a measured run. Raises MeasureError where one is missing or damaged."""
+    import polars as pl
+
+    try:
+        names = ("requests", "links", "nodes", "disturbance")
+        requests, links, nodes, seconds = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+    return requests, links, nodes, seconds
+
+
+def shown_decompositions(application: ApplicationSummary) -> list[int]:
+    """Which to show beside each other: the median, and the highest percentile that has parts."""
+    having = [index for index, each in enumerate(application.decompositions) if each.parts]
+    return sorted({having[0], having[-1]}) if having else []
+
+
 def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
     """The distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one have a
     colour, unless all are of one."""
@@ -114,7 +135,7 @@ def of_comparison(application: ApplicationComparison, names: list[str], groups: 
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
         found.append(
-            _distribution(samples, (), dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)))
+            distribution(samples, (), dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)))
         )
     if columns := application.parts(names):
         found.append(_parts(columns, application.spans))
@@ -137,7 +158,7 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
-def _distribution(
+def distribution(
     samples: Mapping[str, Samples], percentiles: Sequence[Percentile], groups: Mapping[str, str]
 ) -> Drawing:
     """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
@@ -150,7 +171,8 @@ def _draw_distribution(
 ) -> None:
     left, right = figure.subplots(1, 2)
     finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
-    unit, factor = ("s", 1.0) if max(each[-1] for each in finite.values() if len(each)) >= 2 else ("ms", 1e3)
+    slowest = max(each[-1] for each in finite.values() if len(each))
+    unit, factor = ("s", 1.0) if slowest >= 2 else ("ms", 1e3)
     seen: list[str] = []
     for name, replies in finite.items():
         colour = list(dict.fromkeys(groups.values())).index(groups[name])
@@ -162,7 +184,7 @@ def _draw_distribution(
             "linestyle": DASHES[dash % len(DASHES)],
             "linewidth": 1.6,
         }
-        steps = ranks(len(replies))
+        steps = _ranks(len(replies))
         times = replies[steps - 1] * factor
         label = name if len(replies) else f"{name} (no good reply)"
         left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=label or None, **style)
@@ -171,12 +193,16 @@ def _draw_distribution(
         right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
     for at in percentiles:
         if at.value is not None:
-            low, high = (at.value - (at.low or at.value)) * factor, ((at.high or at.value) - at.value) * factor
+            # An interval without an upper end includes requests without a good reply.
+            end = at.high if at.high is not None else slowest if at.has_interval else at.value
+            low, high = (at.value - (at.low or at.value)) * factor, (end - at.value) * factor
             left.errorbar(
                 at.value * factor, at.quantile, xerr=[[low], [high]], fmt="o", color=plot.INK, ms=4, capsize=3
             )
             beside: Any = {"textcoords": "offset points", "fontsize": 8}
-            left.annotate(f"{at.label} {duration(at.value)}", (at.value * factor, at.quantile), (6, -12), **beside)
+            left.annotate(
+                f"{at.label} {duration(at.value)}{mark(at)}", (at.value * factor, at.quantile), (6, -12), **beside
+            )
     left.set(xlabel=f"latency, {unit}", ylabel="share of requests answered", ylim=(0, 1.02), xlim=(0, None))
     right.set(xlabel=f"latency, {unit} (logarithmic)", ylabel="share of slower requests (logarithmic)")
     right.set(xscale="log", yscale="log")
@@ -184,6 +210,13 @@ def _draw_distribution(
     plot.label_decades(right.yaxis, *right.get_ylim())
     if len(samples) > 1:
         figure.legend(loc="outside upper center", ncols=min(4, len(samples)))
+
+
+def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return every rank, or evenly spaced ones and all of the tail, if single steps would not be visible."""
+    if n <= _STEPS:
+        return np.arange(1, n + 1)
+    return np.unique(np.r_[np.linspace(1, n, _STEPS - 200).astype(int), np.arange(n - 199, n + 1)])
 
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:

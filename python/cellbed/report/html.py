@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import connections, formats, origin, plot, ranking
+from cellbed.report import connections, figures, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     import jinja2
-    import polars as pl
 
+    from cellbed.measure.statistics import Samples
     from cellbed.measure.summary import ApplicationSummary, Summary
 
 HERE = Path(__file__).parent
@@ -41,14 +43,14 @@ def render(run: Path) -> str:
     """The page as text."""
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
-    from cellbed.report.drawings import bar, columns, ecdf, survival
+    from cellbed.report.drawings import bar, columns
     from cellbed.report.timeline import timeline
 
     library = chart_library()
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds = read_tables(run)
+    requests, links, nodes, seconds = figures.read_tables(run)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds)
@@ -57,11 +59,12 @@ def render(run: Path) -> str:
             "key": f"applications.{index}",
             "description": application,
             "summary": content["applications"][index],
-            "columns": [(row, bar(each.decompositions[row], application.spans)) for row in shown_decompositions(each)],
+            "columns": [
+                (row, bar(each.decompositions[row], application.spans)) for row in figures.shown_decompositions(each)
+            ],
             "causes": [origin.cause(at) for at in each.decompositions],
             "shades": plot.shades(application.spans),
-            "ecdf": ecdf(samples := latencies(of(requests, each.name)), each.percentiles),
-            "survival": survival(samples, each.percentiles),
+            "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": ranking.endpoints(each.endpoints),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
@@ -118,6 +121,14 @@ def render(run: Path) -> str:
     )
 
 
+def _distribution(application: "ApplicationSummary", samples: "Samples") -> str | None:
+    """Draw the distribution of latency; return None without a single reply."""
+    if not np.isfinite(samples).any():
+        return None
+    drawing = figures.distribution({"": samples}, application.percentiles, {"": ""})
+    return plot.element(f"Latency of {application.name}", lambda: figures.together([drawing]))
+
+
 def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, Any]]:
     """Faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
     found: list[dict[str, Any]] = [
@@ -171,24 +182,6 @@ def environment() -> "jinja2.Environment":
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     return made
-
-
-def read_tables(run: Path) -> "tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]":
-    """Requests, links, nodes and seconds of a measured run. Raises MeasureError where one is missing or damaged."""
-    import polars as pl
-
-    try:
-        names = ("requests", "links", "nodes", "disturbance")
-        requests, links, nodes, seconds = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
-    return requests, links, nodes, seconds
-
-
-def shown_decompositions(application: "ApplicationSummary") -> list[int]:
-    """Which to show beside each other: the median, and the highest percentile that has parts."""
-    having = [index for index, each in enumerate(application.decompositions) if each.parts]
-    return sorted({having[0], having[-1]}) if having else []
 
 
 def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
