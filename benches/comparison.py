@@ -28,7 +28,7 @@ from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind,
 from rich.progress import Progress
 from rich.table import Table
 
-from cellbed.console import Console
+from cellbed.support.console import Console
 
 #: Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps).
 PAYLOAD_SHARE = 1448 / 1500

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cellbed.console import Console
 from cellbed.measure.summary import Summary
+from cellbed.support.console import Console
 
 HEAD = """
 name = "{name}"

@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError
 from cellbed.scenario import parse
 from cellbed.scenario.nodes import AnyBackend, ContainerBackend, HostBackend, NamespaceBackend, VmBackend
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.state import Record
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.testbed import Testbed

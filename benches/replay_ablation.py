@@ -34,7 +34,7 @@ from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.simulation import Path
-from cellbed.ways import Way
+from cellbed.support.ways import Way
 
 Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]

@@ -36,7 +36,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
 ROLES = ("lte", "slow", "5g")

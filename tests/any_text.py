@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from cellbed.recordings.conditional import conditional_plan, derive, model_text
 from cellbed.recordings.drift import Drift
 from cellbed.recordings.virtual import record_virtually
 from cellbed.simulation import Path as Simulated
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 
 SECOND = 1_000_000_000
 SECONDS = 40

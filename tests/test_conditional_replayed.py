@@ -19,10 +19,10 @@ from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.support.ways import WAYS
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.proof.links import prove_links
-from cellbed.ways import WAYS
 from in_process import cellbed
 from recording_examples import MS, SECOND, calibrated, pair, walk
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from cellbed.errors import CellbedError
 from cellbed.scenario.nodes import ContainerBackend
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine.cgroups import LimitsError, open_groups
 from cellbed.testbed.machine.process import Running, find, kill

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.errors import CellbedError
 from cellbed.scenario import load_text
+from cellbed.support.errors import CellbedError
 from in_process import cellbed
 from test_output import started
 

@@ -20,7 +20,6 @@ import polars as pl
 import pytest
 
 from cellbed import Link
-from cellbed.errors import CellbedError
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.experiments.evaluation import site
 from cellbed.experiments.evaluation.applications.application import Application, Measured
@@ -34,6 +33,7 @@ from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.recordings import Train, TrainPlan, read_recording
 from cellbed.recordings.series import round_trips
 from cellbed.recordings.summary import summarise
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.emulator import EmulatorError
 from cellbed.testbed.machine.process import find
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.applications.downloads import Downloads, Player, rung
 from cellbed.experiments.evaluation.applications.pages import Pages, body, pages
 from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
@@ -24,6 +23,7 @@ from cellbed.experiments.evaluation.order import Step, steps
 from cellbed.experiments.evaluation.results import Results
 from cellbed.experiments.evaluation.table import ALL, table
 from cellbed.measure import statistics
+from cellbed.support.errors import CellbedError
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
 

@@ -324,7 +324,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(words: list[str], answer: str, archive: Archive) -> None:
-    from cellbed.errors import CellbedError
+    from cellbed.support.errors import CellbedError
 
     made = _run(*words)
     message = str(made.exception) if isinstance(made.exception, CellbedError) else made.output

@@ -243,16 +243,16 @@ OWN = {
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
     "shell/mahimahi/log.py": "bytes",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
-    "standard_streams.py": "descriptors that the caller has closed",
+    "support/standard_streams.py": "descriptors that the caller has closed",
     "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
     "testbed/machine/cgroups.py": "files of the kernel",
     "testbed/nodes/container.py": "files of a folder that only this run writes",
     "testbed/machine/events.py": "standard error of a child process",
     "testbed/programs/pressure.py": "files of the kernel",
     "testbed/clean.py": "files of the kernel",
-    "testbed/machine/state.py": "records, opened like `cellbed.inputs` does, and only where this user alone can write",
+    "testbed/machine/state.py": "records, opened as `support/inputs.py` does, and only where this user alone can write",
     "testbed/nodes/vm_image.py": "files of a package that was verified",
-    "whole_files.py": "output",
+    "support/whole_files.py": "output",
     "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
     "workloads/image_classification/photographs.py": "the photograph of an installed package",
 }
@@ -271,10 +271,10 @@ def test_files_of_others_are_opened_by_one_module() -> None:
             modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             writes = any(re.fullmatch(r"[wax]b?\+?b?|r\+b", mode) for mode in modes) or "os.O_WRONLY" in source
             reads = called in READERS or (called in OPENERS and not writes and not re.match(r"read_text\(", source))
-            if reads and not any(part in source for part in HARMLESS) and name != "inputs.py":
+            if reads and not any(part in source for part in HARMLESS) and name != "support/inputs.py":
                 found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
     missing = [line for name, lines in found.items() if name not in OWN for line in lines]
-    assert not missing, f"open these with cellbed.inputs, or state here why not: {missing}"
+    assert not missing, f"open these with cellbed.support.inputs, or state here why not: {missing}"
     assert set(OWN) <= set(found), f"exceptions without a use: {set(OWN) - set(found)}"
 
 
@@ -288,5 +288,5 @@ def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
     }
     assert found == {
         *("cli/logs.py", "cli/progress.py", "measure/meter.py", "pings/command.py"),
-        *("standard_streams.py", "status_line.py"),
+        *("support/standard_streams.py", "support/status_line.py"),
     }

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 from cellbed.cli.progress import Plain
-from cellbed.console import Console
 from cellbed.experiments.run import Outcome, exit_code, finish
 from cellbed.experiments.sweep.rows import measured
 from cellbed.measure.comparison import compare
@@ -30,6 +29,7 @@ from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
 from cellbed.report.timeline import timeline
 from cellbed.runformat.spans import HANDSHAKE
+from cellbed.support.console import Console
 from cellbed.workloads.image_classification.kind import describe
 from run_folder import PUBLISH, T0, Shape, Simulation, make_run, only, status_of
 

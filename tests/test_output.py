@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cellbed.archive import Archive
-from cellbed.whole_files import write_whole
+from cellbed.support.whole_files import write_whole
 from in_process import cellbed
 from run_folder import make_run
 from test_ping_record import needs_icmp
@@ -219,7 +219,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_target_is_written_or_refused_with_a_line(
     verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cellbed.whole_files.PATIENCE", 0)
+    monkeypatch.setattr("cellbed.support.whole_files.PATIENCE", 0)
     words, works = OUTPUTS[verb]
     (folder := tmp_path / "targets").mkdir()
     ending = ".svg" if verb in ("plot", "compare") else ""

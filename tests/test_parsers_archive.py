@@ -26,10 +26,10 @@ from cellbed.archive.importers.header import describe_by_comments, describe_by_p
 from cellbed.archive.importers.recognition import recognise
 from cellbed.archive.operations.steps import STEPS, parse_step
 from cellbed.archive.search import Query, found
-from cellbed.console import Console
 from cellbed.pings.file import Header, RecordFile
 from cellbed.pings.summary import summarise
 from cellbed.scenario import load
+from cellbed.support.console import Console
 from scenario_text import GOOD
 
 DIGEST: Final = "5e" * 32

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cellbed.readable import alike
 from cellbed.scenario import ScenarioError, load
+from cellbed.support.readable import alike
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import Group, LimitsError

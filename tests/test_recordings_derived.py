@@ -21,7 +21,7 @@ from cellbed.recordings.saturation import idle_share, opportunities
 from cellbed.recordings.series import delays, fixed_delay, rates, round_trips
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.virtual import record_virtually
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk
 
 Int64 = npt.NDArray[np.int64]

@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from cellbed import spans as cellbed_spans
-from cellbed.errors import CellbedError
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from cellbed.archive.light_rows import latency_offsets, light_rows
-from cellbed.errors import CellbedError
 from cellbed.link import Link
 from cellbed.runformat.stages import describe
 from cellbed.scenario import ScenarioError
@@ -19,6 +18,7 @@ from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.setting import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cellbed.cli.main import app
-from cellbed.console import Console
 from cellbed.measure.comparison import compare
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
@@ -21,6 +20,7 @@ from cellbed.report import comparison as comparison_page
 from cellbed.report.chart_library import ASSETS, AssetError
 from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
+from cellbed.support.console import Console
 from cellbed.workloads.registry import workload
 from run_folder import Shape, make_run, only
 

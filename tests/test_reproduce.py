@@ -12,7 +12,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce import page, reproduction
 from cellbed.experiments.reproduce.page import Result
 from cellbed.experiments.reproduce.publication import (
@@ -32,6 +31,7 @@ from cellbed.experiments.sweep.store import Result as Row
 from cellbed.experiments.sweep.store import dataset
 from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
+from cellbed.support.errors import CellbedError
 from in_process import cellbed
 from test_run import limits_reason
 

@@ -17,11 +17,11 @@ from socket import IPPROTO_TCP
 import pytest
 
 from cellbed.measure.packets import read_packets
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.state import RUN_VARIABLE, records
 from cellbed.testbed.programs.supervise import START_STEP_NS
-from cellbed.user_folders import cache_folder
 from in_process import cellbed
 
 SCENARIO = """

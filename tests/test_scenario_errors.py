@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.virtual import run as prediction
 from cellbed.scenario import ScenarioError, congestion, load, parse
+from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD

@@ -22,7 +22,7 @@ from cellbed.scenario.losses import GilbertElliott, LossSeries, OnOff
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.queues import CoDel, DropTail, DualPi2, FqCoDel, Pie, Red
 from cellbed.scenario.series import advanced
-from cellbed.units import BIT_RATE, DURATION
+from cellbed.support.units import BIT_RATE, DURATION
 from link_examples import EXAMPLES, PAGE, REPLACED, read, write_recordings
 from scenario_text import GOOD
 

@@ -14,7 +14,7 @@ from cellbed.archive.summary import summarise
 from cellbed.scenario import Scenario, load, parse
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 from cellbed.workloads.image_classification.table import ImageClassification
 from in_process import cellbed
 from scenario_text import GOOD

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
+from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
 
 KINDS = (DURATION, SIZE, BIT_RATE, FREQUENCY)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.errors import CellbedError
 from cellbed.shell import addresses, helper, resolver, wayout
 from cellbed.shell.options import EachWay, parse_link
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place
 
 PAIR = addresses.Pair(

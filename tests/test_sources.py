@@ -27,9 +27,9 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
 from cellbed.archive.sources import download as download_module
 from cellbed.archive.sources.source import Checksum, Listing, RemoteFile, reading
-from cellbed.errors import CellbedError
 from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
+from cellbed.support.errors import CellbedError
 from file_server import FileServer, file_server
 from in_process import cellbed
 

@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cellbed as library
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep import runner
 from cellbed.experiments.sweep.design import offset_of, points, seed_of, strata
 from cellbed.experiments.sweep.file import json_schema, parse_sweep
@@ -31,7 +30,8 @@ from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
 from cellbed.scenario import Scenario, parse
-from cellbed.units import DURATION
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import DURATION
 from in_process import cellbed
 from run_folder import Shape, make_run
 from scenario_text import GOOD

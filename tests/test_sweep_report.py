@@ -21,13 +21,13 @@ import pytest
 import tomli_w
 
 from cellbed import Sweep
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.store import Result, dataset
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure.factors import Axis, Factor, Study
 from cellbed.measure.repetitions import mean_interval, paired_difference, quantile_interval
 from cellbed.report import sweep as sweep_report
-from cellbed.units import DURATION, FREQUENCY
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
 from run_folder import Shape, make_run
 from scenario_text import GOOD

@@ -23,13 +23,13 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry, Step
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.console import Console
-from cellbed.readable import date_words, duration_words, rate_words
 from cellbed.report.gallery.drawing import PictureError, draw, fill
 from cellbed.report.gallery.pictures import Curve, Panel, Picture, comparison, portrait, sentence
 from cellbed.report.gallery.read import analysed, stored
 from cellbed.report.gallery.terminal import WIDTH, beside, sketch, words
 from cellbed.report.plot import of_place
+from cellbed.support.console import Console
+from cellbed.support.readable import date_words, duration_words, rate_words
 from in_process import cellbed
 
 

@@ -15,7 +15,7 @@ from cellbed.archive import TraceError
 from cellbed.archive.entry import About
 from cellbed.archive.index import frame_of
 from cellbed.archive.search import OTHER_NAMES, Query, found
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 
 Value = str | int | float | bool | None
 COLUMNS: Final = (

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cellbed.errors import CellbedError
-from cellbed.worker_pool import WorkerPool
+from cellbed.support.errors import CellbedError
+from cellbed.support.worker_pool import WorkerPool
 
 KILLED = CellbedError("a process that slept was killed")
 
@@ -88,7 +88,7 @@ def test_the_death_of_a_process_is_told_in_the_words_of_who_uses_it(tmp_path: Pa
 PROGRAM = """
 import sys
 sys.path.insert(0, {folder!r})
-from cellbed.worker_pool import WorkerPool
+from cellbed.support.worker_pool import WorkerPool
 from test_worker_pool import KILLED, sleep
 if __name__ == "__main__":
     with WorkerPool(1, KILLED) as pool:

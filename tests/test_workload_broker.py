@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.offloading import broker
 
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.image_classification import mobilenet
 from cellbed.workloads.image_classification.classifier import Classifier, load, load_onnx_runtime

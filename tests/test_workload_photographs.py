@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification import jpeg, photographs
 from cellbed.workloads.image_classification.photographs import data_bank
 from cellbed.workloads.offloading.endpoint import UnusableInputError

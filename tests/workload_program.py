@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cellbed.prctl import die_with_parent
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 

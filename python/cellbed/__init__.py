@@ -12,7 +12,6 @@ __version__: str
 
 if TYPE_CHECKING:
     from cellbed.cell import Cell as Cell
-    from cellbed.errors import CellbedError as CellbedError
     from cellbed.experiments.sweep.library import Sweep as Sweep
     from cellbed.experiments.sweep.library import sweep as sweep
     from cellbed.library import Run as Run
@@ -23,8 +22,15 @@ if TYPE_CHECKING:
     from cellbed.link import Link as Link
     from cellbed.outcomes import Fate as Fate
     from cellbed.outcomes import Outcomes as Outcomes
+    from cellbed.support.errors import CellbedError as CellbedError
 else:
-    _HOMES = {"CellbedError": "errors", "Cell": "cell", "Fate": "outcomes", "Link": "link", "Outcomes": "outcomes"}
+    _HOMES = {
+        "CellbedError": "support.errors",
+        "Cell": "cell",
+        "Fate": "outcomes",
+        "Link": "link",
+        "Outcomes": "outcomes",
+    }
     _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load", "run"), "library")
     _HOMES |= dict.fromkeys(("Sweep", "sweep"), "experiments.sweep.library")
     __all__ = (*sorted(_HOMES), "__version__")

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.cgroups import Enforcement
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Scenario:
 
     def write(self, path: Path | str) -> None:
         """Write its file. Paths in it stay as they are. Errors: ``OSError``."""
-        from cellbed.whole_files import write_whole
+        from cellbed.support.whole_files import write_whole
 
         write_whole(Path(path), lambda place: place.write_text(self._text, encoding="utf-8"))
 

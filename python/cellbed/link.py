@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cellbed import _core
-from cellbed.errors import CellbedError
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Unlimited
@@ -23,9 +22,10 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings, read_texts
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import DURATION
 from cellbed.testbed.links.setting import changed
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
-from cellbed.units import DURATION
 
 Value = str | float | Mapping[str, Any]
 """A value as in the scenario file: text such as ``"20 ms"``, a number, or a table as a mapping."""

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import MODELS, Example
 from cellbed.archive.files import find_file, find_pipe, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, archive_folder, open_archive
-from cellbed.whole_files import write_whole
+from cellbed.support import inputs
+from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
@@ -157,7 +157,7 @@ def _direction(text: str, archive: Archive) -> EntryDirection | None:
 
 def _hint(text: str, archive: Archive) -> str:
     """Similar names, as a question; empty if there are none."""
-    from cellbed.near_names import near_names, question
+    from cellbed.support.near_names import near_names, question
 
     folded = text.lower()[:100]
     if archive.has(folded):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cellbed.archive.errors import TraceError
 from cellbed.archive.search import OTHER_NAMES
 from cellbed.archive.statistics.clock import is_time, names_time
-from cellbed.near_names import did_you_mean
+from cellbed.support.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import About

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import Entry

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cellbed.archive.entry import Entry, Held
 from cellbed.archive.series import ENDINGS, Content, Part
-from cellbed.readable import date_words, duration_unit, duration_words, rate_unit, significant
+from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
 _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 

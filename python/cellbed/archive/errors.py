@@ -1,6 +1,6 @@
 """Errors of the archive of traces."""
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 
 class TraceError(CellbedError):

@@ -4,7 +4,7 @@ import atexit
 import stat
 from pathlib import Path
 
-from cellbed import inputs
+from cellbed.support import inputs
 
 _MOST_FROM_PIPE = 1 << 28
 """Bytes taken from a pipe, some 30 million opportunities: one that never ends must not fill the disk."""

@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.soundness import sha256
+from cellbed.support import inputs
 
 Rows = list[tuple[int, int, list[int]]]
 """Time, base delay and delivery opportunities of each packet train, ns (Sentosa et al., NSDI 2025, §4.2)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.catalogue import resolve
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.recorded import Like, Recorded, times
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.store import open_archive
+from cellbed.support import inputs
 
 
 def like(name: str, folder: Path) -> Like:

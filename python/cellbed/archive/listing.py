@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cellbed.errors import printable
+from cellbed.support.errors import printable
 
 if TYPE_CHECKING:
     import polars as pl

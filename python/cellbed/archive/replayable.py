@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cellbed import inputs, user_folders
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
-from cellbed.whole_files import write_whole
+from cellbed.support import inputs, user_folders
+from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     import numpy as np

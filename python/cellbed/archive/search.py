@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from cellbed.archive.errors import TraceError
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 OTHER_NAMES: Final = {"lte": "4g", "nr": "5g", "umts": "3g", "hspa": "3g", "wlan": "wifi"}
 """Other names of technologies."""
@@ -127,7 +127,7 @@ def _condition(text: str, schema: pl.Schema) -> pl.Expr:
 
 
 def _no_column(name: str, columns: Sequence[str]) -> str:
-    from cellbed.near_names import near_names, question
+    from cellbed.support.near_names import near_names, question
 
     near = question(near_names(name, sorted(columns))) or f"write one of {', '.join(columns[:_LISTED])}, …"
     return f"unknown column {name!r:.60}: {near} `cellbed traces ls --json` lists all"

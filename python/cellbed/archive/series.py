@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cellbed import inputs
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Series
+from cellbed.support import inputs
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""

@@ -19,12 +19,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from cellbed import user_folders
 from cellbed.archive import examples
 from cellbed.archive.entry_file import ENTRY_FILE, entry_text, read_entry
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
 from cellbed.archive.unfinished import discard, exchange, locked, sweep, sync, unfinished, write_synced
+from cellbed.support import user_folders
 
 if TYPE_CHECKING:
     import polars as pl
@@ -239,7 +239,7 @@ class Archive:
         return entry
 
     def _unknown(self, name: str) -> str:
-        from cellbed.near_names import near_names, question
+        from cellbed.support.near_names import near_names, question
 
         shown = name if len(name) <= 40 else name[:37] + "…"
         if _is_file(name):

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cellbed import user_folders
+from cellbed.support import user_folders
 
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2

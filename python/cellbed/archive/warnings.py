@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cellbed.readable import duration_words, rate_words
-from cellbed.units import DURATION
-from cellbed.ways import WAYS
+from cellbed.support.readable import duration_words, rate_words
+from cellbed.support.units import DURATION
+from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import Entry

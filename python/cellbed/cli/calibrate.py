@@ -47,9 +47,9 @@ def calibrate(
       cellbed calibrate server.example.org:7700 --secret secret --interface usb0
       cellbed calibrate --virtual lowband-good --out lowband
     """
-    from cellbed.console import Console
     from cellbed.experiments.calibration import calibrate_live, calibrate_radio
     from cellbed.report.calibration import show, write
+    from cellbed.support.console import Console
 
     if virtual is not None and server is None:
         name, calibration = f"{virtual}, seed {seed}", calibrate_radio(virtual, seed)

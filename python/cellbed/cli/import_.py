@@ -126,9 +126,9 @@ def _choices(
     load: str | None,
     out: Path | None,
 ) -> Choices:
-    from cellbed.errors import CellbedError
     from cellbed.importing import Choices, placed
-    from cellbed.units import SIZE, UnitError
+    from cellbed.support.errors import CellbedError
+    from cellbed.support.units import SIZE, UnitError
 
     try:
         size = int(SIZE.parse(memory))

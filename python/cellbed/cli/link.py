@@ -130,7 +130,7 @@ def _does(direction: dict[str, Any], counts: dict[str, dict[str, Any]]) -> str:
 
 
 def _figures(counts: dict[str, Any]) -> list[str]:
-    from cellbed.units import SIZE
+    from cellbed.support.units import SIZE
 
     if not counts:
         return ["", "", ""]
@@ -147,7 +147,7 @@ def print_table(headings: tuple[str, ...], rows: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     table = Table(box=box.SIMPLE_HEAD)
     for heading in headings:

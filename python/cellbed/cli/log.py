@@ -82,7 +82,7 @@ def _print_table(rows: list[DirectionFigures]) -> None:
     from rich import box
     from rich.table import Table
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("direction", no_wrap=True)

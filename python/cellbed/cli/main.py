@@ -10,8 +10,8 @@ import sys
 import typer
 
 from cellbed.cli.verbs import group
-from cellbed.interruption import keep_interruptions, was_interrupted
-from cellbed.standard_streams import open_standard_streams
+from cellbed.support.interruption import keep_interruptions, was_interrupted
+from cellbed.support.standard_streams import open_standard_streams
 
 VERBS = {
     "run": "Run a scenario and report where the time of each request went.",
@@ -75,7 +75,7 @@ def cellbed_(
 
 def main() -> None:
     """Run the command line; an error of cellbed or of the operating system becomes one message and an exit status."""
-    from cellbed.errors import CellbedError, OperatingSystemError
+    from cellbed.support.errors import CellbedError, OperatingSystemError
 
     # Imports make many objects that stay: collecting cycles after every 700 is a tenth of a short command's time.
     gc.set_threshold(100_000)

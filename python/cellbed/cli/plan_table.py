@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from cellbed.archive import TraceSource
+from cellbed.support.units import DURATION, SIZE
+from cellbed.support.ways import WAYS
 from cellbed.testbed.plan import Plan
-from cellbed.units import DURATION, SIZE
-from cellbed.ways import WAYS
 
 MOST = 4
 """Nodes of a group, and links of them, that are listed one by one; of more the first and the last."""
@@ -59,7 +59,7 @@ def show_plan(plan: Plan) -> None:
     from rich.table import Table
 
     from cellbed.cli.width import table_width
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     console = Console(width=table_width())
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)

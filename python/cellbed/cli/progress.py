@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cellbed.errors import printable
 from cellbed.experiments.run import Listener
 from cellbed.measure.meter import sentence, table
-from cellbed.standard_streams import draw
+from cellbed.support.errors import printable
+from cellbed.support.standard_streams import draw
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Reading

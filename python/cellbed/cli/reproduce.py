@@ -218,8 +218,8 @@ def _finish(result: Result, folder: Path, failed: int, what: str, as_json: bool)
 def _show(result: Result) -> None:
     from rich.table import Table
 
-    from cellbed.console import Console
     from cellbed.experiments.reproduce.page import rows
+    from cellbed.support.console import Console
 
     table = Table(title=result.publication.title)
     for heading in ("", "where", "claim", "published", f"{result.ours} (95 % interval)", "direction", "magnitude"):

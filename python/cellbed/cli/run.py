@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 
 
 def run(

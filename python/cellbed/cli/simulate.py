@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed import inputs
 from cellbed.cli.report import Open
-from cellbed.status_line import StatusLine
+from cellbed.support import inputs
+from cellbed.support.status_line import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.simulation.file import Described
@@ -61,7 +61,7 @@ def simulate(
     """
     from cellbed.experiments import simulation
     from cellbed.simulation.file import read_simulation
-    from cellbed.worker_pool import processors
+    from cellbed.support.worker_pool import processors
 
     described = read_simulation(file)
     first = described.file.seed if seed is None else seed

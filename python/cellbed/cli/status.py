@@ -28,7 +28,7 @@ def status(
     from cellbed.cli.link import print_table
     from cellbed.experiments.standing import find_testbed, testbeds
     from cellbed.experiments.standing import status as status_of
-    from cellbed.readable import duration_words
+    from cellbed.support.readable import duration_words
 
     def since(found: dict[str, Any]) -> str:
         return "" if found["since_s"] is None else duration_words(found["since_s"])

@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from cellbed.cli.report import Ending, Open
-from cellbed.errors import CellbedError
-from cellbed.status_line import StatusLine
+from cellbed.support.errors import CellbedError
+from cellbed.support.status_line import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
@@ -145,7 +145,7 @@ def run_sweep(
     chosen: Callable[..., AbstractContextManager[runner.Executor]]
     if virtual:
         from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
-        from cellbed.worker_pool import processors
+        from cellbed.support.worker_pool import processors
 
         # A trial takes as long as its report.
         plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
@@ -269,7 +269,7 @@ def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     table = Table(title=f"{plan.sweep.name}: {len(plan.points)} points × {plan.sweep.repetitions} repetitions")
     table.add_column("point", justify="right")

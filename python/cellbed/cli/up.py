@@ -49,13 +49,13 @@ def up(
     if not no_limits:
         enter_delegated_scope()
     from cellbed.cli.progress import listener
-    from cellbed.errors import CellbedError
     from cellbed.experiments.run import Options
     from cellbed.experiments.standing import up as bring_up
     from cellbed.scenario import load_text, read
+    from cellbed.support.errors import CellbedError
+    from cellbed.support.units import SIZE, UnitError
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
-    from cellbed.units import SIZE, UnitError
 
     try:
         log_bytes = int(SIZE.parse(packet_log))

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
-from cellbed.errors import CellbedError
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import privilege
 from cellbed.testbed.machine.cgroups import ASIDE
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS

@@ -13,7 +13,7 @@ from cellbed.doctor.machine import Machine
 def examine(machine: Machine | None = None) -> list[Check]:
     """Look at this machine. Takes two seconds, most of them for a connection from inside a shell."""
     from cellbed.archive import ARCHIVE, archive_folder
-    from cellbed.user_folders import cache_folder
+    from cellbed.support.user_folders import cache_folder
 
     machine = machine or Machine()
     return [
@@ -56,7 +56,7 @@ def show(checks: Sequence[Check], output: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cellbed import worker_pool
 from cellbed.doctor.check import Check
 from cellbed.doctor.machine import Machine
+from cellbed.support import worker_pool
 
 ENOUGH_CPUS = 2
 ENOUGH_MEMORY = 2 << 30

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cellbed import _core
-from cellbed.errors import CellbedError
 from cellbed.link import Link
-from cellbed.near_names import did_you_mean
 from cellbed.recordings.description import Calibration
 from cellbed.scenario.radio import PROFILES
-from cellbed.ways import WAYS
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.ways import WAYS
 
 
 class CalibrationError(CellbedError):

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError, OperatingSystemError
-from cellbed.interruption import keep_interruptions
-from cellbed.prctl import die_with_parent
+from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.interruption import keep_interruptions
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.cgroups import Enforcement, enforcement, enter_delegated_scope
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
-from cellbed.readable import alike
 from cellbed.runformat import folder
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import divided
 from cellbed.scenario import Scenario
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.table import Table
+from cellbed.support.readable import alike
+from cellbed.support.ways import Way
 from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.programs.environment import host_congestion_control
 from cellbed.testbed.proof.limits import Proof
-from cellbed.ways import Way
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from cellbed import inputs
-from cellbed.near_names import did_you_mean
+from cellbed.support import inputs
+from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError
 from cellbed.testbed.machine.state import Record
 

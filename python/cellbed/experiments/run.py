@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
+from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.control import control_path
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
@@ -43,7 +44,6 @@ from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed
-from cellbed.user_folders import cache_folder
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 

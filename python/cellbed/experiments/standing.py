@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from cellbed.errors import CellbedError
 from cellbed.runformat.events import Journal, read_events
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.live import LiveError, chosen, connect, find, label, live
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import Record

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 
 _LARGEST = 1 << 20
 """Bytes of a file."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from cellbed.importing.documents import Items, Map, Place, as_text
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.nodes import NodeClass
+from cellbed.support.near_names import did_you_mean
 
 _LONGEST = 128 << 10
 """Characters of a command: the kernel passes no longer argument."""

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import tomli_w
 
-from cellbed.errors import CellbedError, printable
 from cellbed.importing.services import Imported, Note, Service
-from cellbed.near_names import did_you_mean
 from cellbed.scenario import Scenario, load_text
 from cellbed.scenario.nodes import CLASSES, NodeClass
-from cellbed.units import SIZE
-from cellbed.whole_files import write_whole
+from cellbed.support.errors import CellbedError, printable
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import SIZE
+from cellbed.support.whole_files import write_whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")

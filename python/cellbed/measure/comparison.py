@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from cellbed import inputs
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.repetitions import mean_bounds
@@ -31,6 +30,7 @@ from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, coll
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
+from cellbed.support import inputs
 
 SEED = 1
 

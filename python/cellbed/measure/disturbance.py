@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
 from cellbed.measure.statistics import Percentile, Samples, percentile_value
-from cellbed.readable import duration_words, significant
 from cellbed.runformat.spans import Span
+from cellbed.support.readable import duration_words, significant
 
 MAGIC = b"cellbed lateness"
 RECORD = np.dtype(

@@ -23,8 +23,8 @@ from cellbed.measure.repetitions import (
 )
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.statistics import CONFIDENCE
-from cellbed.near_names import did_you_mean
-from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
-from cellbed.readable import duration_words
+from cellbed.support.readable import duration_words
 
 BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migration")) for what in ("began", "ended"))
 """Names of events. Both have ``fault``, a number that they share, and ``kind``."""

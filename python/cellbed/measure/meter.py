@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cellbed.errors import printable
+from cellbed.support.errors import printable
 
 INTERVAL_NS = 100_000_000
 WINDOW_NS = 1_000_000_000

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError
+from cellbed.support import inputs
 
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17

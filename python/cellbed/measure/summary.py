@@ -10,7 +10,6 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from cellbed import inputs
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import PeerSummary, claimed, read_connections, stalled_s, summarise_connections
 from cellbed.measure.decomposition import Decomposition, decompose
@@ -27,6 +26,7 @@ from cellbed.measure.statistics import Percentile, Samples, needed, percentiles
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description, Measure
 from cellbed.runformat.events import read_events
+from cellbed.support import inputs
 
 FORMAT: Final = 3
 QUANTILES = (0.5, 0.9, 0.99)

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from cellbed.errors import printable
 from cellbed.pings.probers import PingError
 from cellbed.pings.recorder import Options, Watch, record
 from cellbed.pings.summary import HostSummary
-from cellbed.standard_streams import draw
+from cellbed.support.errors import printable
+from cellbed.support.standard_streams import draw
 
 _MOST_HOSTS = 256
 _SHORTEST = 10_000_000

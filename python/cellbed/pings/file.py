@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 
 _FIRST = "# cellbed ping-record"
 _COLUMNS = "time_s,rtt_ms"

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cellbed.errors import CellbedError
 from cellbed.pings import echo
+from cellbed.support.errors import CellbedError
 
 _SO_TIMESTAMPNS = 35
 _TCP_INFO_RTT = struct.Struct("=68xI")

@@ -12,7 +12,7 @@ from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import base_delays
-from cellbed.ways import Way
+from cellbed.support.ways import Way
 
 Int64 = npt.NDArray[np.int64]
 

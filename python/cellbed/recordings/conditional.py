@@ -21,7 +21,7 @@ from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import opportunities
-from cellbed.ways import Way
+from cellbed.support.ways import Way
 
 FORMAT = "cellbed-conditional-model"
 VERSION = 1

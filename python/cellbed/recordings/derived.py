@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 import cellbed
-from cellbed import inputs, user_folders
 from cellbed.recordings.cellreplay import LightRow, derive
 from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Description, Train, TrainPlan
@@ -20,7 +19,8 @@ from cellbed.recordings.recording import FILES, Recording, read_recording, write
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
-from cellbed.ways import Way
+from cellbed.support import inputs, user_folders
+from cellbed.support.ways import Way
 
 Method = Literal["cellreplay", "saturation", "conditional"]
 """How a recording is replayed.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 
 FORMAT: Final = "cellbed-recording"
 VERSION: Final = 1

@@ -1,6 +1,6 @@
 """Errors of recordings of two workloads."""
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 
 class RecordingError(CellbedError):

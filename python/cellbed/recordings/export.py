@@ -22,7 +22,7 @@ from cellbed.recordings.recording import Recording, write_folder
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import delays, fixed_delay, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
     pass

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import polars as pl
 
 import cellbed
-from cellbed import inputs
 from cellbed.recordings.cellreplay import Offsets
 from cellbed.recordings.description import (
     CalibratedDirection,
@@ -30,7 +29,8 @@ from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import COLUMNS
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.tool_files import NAMES
-from cellbed.ways import WAYS, Way
+from cellbed.support import inputs
+from cellbed.support.ways import WAYS, Way
 
 _MS = 1_000_000
 _PACKET_BYTES = 1400

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed import inputs
 from cellbed.archive import TraceError
 from cellbed.archive.draft import Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
@@ -14,7 +13,8 @@ from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
-from cellbed.ways import WAYS
+from cellbed.support import inputs
+from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
     from cellbed.recordings.recording import Recording

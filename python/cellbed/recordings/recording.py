@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from cellbed import inputs
 from cellbed._core import pack_recording
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
-from cellbed.ways import Way
+from cellbed.support import inputs
+from cellbed.support.ways import Way
 
 DESCRIPTION = "recording.json"
 SIGNAL = "signal.parquet"

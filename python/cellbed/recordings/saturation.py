@@ -14,7 +14,7 @@ from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.series import fixed_delay
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 Int64 = npt.NDArray[np.int64]
 

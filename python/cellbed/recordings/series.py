@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from cellbed.recordings.recording import Recording
-from cellbed.ways import Way
+from cellbed.support.ways import Way
 
 
 def round_trips(recording: Recording) -> pl.DataFrame:

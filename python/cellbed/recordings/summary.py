@@ -16,7 +16,7 @@ from cellbed.recordings.packets import count
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.recordings.series import rates, round_trips
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 SECOND = 1_000_000_000
 

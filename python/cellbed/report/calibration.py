@@ -20,7 +20,7 @@ from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
 from cellbed.report import plot
 from cellbed.report.plot import ALARM, INK, MUTED, of_place
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

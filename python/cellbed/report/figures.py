@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import plot
 from cellbed.report.formats import duration, mark
 from cellbed.runformat.spans import PLACES, Place, Span
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed import inputs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, figures, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     import jinja2

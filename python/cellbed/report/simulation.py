@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed import inputs
 from cellbed.measure.run_folder import replace
-from cellbed.readable import duration_unit
 from cellbed.report import formats, html, plot
 from cellbed.report.figures import COLOURS
 from cellbed.simulation.data_centre import CLASSES, by_size
+from cellbed.support import inputs
+from cellbed.support.readable import duration_unit
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
 Value = Mapping[str, Any]
 """A figure over seeds: ``value``, ``low`` and ``high`` of its 95 % interval, ``seeds``."""

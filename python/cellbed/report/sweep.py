@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cellbed.errors import CellbedError
 from cellbed.measure import collect
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import factor_figures, figures, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
 """Those that are shown where none are chosen."""

@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.console import Console
 from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.report import cells, connections, formats, origin, ranking
 from cellbed.runformat.spans import PLACES
+from cellbed.support.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.runformat.stages import difference
+from cellbed.support import inputs
 
 CHANGES = "changes.jsonl"
 """In the raw folder of a run: the emulator's record of every change by command."""

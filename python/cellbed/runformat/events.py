@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cellbed import inputs
 from cellbed.runformat.changes import CHANGES
 from cellbed.runformat.stages import difference
+from cellbed.support import inputs
 
 FILE = "events.jsonl"
 

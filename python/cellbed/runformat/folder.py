@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 RESERVE = Path("raw", "reserve")
 """A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a

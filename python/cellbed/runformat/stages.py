@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.readable import duration_unit, duration_words, significant
-from cellbed.units import BIT_RATE, DURATION, SIZE
+from cellbed.support.readable import duration_unit, duration_words, significant
+from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
 _MAHIMAHI = {"mahimahi-codel": "CoDel (Mahimahi's)", "mahimahi-pie": "PIE (Mahimahi's)"}
 """Disciplines that only Mahimahi's commands have."""

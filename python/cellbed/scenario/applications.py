@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.loads import (
     ARRIVALS_FORM,
@@ -25,7 +24,8 @@ from cellbed.scenario.loads import (
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.roles import AnyRole, Role
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, SIZE
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION, SIZE
 
 Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 Moment = Annotated[int, quantity(DURATION, "0 s", "24 h")]

@@ -13,7 +13,7 @@ from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
 from cellbed.scenario.table import Table, written
-from cellbed.units import BIT_RATE, DURATION, SIZE
+from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
 _STEP = quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")
 _STEPS = Pairs(_STEP.validate, _STEP.show, {"type": "string", "pattern": BIT_RATE.pattern()}, "12 Mbit/s")

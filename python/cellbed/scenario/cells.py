@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import SITE_LINK, SiteLink
 from cellbed.scenario.fields import Unlimited, quantity
@@ -13,7 +12,8 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
 from cellbed.scenario.table import Path, Table, written
-from cellbed.units import DURATION
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION
 
 
 class PlainScheduler(Table):

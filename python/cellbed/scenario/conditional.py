@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive import TraceError, TraceSource
+from cellbed.support import inputs
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cellbed.near_names import did_you_mean
+from cellbed.support.near_names import did_you_mean
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _BUILT_IN = ("reno",)

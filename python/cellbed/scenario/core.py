@@ -19,7 +19,7 @@ from cellbed.scenario.queues import Queue
 from cellbed.scenario.round_trips import RoundTripRecord, round_trip_record
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Path, Table, written
-from cellbed.units import BIT_RATE, DURATION, UnitError
+from cellbed.support.units import BIT_RATE, DURATION, UnitError
 
 _RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
 _QUEUE = {"kind": "droptail"}

@@ -8,7 +8,7 @@ from cellbed.scenario.fields import Probability, quantity
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import DELAY, Pairs, Points, Recording, points_of, recording, require_one
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 _DELAY = quantity(DURATION, "0 s", "60 s")
 OneWayDelay = Annotated[int, _DELAY]

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.mobile import Offset
 from cellbed.scenario.nodes import NodeGroup
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION
 
 Length = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 

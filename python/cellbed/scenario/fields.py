@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, resolve
-from cellbed.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
+from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
 def refusal(text: str) -> PydanticCustomError:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from cellbed.scenario.table import Table
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 
 PLAIN = "plain"
 BOTH = "both ways"

@@ -11,7 +11,7 @@ from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.series import Pairs, Points
 from cellbed.scenario.table import Path
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 EXAMPLES = [0.01, "1 %"]
 

@@ -9,7 +9,7 @@ from cellbed.archive import TraceSource, resolve
 from cellbed.archive.light_rows import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.scenario.fields import TextField, quantity
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, SIZE
+from cellbed.support.units import DURATION, SIZE
 
 _IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 

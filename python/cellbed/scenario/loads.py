@@ -13,7 +13,7 @@ from cellbed.scenario.fields import Probability, quantity, refusal
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import TIMES, Column, Recording, recording, require_one
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, FREQUENCY
+from cellbed.support.units import DURATION, FREQUENCY
 
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]
 _RampRate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s")]

@@ -9,7 +9,7 @@ from cellbed.scenario.fields import Chance, Probability, plainly, quantity, refu
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import LOSS, Pairs, Points, Recording, points_of, recording, require_one
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 _CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, allow_inf_nan=False)])
 

@@ -21,7 +21,7 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Path, Table, written
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 

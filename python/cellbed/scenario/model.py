@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreFixed, CoreLink
@@ -22,7 +21,8 @@ from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import site_misfits, site_of
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
-from cellbed.units import DURATION
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION
 
 if TYPE_CHECKING:
     AnyApplication = Application

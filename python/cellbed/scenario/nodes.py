@@ -12,7 +12,7 @@ from cellbed.scenario.mobile import Change, MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, SIZE
+from cellbed.support.units import DURATION, SIZE
 
 CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""

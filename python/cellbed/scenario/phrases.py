@@ -9,7 +9,7 @@ import re
 import tomllib
 from typing import Any
 
-from cellbed.units import UnitError, parse_probability
+from cellbed.support.units import UnitError, parse_probability
 
 _KEY = re.compile(r"(?:^|\s+)([a-z_]+)\s*=\s*")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")

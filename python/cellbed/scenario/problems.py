@@ -9,12 +9,12 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from cellbed.errors import CellbedError
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import plainly
 from cellbed.scenario.forms import APART, BOTH, PLAIN, Ways, is_apart
 from cellbed.scenario.table import Path
-from cellbed.ways import WAYS
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.ways import WAYS
 
 MOST = 40
 """Errors that become problems."""

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import QUEUE_LIMIT, Chance, QueueLimit, quantity, refusal
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION, SIZE
+from cellbed.support.units import DURATION, SIZE
 
 QueueTime = Annotated[int, quantity(DURATION, "1 us", "10 s")]
 Limit = Annotated[QueueLimit, QUEUE_LIMIT]

@@ -17,7 +17,7 @@ from cellbed.scenario.impairments import (
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import Path, Table, written
-from cellbed.ways import Way
+from cellbed.support.ways import Way
 
 Profile = Literal[
     "midband-good",

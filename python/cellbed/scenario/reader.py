@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from cellbed import inputs
 from cellbed.archive import TraceError, TraceSource
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
@@ -19,7 +18,8 @@ from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION
+from cellbed.support import inputs
+from cellbed.support.units import DURATION
 
 T = TypeVar("T", bound=Table)
 

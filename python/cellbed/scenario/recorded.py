@@ -27,8 +27,8 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.table import Path, Table, written
-from cellbed.units import DURATION
-from cellbed.ways import WAYS, Way
+from cellbed.support.units import DURATION
+from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from cellbed.recordings.derived import ReplayFiles

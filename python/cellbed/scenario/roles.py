@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_serializer, 
 from cellbed.scenario.fields import PLACE, Command, quantity, refusal
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.table import Table, written
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]

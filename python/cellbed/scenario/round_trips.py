@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import cast
 
 from cellbed.archive import Archive, find_file, obstacle, open_archive
-from cellbed.near_names import near_names, question
 from cellbed.scenario.fields import TextField
 from cellbed.scenario.series import Column, read_recording
-from cellbed.units import UnitError
+from cellbed.support.near_names import near_names, question
+from cellbed.support.units import UnitError
 
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 ROUND_TRIP = Column(

@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed import inputs
 from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION, UnitError
+from cellbed.support import inputs
+from cellbed.support.units import DURATION, UnitError
 
 Points = tuple[tuple[int, Any], ...]
 """Pairs of a time in ns and a value, in order of time."""

@@ -22,7 +22,7 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
-from cellbed.units import UnitError
+from cellbed.support.units import UnitError
 
 _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
 _LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)

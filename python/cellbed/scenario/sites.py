@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.applications import Application
 from cellbed.scenario.cells import Cell
 from cellbed.scenario.core import CoreDelay, CoreFixed
 from cellbed.scenario.nodes import NodeGroup
 from cellbed.scenario.table import Path
+from cellbed.support.near_names import did_you_mean
 
 Cells = Mapping[str, Cell]
 Groups = Mapping[str, NodeGroup]

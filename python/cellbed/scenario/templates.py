@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from cellbed.near_names import did_you_mean
+from cellbed.support.near_names import did_you_mean
 
 NAMES = ("server.address", "client.address", "node.name", "node.address", "seed", "duration_s")
 """What a text can contain beside ``APP.address``, the address of the server of an application."""

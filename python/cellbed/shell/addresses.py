@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 HELPERS = IPv4Network("100.127.128.0/17")
 """Networks between a helper such as pasta and the namespace that it connects: shared address space (RFC 6598)."""

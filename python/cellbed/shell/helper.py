@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.shell.addresses import HelperNetwork
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, find
 
 DEVICE = "host0"

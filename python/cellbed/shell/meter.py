@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.shell import agent
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.control import Control
 
 VARIABLE = "CELLBED_METER"

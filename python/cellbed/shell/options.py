@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cellbed.archive import TraceSource
-from cellbed.errors import CellbedError
-from cellbed.near_names import did_you_mean
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.fields import Unlimited
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION, UnitError
+from cellbed.support.ways import Way
 from cellbed.testbed.links.stages import Parameters, Playing
 from cellbed.testbed.plan import Direction
-from cellbed.units import DURATION, UnitError
-from cellbed.ways import Way
 
 
 class OptionError(CellbedError):

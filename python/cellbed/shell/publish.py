@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Literal
 
-from cellbed.errors import CellbedError
 from cellbed.shell import agent
 from cellbed.shell.addresses import Pair
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, ProgramError, find, run
 
 

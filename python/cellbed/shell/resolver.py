@@ -11,8 +11,8 @@ import subprocess
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.shell import agent
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")

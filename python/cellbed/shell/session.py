@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError
 from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import choose_helper_network, has_ipv6_way_out, networks_in_sight
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
@@ -24,12 +23,13 @@ from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 from cellbed.testbed.links.control import control_path
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine.process import Place, end
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed
-from cellbed.whole_files import write_whole
 
 DEPTH_VARIABLE = "CELLBED_SHELL"
 """In the command's environment: 1 in a shell, 2 in a shell inside a shell, and so on."""

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import Chance, quantity
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.problems import Problem
@@ -21,7 +20,8 @@ from cellbed.scenario.reader import TablesError
 from cellbed.scenario.table import Table
 from cellbed.simulation.flow_files import FlowFileError, rows_of
 from cellbed.simulation.transports import PS, simulated
-from cellbed.units import BIT_RATE, DURATION, SIZE
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
 

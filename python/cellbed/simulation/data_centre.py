@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed import _core
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.fields import Chance, quantity
 from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.json_schema import schema_of
@@ -22,7 +21,8 @@ from cellbed.simulation import flow_files
 from cellbed.simulation.cells import Radio
 from cellbed.simulation.flow_files import PACKET, FlowFileError, Sizes
 from cellbed.simulation.transports import PS, AnyTransport, simulated
-from cellbed.units import BIT_RATE, DURATION, SIZE, UnitError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import BIT_RATE, DURATION, SIZE, UnitError
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]

@@ -13,7 +13,7 @@ from pydantic import Field
 from cellbed import _core
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.table import Table
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 PS = 1000
 """Picoseconds of a nanosecond."""

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
-from cellbed.errors import CellbedError
 from cellbed.runformat import folder
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records

@@ -35,9 +35,9 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
+from cellbed.support.units import DURATION
+from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
-from cellbed.units import DURATION
-from cellbed.ways import WAYS, Way
 
 TOWER = "tower"
 """Where all links meet that lead to no site."""

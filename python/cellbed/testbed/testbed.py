@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
-from cellbed.units import SIZE
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario

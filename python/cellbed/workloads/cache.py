@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cellbed.errors import CellbedError
-from cellbed.whole_files import write_whole
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 
 Note = Callable[[str], object]
 """Called with a sentence about the progress."""

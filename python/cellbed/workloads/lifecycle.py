@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from cellbed.prctl import die_with_parent
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.programs.fork_server import FORK_SERVER, serve
 
 

@@ -3,8 +3,8 @@
 import importlib
 from importlib.util import find_spec
 
-from cellbed.errors import CellbedError
 from cellbed.scenario.applications import KINDS
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.kind import Workload
 from cellbed.workloads.virtual.model import Model, Sampling
 

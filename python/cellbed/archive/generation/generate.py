@@ -16,7 +16,7 @@ from cellbed.archive.generation.series import Progress, Written, write
 from cellbed.archive.series import Part, Series
 from cellbed.archive.statistics.clock import time_words
 from cellbed.archive.store import Archive
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 LICENCE = "Apache-2.0"
 

@@ -15,8 +15,8 @@ from cellbed.archive.generation.recorded import Like
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.generation.wander import Wander
 from cellbed.archive.series import Content, Part
-from cellbed.units import BIT_RATE, DURATION
-from cellbed.ways import WAYS
+from cellbed.support.units import BIT_RATE, DURATION
+from cellbed.support.ways import WAYS
 
 _YOURS: Final = "Not published: all figures are set by the user."
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content
-from cellbed.ways import WAYS, Way
+from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
     import polars as pl

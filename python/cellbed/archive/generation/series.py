@@ -12,7 +12,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part, Series
-from cellbed.parquet_stream import write_frames
+from cellbed.support.parquet_stream import write_frames
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from cellbed.archive.entry import Entry
 from cellbed.archive.entry_view import rows_word, uses
 from cellbed.archive.generation.closeness import Closeness, Distance
 from cellbed.archive.generation.generate import Result
-from cellbed.readable import duration_words
+from cellbed.support.readable import duration_words
 
 
 def result_as_json(entry: Entry, result: Result) -> dict[str, Any]:

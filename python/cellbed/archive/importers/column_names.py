@@ -9,8 +9,8 @@ from typing import Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
-from cellbed.near_names import did_you_mean
-from cellbed.ways import WayOrBoth
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.ways import WayOrBoth
 
 TIME_UNITS: Final[Mapping[str, int]] = {
     "ns": 1,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Content, Part, Series
+from cellbed.support import inputs
 
 Progress = Callable[[int], None]
 """Called every few MiB with the number of bytes read since the last call."""

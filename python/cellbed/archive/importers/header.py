@@ -6,9 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.describing import is_date
 from cellbed.archive.draft import Draft
+from cellbed.support import inputs
 
 _HEAD = 1 << 14
 _LINE = re.compile(r"#\s*(started|date|place|host|address|by|interval_s)\s*:\s*(\S.{0,199})")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.archive.series import Part
-from cellbed.ways import WayOrBoth
+from cellbed.support.ways import WayOrBoth
 
 
 @dataclass(frozen=True, slots=True)

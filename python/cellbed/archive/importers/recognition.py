@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cellbed
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import Step
 from cellbed.archive.errors import TraceError
@@ -19,7 +18,8 @@ from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.tables import CSV, PARQUET
-from cellbed.near_names import did_you_mean
+from cellbed.support import inputs
+from cellbed.support.near_names import did_you_mean
 
 FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, NETEM_TRACE, PING, CSV, PARQUET)
 """The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""

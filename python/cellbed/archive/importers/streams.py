@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
+from cellbed.support import inputs
 
 _STDIN = "-"
 

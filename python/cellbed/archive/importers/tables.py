@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Mapped, map_columns
@@ -20,6 +19,7 @@ from cellbed.archive.importers.format import Progress, read_by_core
 from cellbed.archive.importers.header import describe_by_comments
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Part
+from cellbed.support import inputs
 
 _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
 _DELIMITERS = ",;\t| "

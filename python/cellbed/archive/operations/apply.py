@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cellbed.archive.operations.steps import Step, StepError
 from cellbed.archive.operations.timeline import Timeline, timeline
 from cellbed.archive.series import Content, Part, Series
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 if TYPE_CHECKING:
     import polars as pl

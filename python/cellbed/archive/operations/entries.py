@@ -16,7 +16,7 @@ from cellbed.archive.operations.steps import Step, StepError
 from cellbed.archive.operations.timeline import Timeline, timeline
 from cellbed.archive.series import PARTS, Part, Series
 from cellbed.archive.statistics.clock import names_time, second_of_day, time_words
-from cellbed.parquet_stream import write_rows
+from cellbed.support.parquet_stream import write_rows
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft

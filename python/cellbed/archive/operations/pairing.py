@@ -9,7 +9,7 @@ import numpy as np
 from cellbed.archive.operations.timeline import Timeline
 from cellbed.archive.series import Content
 from cellbed.archive.warnings import drift
-from cellbed.units import DURATION
+from cellbed.support.units import DURATION
 
 _BIN = 100_000_000
 _SURE = 4.0

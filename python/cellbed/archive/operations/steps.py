@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from cellbed.archive.errors import TraceError
-from cellbed.near_names import did_you_mean
-from cellbed.units import DURATION, UnitError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION, UnitError
 
 
 class StepError(TraceError):

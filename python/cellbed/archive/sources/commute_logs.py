@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Listing, Recording, RemoteFile, Source, named, put_rate
+from cellbed.support import inputs
 
 _NS = 1_000_000
 _COLUMNS = ("of_day", "experiment_ms", "latitude", "longitude", "bytes", "elapsed_ms")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
@@ -21,6 +20,7 @@ from cellbed.archive.sources.source import (
     put_rate,
     put_round_trips,
 )
+from cellbed.support import inputs
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND

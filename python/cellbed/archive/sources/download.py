@@ -20,7 +20,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Listing, RemoteFile
-from cellbed.readable import duration_words
+from cellbed.support.readable import duration_words
 
 Report = Callable[[str], None]
 """Receives a message to show at once."""

@@ -16,7 +16,7 @@ from cellbed.archive.sources.download import GoneError, Report, State, download,
 from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
 from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
+from cellbed.support import inputs
 
 _SECOND = 1_000_000_000
 _COMMIT = "35aaf2857550c7f4c736fe9b01e894253a777e4e"

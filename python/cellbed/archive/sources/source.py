@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.store import valid_name
-from cellbed.ways import Way
+from cellbed.support import inputs
+from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
     import polars as pl

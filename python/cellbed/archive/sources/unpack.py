@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.archive.errors import TraceError
+from cellbed.support import inputs
 
 _TAR = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _DAMAGED = (zipfile.BadZipFile, tarfile.ReadError, zlib.error, lzma.LZMAError, EOFError, ValueError, KeyError)

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed import inputs
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
@@ -23,6 +22,7 @@ from cellbed.archive.sources.source import (
     put_rate,
     put_round_trips,
 )
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     import polars as pl

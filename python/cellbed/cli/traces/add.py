@@ -13,9 +13,9 @@ import typer
 
 from cellbed.cli.traces import options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
-from cellbed.readable import duration_words, rate_words
-from cellbed.status_line import StatusLine
-from cellbed.ways import WayOrBoth
+from cellbed.support.readable import duration_words, rate_words
+from cellbed.support.status_line import StatusLine
+from cellbed.support.ways import WayOrBoth
 
 if TYPE_CHECKING:
     from cellbed.archive.adding import Added

@@ -57,7 +57,7 @@ def compare(
     from cellbed.report.gallery.drawing import require_ending, write_picture
     from cellbed.report.gallery.pictures import comparison
     from cellbed.report.gallery.read import analysed
-    from cellbed.status_line import StatusLine
+    from cellbed.support.status_line import StatusLine
 
     if out is not None:
         require_ending(out)
@@ -73,8 +73,8 @@ def compare(
         print(json.dumps(figures, indent=2))
         return
     from cellbed.cli.width import table_width
-    from cellbed.console import Console
     from cellbed.report.gallery.terminal import beside
+    from cellbed.support.console import Console
 
     width = table_width()
     Console(highlight=False, width=width).print(beside(figures, directions, width))

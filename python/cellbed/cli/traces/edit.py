@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON
-from cellbed.status_line import StatusLine
+from cellbed.support.status_line import StatusLine
 
 
 def edit(
@@ -42,7 +42,7 @@ def edit(
     from cellbed.archive import open_archive
     from cellbed.archive.operations import edit as make
     from cellbed.archive.operations import parse_step
-    from cellbed.units import DURATION
+    from cellbed.support.units import DURATION
 
     with StatusLine() as line:
         parsed = [parse_step(step) for step in steps]

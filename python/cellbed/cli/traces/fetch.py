@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, size
-from cellbed.status_line import StatusLine
-from cellbed.ways import Way
+from cellbed.support.status_line import StatusLine
+from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source
@@ -130,7 +130,7 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    from cellbed.console import Console
+    from cellbed.support.console import Console
 
     if as_json:
         print(json.dumps([_as_json(source) for source in sources], indent=2))

@@ -237,8 +237,8 @@ def _keep(
     from cellbed.archive.generation import views
     from cellbed.archive.generation.generate import keep
     from cellbed.archive.series import Content
-    from cellbed.console import Console
-    from cellbed.status_line import StatusLine
+    from cellbed.support.console import Console
+    from cellbed.support.status_line import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
     order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration, index_columns, known_values
-from cellbed.standard_streams import draw
-from cellbed.ways import Way
+from cellbed.support.standard_streams import draw
+from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
     import polars as pl

@@ -46,7 +46,7 @@ Note = Annotated[str | None, text("Further notes.")]
 
 def duration(text: str) -> int:
     """A duration in ns."""
-    from cellbed.units import DURATION, UnitError
+    from cellbed.support.units import DURATION, UnitError
 
     try:
         return int(DURATION.parse(text))
@@ -70,7 +70,7 @@ Outage = Annotated[
 
 def size(text: str) -> int:
     """A size in bytes."""
-    from cellbed.units import SIZE, UnitError
+    from cellbed.support.units import SIZE, UnitError
 
     try:
         return int(SIZE.parse(text))
@@ -81,7 +81,7 @@ def size(text: str) -> int:
 def bit_rate(text: str) -> float:
     """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.shell.mahimahi.arguments import MahimahiError, parse_rate
-    from cellbed.units import BIT_RATE, UnitError
+    from cellbed.support.units import BIT_RATE, UnitError
 
     try:
         rate = parse_rate(text)

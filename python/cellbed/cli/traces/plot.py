@@ -44,7 +44,7 @@ def plot(
     from cellbed.report.gallery.drawing import require_ending, write_picture
     from cellbed.report.gallery.pictures import portrait
     from cellbed.report.gallery.read import analysed
-    from cellbed.status_line import StatusLine
+    from cellbed.support.status_line import StatusLine
 
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)

@@ -45,8 +45,8 @@ def _show_entry(name: str, as_json: bool) -> None:
     from cellbed.archive import open_archive
     from cellbed.archive.entry_view import show as drawn
     from cellbed.archive.warnings import warnings
-    from cellbed.console import Console
     from cellbed.report.gallery.terminal import sketch
+    from cellbed.support.console import Console
 
     archive = open_archive()
     entry = archive.entry(name)
@@ -61,7 +61,7 @@ def _show_entry(name: str, as_json: bool) -> None:
 def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.archive import TraceError, resolve
     from cellbed.archive.summary import summarise
-    from cellbed.readable import duration_words, rate_words
+    from cellbed.support.readable import duration_words, rate_words
 
     try:
         summary = summarise(resolve(name, Path.cwd()))
@@ -96,10 +96,10 @@ def _to_add(name: str) -> str | None:
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:
-    from cellbed.console import Console
     from cellbed.recordings import read_recording
     from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise
+    from cellbed.support.console import Console
 
     summary = summarise(read_recording(folder))
     if as_json:

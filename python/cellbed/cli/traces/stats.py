@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
-from cellbed.status_line import StatusLine
+from cellbed.support.status_line import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.archive import Archive
@@ -60,8 +60,8 @@ def stats(
         print(json.dumps(found, indent=2))
         return
     from cellbed.cli.width import table_width
-    from cellbed.console import Console
     from cellbed.report.gallery.terminal import of_one
+    from cellbed.support.console import Console
 
     width = table_width()
     console = Console(highlight=False, width=width)

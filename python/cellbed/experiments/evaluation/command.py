@@ -12,8 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from cellbed.console import Console
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.applications.application import Application
 from cellbed.experiments.evaluation.applications.downloads import Downloads, Player
 from cellbed.experiments.evaluation.applications.pages import Pages
@@ -26,13 +24,15 @@ from cellbed.experiments.evaluation.order import Step
 from cellbed.experiments.evaluation.results import Results, write_json
 from cellbed.experiments.evaluation.terminal import show
 from cellbed.experiments.sweep.runner import words
-from cellbed.near_names import did_you_mean
 from cellbed.scenario.radio import PROFILES
-from cellbed.status_line import StatusLine
+from cellbed.support.console import Console
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.status_line import StatusLine
+from cellbed.support.units import DURATION
+from cellbed.support.worker_pool import processors
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine.signals import Interruption
-from cellbed.units import DURATION
-from cellbed.worker_pool import processors
 
 APPLICATIONS: dict[str, type[Application]] = {
     each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import cellbed
-from cellbed import Link, inputs
-from cellbed.errors import CellbedError
+from cellbed import Link
 from cellbed.experiments.evaluation import site
 from cellbed.experiments.evaluation.applications.application import Application, Measured
 from cellbed.experiments.evaluation.methods import METHODS
@@ -38,9 +37,11 @@ from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.description import Calibration
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.simulation import Path as NetworkPath
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 from cellbed.testbed.clean import kill_marked
 from cellbed.testbed.machine.state import Record
-from cellbed.whole_files import write_whole
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000

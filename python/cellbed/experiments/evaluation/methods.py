@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.network import Network
 from cellbed.recordings import Recording, Train, TrainPlan
 from cellbed.recordings.conditional import conditional_plan
@@ -17,8 +16,9 @@ from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text
 from cellbed.scenario.recorded import calibrated_idle, calibrated_queue, replayed
+from cellbed.support.errors import CellbedError
+from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import MTU, Parameters, Playing, Stage, bottleneck_stage, queue_config
-from cellbed.ways import WAYS, Way
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
 """G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""

@@ -21,7 +21,7 @@ class Recorder(Protocol):
     """Interrogates a network as two devices at one place."""
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
-        """The network's parameters. Errors: :class:`cellbed.errors.CellbedError`."""
+        """The network's parameters. Errors: :class:`cellbed.support.errors.CellbedError`."""
         ...
 
     def record(
@@ -31,7 +31,7 @@ class Recorder(Protocol):
 
         light, heavy: the network as the device that sends trains meets it, and as the saturated one does.
 
-        Errors: :class:`cellbed.errors.CellbedError`.
+        Errors: :class:`cellbed.support.errors.CellbedError`.
         """
         ...
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.applications.application import Measured
 from cellbed.experiments.evaluation.order import Step
-from cellbed.whole_files import write_whole
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 
 SETTINGS = "evaluation.json"
 SAMPLES = "samples.jsonl"

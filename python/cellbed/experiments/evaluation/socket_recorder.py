@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.site import ADDRESSES, FAR, NEAR, configuration
 from cellbed.recordings import TrainPlan
 from cellbed.recordings.description import Calibration
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import end, find, run, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table as Grid
 from rich.text import Text
 
-from cellbed.console import Console
 from cellbed.experiments.evaluation.applications.round_trips import ROUND_TRIP
 from cellbed.experiments.evaluation.table import ALL, Row, Table, Target
 from cellbed.measure.statistics import Estimate
 from cellbed.report.formats import NOTHING
+from cellbed.support.console import Console
 
 LINE = 300
 """Width in characters outside of a terminal."""

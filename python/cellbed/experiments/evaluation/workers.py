@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.applications.application import Measured
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.order import Step
-from cellbed.worker_pool import WorkerPool
+from cellbed.support.errors import CellbedError
+from cellbed.support.worker_pool import WorkerPool
 
 Perform = Callable[[Step, Network], list[Measured]]
 """Runs the application of a step on a network that begins where the step does."""

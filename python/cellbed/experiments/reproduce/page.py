@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed import inputs
 from cellbed.experiments.reproduce.publication import (
     Data,
     Experiment,
@@ -31,6 +30,7 @@ from cellbed.experiments.reproduce.publication import (
 from cellbed.measure.repetitions import Interval
 from cellbed.report import html, plot
 from cellbed.runformat.spans import PLACES
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -289,7 +289,7 @@ def write(result: Result, folder: Path) -> Path:
     returns the page's path."""
     from cellbed.experiments.sweep.library import Sweep
     from cellbed.runformat.folder import write_json
-    from cellbed.whole_files import write_whole
+    from cellbed.support.whole_files import write_whole
 
     for experiment in result.publication.experiments:
         name = experiment.name

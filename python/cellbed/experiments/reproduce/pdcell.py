@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cellbed import _core
-from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import (
     NEAR,
     Answer,
@@ -31,6 +30,7 @@ from cellbed.experiments.reproduce.publication import (
 )
 from cellbed.report.formats import duration, share
 from cellbed.report.plot import label_decades
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     from pathlib import Path

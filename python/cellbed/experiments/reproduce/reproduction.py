@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed import inputs
 from cellbed.archive import replayable
 from cellbed.archive.catalogue import resolve
 from cellbed.archive.generation.model import Order
 from cellbed.archive.generation.series import write
 from cellbed.archive.series import ENDINGS
 from cellbed.archive.store import open_archive
-from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import (
     MEAN,
     SEGMENT,
@@ -36,10 +34,12 @@ from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.store import DATASET, Store, results_in
 from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
 from cellbed.scenario.reader import with_values
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import DURATION, SIZE
+from cellbed.support.whole_files import write_whole
+from cellbed.support.worker_pool import processors
 from cellbed.testbed.testbed import machine, obstacles
-from cellbed.units import DURATION, SIZE
-from cellbed.whole_files import write_whole
-from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Listener

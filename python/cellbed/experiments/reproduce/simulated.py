@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.reproduce.publication import Data, Simulated, SimulatedPublication, Trials
 from cellbed.experiments.sweep.runner import words
 from cellbed.runformat.folder import write_json
-from cellbed.worker_pool import WorkerPool, processors
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.worker_pool import WorkerPool, processors
 
 FORMAT = 2
 """Of the files with measures: another one makes every simulation run again."""

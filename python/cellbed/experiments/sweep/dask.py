@@ -29,13 +29,13 @@ from typing import IO, Any, Literal, NamedTuple
 import tomli_w
 
 from cellbed.archive import ARCHIVE, place_of
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Trial, content_hash, inputs_of, texts
 from cellbed.library import ChildRun, RunError
 from cellbed.scenario.reader import TablesError, checked
+from cellbed.support.errors import CellbedError
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.cgroups import Enforcement
-from cellbed.user_folders import cache_folder
 
 RESOURCE = "cellbed"
 _PORT = 8786

@@ -14,7 +14,7 @@ from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError, as_toml
 from cellbed.scenario.reader import TablesError, read, report, tables, validated
 from cellbed.scenario.table import Table, written
-from cellbed.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
+from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
 
 NAME = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 _KEY = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"

@@ -9,8 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
@@ -18,9 +16,11 @@ from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
 from cellbed.experiments.sweep.virtual import VirtualPool
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.testbed import obstacles
-from cellbed.worker_pool import processors
 
 if TYPE_CHECKING:
     import polars as pl

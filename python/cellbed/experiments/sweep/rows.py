@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed import inputs
 from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.simulation.data_centre import ALL
+from cellbed.support import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import ChildRun, RunError
+from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.proof.limits import ProofError
-from cellbed.worker_pool import processors
 
 REPEATS = 2
 """How often a disturbed trial is repeated."""

@@ -18,12 +18,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
 from cellbed.runformat.folder import write_json
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
-from cellbed.whole_files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl

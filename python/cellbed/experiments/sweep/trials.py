@@ -12,9 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from cellbed import inputs
 from cellbed.archive import TraceSource
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
 from cellbed.scenario import Scenario, ScenarioError, read
@@ -31,7 +29,9 @@ from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
 from cellbed.simulation.data_centre import ALL
 from cellbed.simulation.file import Described, described
-from cellbed.units import DURATION
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.units import DURATION
 
 KEY_DIGITS = 16
 

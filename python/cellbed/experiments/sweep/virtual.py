@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cellbed.errors import CellbedError
 from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Plan, Trial
-from cellbed.worker_pool import WorkerPool
+from cellbed.support.errors import CellbedError
+from cellbed.support.worker_pool import WorkerPool
 
 _AHEAD = 2
 """Trials that wait for each process."""

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
-from cellbed.user_folders import cache_folder
-from cellbed.whole_files import write_whole
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.user_folders import cache_folder
+from cellbed.support.whole_files import write_whole
 from cellbed.workloads.registry import samplings
 from cellbed.workloads.virtual.model import FEWEST, Sampling
 

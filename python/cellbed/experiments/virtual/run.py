@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError, OperatingSystemError
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
@@ -22,11 +21,12 @@ from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.simulation.path import CONTROLS
+from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
 from cellbed.testbed.programs.environment import environment, host_congestion_control
 from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
-from cellbed.user_folders import cache_folder
 from cellbed.workloads.registry import virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting

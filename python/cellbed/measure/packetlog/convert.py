@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packetlog.log import LogError, PacketLog, Records, reason
-from cellbed.parquet_stream import write_frames
-from cellbed.whole_files import write_whole
+from cellbed.support.parquet_stream import write_frames
+from cellbed.support.whole_files import write_whole
 
 COLUMNS: dict[str, pl.DataType] = {
     "packet": pl.UInt64(),

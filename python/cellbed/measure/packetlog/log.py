@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.measure.packets import MAGIC, RECORD, log_files, removal_warning
 from cellbed.measure.run_folder import read_account, read_run
-from cellbed.near_names import did_you_mean
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""

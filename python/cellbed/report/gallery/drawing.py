@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.errors import CellbedError
 from cellbed.report.gallery.pictures import Panel, Picture
 from cellbed.report.plot import MUTED, drawn, label_decades
-from cellbed.whole_files import write_whole
+from cellbed.support.errors import CellbedError
+from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from cellbed.archive.entry import About
 from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import Analysis
 from cellbed.archive.warnings import PAUSE_INTERVALS
-from cellbed.readable import Unit, date_words, duration_words, rate_unit, rate_words, significant
 from cellbed.report.plot import of_place
+from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words, significant
 
 Floats = NDArray[np.float64]
 Kind = Literal["time", "spans", "distribution", "scatter", "hours"]

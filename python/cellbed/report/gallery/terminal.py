@@ -15,9 +15,9 @@ from rich.text import Text
 from cellbed.archive.entry import Entry
 from cellbed.archive.series import Content, Part
 from cellbed.archive.statistics import FIGURES, Analysis, Statistics
-from cellbed.readable import duration_unit, duration_words, rate_unit, rate_words, significant
 from cellbed.report.gallery.pictures import COLOURS
 from cellbed.report.gallery.read import stored
+from cellbed.support.readable import duration_unit, duration_words, rate_unit, rate_words, significant
 
 _UNTOLD = {"definition"}
 BESIDE: Final = {

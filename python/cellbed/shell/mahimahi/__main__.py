@@ -12,9 +12,9 @@ if __name__ == "__main__":
     with contextlib.suppress(OSError, IndexError):
         Path("/proc/self/comm").write_text(sys.argv[1], encoding="utf-8")
 
-from cellbed.errors import CellbedError
 from cellbed.shell.mahimahi.arguments import UsageError
-from cellbed.standard_streams import open_standard_streams
+from cellbed.support.errors import CellbedError
+from cellbed.support.standard_streams import open_standard_streams
 
 COMMANDS = (
     "mm-link",

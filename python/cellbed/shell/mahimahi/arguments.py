@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 
 class MahimahiError(CellbedError):

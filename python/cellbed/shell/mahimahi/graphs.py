@@ -11,10 +11,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.report import plot
 from cellbed.shell.mahimahi.log import Bins, Figures, Floats, Log, MahimahiLogError, read_log
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

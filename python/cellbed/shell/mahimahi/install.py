@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.errors import CellbedError
 from cellbed.shell.mahimahi.__main__ import COMMANDS
+from cellbed.support.errors import CellbedError
 
 _MARK = "# Made by: cellbed mahimahi install"
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 CHUNK = 1 << 22
 """Bytes that are in memory at a time."""

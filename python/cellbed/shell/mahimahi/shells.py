@@ -18,7 +18,7 @@ from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.shell.mahimahi.traces import Replayed, replayed
 from cellbed.shell.meter import ShellMeter
 from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
-from cellbed.ways import WAYS
+from cellbed.support.ways import WAYS
 
 BASE_VARIABLE = "MAHIMAHI_BASE"
 """In the command's environment: the address of the outermost gateway, where the host is reached."""

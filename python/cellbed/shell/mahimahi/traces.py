@@ -8,8 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.shell.mahimahi.arguments import MahimahiError, constant_trace, parse_rate
+from cellbed.support import inputs
 
 
 @dataclass(frozen=True, slots=True)

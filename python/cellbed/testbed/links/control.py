@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.state import Record, live_folder
 
 LONGEST = 107

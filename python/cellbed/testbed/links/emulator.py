@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.events import EventProcess
 
 

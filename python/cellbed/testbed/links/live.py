@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError
-from cellbed.near_names import did_you_mean
 from cellbed.runformat.stages import difference
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.control import Control, ControlError
 from cellbed.testbed.machine.state import Record, records
 

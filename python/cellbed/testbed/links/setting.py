@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cellbed.errors import CellbedError
 from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.stages import (
     CONDITIONAL,
     RADIO,

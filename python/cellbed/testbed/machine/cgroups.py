@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 PERIOD_US = 10_000
 """Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""

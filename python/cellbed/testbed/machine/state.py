@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""

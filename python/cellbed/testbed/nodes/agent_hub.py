@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cellbed.prctl import die_with_parent
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.nodes import agent
 
 LARGEST_MESSAGE = 1 << 17

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, find, kill, last_line, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.agent import Disk

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
-from cellbed.errors import CellbedError
-from cellbed.prctl import die_with_parent
 from cellbed.scenario.nodes import HostBackend
+from cellbed.support.errors import CellbedError
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import find, last_line, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.agent import BOOTSTRAP

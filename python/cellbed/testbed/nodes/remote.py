@@ -18,9 +18,9 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed import inputs
-from cellbed.prctl import die_with_parent, make_no_devices
 from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
+from cellbed.support import inputs
+from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
 from cellbed.testbed.machine.process import ProgramError, end, kill, last_line, run
 from cellbed.testbed.machine.state import RUN_VARIABLE

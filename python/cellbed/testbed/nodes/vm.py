@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cellbed import inputs
 from cellbed.scenario.nodes import VmBackend
+from cellbed.support import inputs
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.process import find, kill, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, boot_identifier
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NOTHING, RemoteGroup, RemoteNode
 from cellbed.testbed.nodes.vm_image import PORT, Image, ImageError, image
-from cellbed.user_folders import cache_folder
 
 QEMU = "qemu-system-x86_64"
 MEBIBYTE = 1 << 20

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.archive.unfinished import unfinished_beside
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.nodes.agent import BOOTSTRAP
-from cellbed.user_folders import cache_folder
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "iproute2", "procps", "busybox-static")

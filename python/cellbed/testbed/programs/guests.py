@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Running, kill
 from cellbed.testbed.machine.state import Record
 from cellbed.testbed.nodes.backend import Backend

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
-from cellbed.near_names import did_you_mean
 from cellbed.runformat import folder
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record

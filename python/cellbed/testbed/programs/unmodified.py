@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from cellbed import inputs
+from cellbed.support import inputs
 from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived, run
 from cellbed.testbed.nodes.backend import Backend
 

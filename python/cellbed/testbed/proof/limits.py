@@ -14,8 +14,8 @@ from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cellbed.errors import CellbedError
-from cellbed.readable import alike
+from cellbed.support.errors import CellbedError
+from cellbed.support.readable import alike
 from cellbed.testbed.machine.process import Running, kill
 from cellbed.testbed.nodes.backend import Backend, LimitedGroup, Strain
 from cellbed.testbed.plan import Node

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed import inputs, prctl
+from cellbed.support import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message

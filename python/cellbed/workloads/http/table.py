@@ -12,7 +12,7 @@ from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
 from cellbed.scenario.fields import BODY_FILE, plainly, quantity, refusal
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
-from cellbed.units import SIZE
+from cellbed.support.units import SIZE
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,4000}[!-~])?$")]

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.errors import CellbedError
 from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent

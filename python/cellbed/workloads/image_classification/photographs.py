@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.cache import Note, build_folder, discard, silent
 
 if TYPE_CHECKING:

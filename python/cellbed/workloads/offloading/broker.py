@@ -4,7 +4,7 @@ import os
 import pwd
 from pathlib import Path
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.programs.unmodified import Command, Ready
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 from paho.mqtt.client import MQTTMessage
 
-from cellbed import prctl
+from cellbed.support import prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request

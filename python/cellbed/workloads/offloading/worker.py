@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed import prctl
+from cellbed.support import prctl
 from cellbed.workloads.offloading.mqtt import REPLY_ERROR, Connection, reply_properties
 from cellbed.workloads.offloading.task import ModelError, Task
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from cellbed import inputs
+from cellbed.support import inputs
 from cellbed.workloads.cache import Note, build_file, silent
 
 COUNT = 100

@@ -18,8 +18,8 @@ from cellbed.workloads.kind import Deployment
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.errors import CellbedError
     from cellbed.runformat.events import Journal
+    from cellbed.support.errors import CellbedError
     from cellbed.testbed.plan import Plan
     from cellbed.workloads.virtual.world import World
 

@@ -16,8 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from cellbed import inputs
-from cellbed.errors import CellbedError
 from cellbed.experiments.evaluation.applications.application import (
     PATIENCE_NS,
     Application,
@@ -26,6 +24,8 @@ from cellbed.experiments.evaluation.applications.application import (
     prefer_session,
     seconds,
 )
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process, find
 from cellbed.testbed.programs.unmodified import Command, Ready
 

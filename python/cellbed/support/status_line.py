@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Self
 
-from cellbed.errors import printable
-from cellbed.standard_streams import draw
+from cellbed.support.errors import printable
+from cellbed.support.standard_streams import draw
 
 
 class StatusLine:

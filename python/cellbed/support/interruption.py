@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
 
-from cellbed.errors import CellbedError
+from cellbed.support.errors import CellbedError
 
 _LEAST_MIB = 1200
 """Addresses with which Polars starts, MiB."""

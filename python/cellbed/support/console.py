@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich import console
 from rich.segment import Segment
 
-from cellbed.errors import printable
+from cellbed.support.errors import printable
 
 
 class Console(console.Console):  # noqa: TID251

@@ -12,9 +12,9 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from cellbed.errors import CellbedError
-from cellbed.interruption import held_back
-from cellbed.prctl import die_with_parent
+from cellbed.support.errors import CellbedError
+from cellbed.support.interruption import held_back
+from cellbed.support.prctl import die_with_parent
 
 P = ParamSpec("P")
 T = TypeVar("T")

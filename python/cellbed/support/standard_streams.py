@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from cellbed.errors import printable
+from cellbed.support.errors import printable
 
 
 def open_standard_streams() -> None:

@@ -1,6 +1,6 @@
 """Figures for people: three significant digits, in a suitable unit.
 
-:mod:`cellbed.units` has the exact forms for reading back.
+:mod:`cellbed.support.units` has the exact forms for reading back.
 """
 
 from __future__ import annotations

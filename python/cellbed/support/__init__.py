@@ -1,0 +1,1 @@
+"""Modules that any package uses: errors, units, files, processes and the terminal."""
