@@ -46,6 +46,7 @@ lint-python:
 	$(VENV)/ruff format --check --quiet .
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy
+	$(VENV)/python scripts/doc_comments.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	shellcheck scripts/*.sh .ci/run
 

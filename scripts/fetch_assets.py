@@ -21,7 +21,7 @@ FILES = {
 
 
 def npm_command() -> tuple[list[str], dict[str, str]]:
-    """How to call npm, and the environment to call it in; ends the program where there is none."""
+    """Return the command of npm and its environment; exit with an error where npm is missing."""
     found = shutil.which("npm")
     if found:
         return [found], dict(os.environ)

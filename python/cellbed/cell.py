@@ -23,8 +23,10 @@ User = tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """What users of a cell got. users: the outcomes of each one's packets. served: for how long each had the cell with
-    packets waiting, ns (int64)."""
+    """Outcomes of the users of a cell.
+
+    users: the outcomes of each one's packets. served: time that each had the cell with packets waiting, ns (int64).
+    """
 
     users: tuple[Outcomes, ...]
     served: npt.NDArray[np.int64]
@@ -97,7 +99,7 @@ class Cell:
         ecn: Sequence[npt.ArrayLike] | None = None,
         to_come: Sequence[npt.ArrayLike] | None = None,
     ) -> Shared:
-        """What becomes of packets, from the start until the last one is out.
+        """Return the outcomes of packets, from the start until the last one has left.
 
         times: for each user the arrivals of its packets, as of :meth:`cellbed.Link.run`. Of packets at one instant
         those of the first user come first. sizes, flows, ecn: for each user as there; or one size for all. to_come: for

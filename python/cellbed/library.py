@@ -157,7 +157,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """What the run measured; ``summary.json`` field by field, times in seconds."""
+        """Measurements of the run; ``summary.json`` field by field, times in seconds."""
         from cellbed.measure import Summary
 
         return Summary.read(self.path)
@@ -361,7 +361,7 @@ class ChildRun:
         self.ended = False
 
     def fileno(self) -> int:
-        """What becomes readable when there is progress."""
+        """Return the descriptor that becomes readable when there is progress."""
         assert self._child.stdout is not None
         return self._child.stdout.fileno()
 

@@ -58,13 +58,13 @@ class Outcomes:
 
     @property
     def delivered(self) -> npt.NDArray[np.bool_]:
-        """Which rows are of packets that reached the far end."""
+        """Mask of the packets that reached the far end."""
         delivered: npt.NDArray[np.bool_] = self.fate == Fate.DELIVERED
         return delivered
 
     @property
     def dropped(self) -> npt.NDArray[np.bool_]:
-        """Which rows are of packets that were dropped."""
+        """Mask of the packets that were dropped."""
         dropped: npt.NDArray[np.bool_] = (self.fate != Fate.DELIVERED) & (self.fate != Fate.HELD)
         return dropped
 

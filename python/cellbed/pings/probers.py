@@ -31,13 +31,13 @@ class Prober(Protocol):
 
     @property
     def by(self) -> str:
-        """How, for the record."""
+        """Name of the method, for the record."""
 
     def send(self, number: int) -> None:
         """Send a probe. An unreachable network is a lost probe."""
 
     def descriptors(self) -> list[tuple[int, bool]]:
-        """What to wait for: (file descriptor, whether for writing)."""
+        """Return the descriptors to wait for: (file descriptor, whether for writing)."""
 
     def answers(self) -> Answers:
         """Answers since the last call."""

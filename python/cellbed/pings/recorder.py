@@ -22,7 +22,7 @@ _LOOK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to record. interval, timeout, duration: ns; duration None is until stopped. tcp: port, or None for ICMP.
+    """Recording options. interval, timeout, duration: ns; duration None is until stopped. tcp: port, or None for ICMP.
 
     family: 4, 6, or None for the name's first address. folder: where the files go.
     """

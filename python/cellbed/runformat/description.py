@@ -30,7 +30,7 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What measuring and reporting know of an application; ``run.json`` has it, so that they need not know the kind.
+    """Properties of an application that measuring and reporting need for any kind; stored in ``run.json``.
 
     title: of the application in reports. spans: in the order in which a request spends its time, from its intended
     time to its reply; none for an application without requests. client_columns, server_columns: what the records of

@@ -44,7 +44,7 @@ def release_reserve(path: Path) -> None:
 
 
 def is_unstarted(path: Path) -> bool:
-    """Whether a folder looks like that of a run before its workload started: nothing in it but what a run writes first.
+    """Return whether a folder belongs to a run before its workload: it has only the files that a run writes first.
 
     It has no ``run.json`` then, by which a run's folder is known otherwise.
     """

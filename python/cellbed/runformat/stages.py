@@ -31,7 +31,7 @@ def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) ->
 
 
 def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """What a stage did and does, in words: of a bottleneck and a gate only the part that differs."""
+    """Describe a stage before and after a change: of a bottleneck and a gate only the part that differs."""
     if before["kind"] == after["kind"] == "gate" and before.get("outages_ns") == after.get("outages_ns"):
         return _state(before), _state(after)
     if before["kind"] != "bottleneck" or after["kind"] != "bottleneck":
@@ -158,7 +158,7 @@ _DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditio
 
 
 def _recorded(path: str) -> str | None:
-    """What a file derived of a recording replays (:mod:`cellbed.recordings.derived`); ``None`` for other files."""
+    """Return the source of a file derived of a recording (:mod:`cellbed.recordings.derived`); else ``None``."""
     found = _DERIVED.fullmatch(Path(path).name)
     return None if found is None else f"{found[1]} {found[2]} by {found[3]}"
 

@@ -56,7 +56,7 @@ class RoundTrips:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which rows are not lost."""
+        """Mask of the answered packets."""
         answered: npt.NDArray[np.bool_] = self.taken >= 0
         return answered
 

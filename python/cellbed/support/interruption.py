@@ -32,7 +32,7 @@ def keep_interruptions() -> None:
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C came, even if a library raised another error for it."""
+    """Return whether Ctrl-C came, even if a library raised another error for it."""
     return _came
 
 
