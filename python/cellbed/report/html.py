@@ -1,16 +1,15 @@
 """One self-contained page that opens offline: ``report.html``."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import connections, figures, formats, origin, plot, ranking
+from cellbed.report import connections, formats, origin, plot, ranking
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
@@ -43,6 +42,7 @@ def render(run: Path) -> str:
     """The page as text."""
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
+    from cellbed.report import figures
     from cellbed.report.drawings import bar, columns
     from cellbed.report.timeline import timeline
 
@@ -123,7 +123,9 @@ def render(run: Path) -> str:
 
 def _distribution(application: "ApplicationSummary", samples: "Samples") -> str | None:
     """Draw the distribution of latency; return None without a single reply."""
-    if not np.isfinite(samples).any():
+    from cellbed.report import figures
+
+    if not any(map(math.isfinite, samples)):
         return None
     drawing = figures.distribution({"": samples}, application.percentiles, {"": ""})
     return plot.element(f"Latency of {application.name}", lambda: figures.together([drawing]))
