@@ -216,7 +216,7 @@ def test_an_error_does_not_quote_a_whole_value(tmp_path: Path) -> None:
 OPENERS = {"open", "read_text", "read_bytes"}
 READERS = {
     *("read_parquet", "scan_parquet", "read_csv", "scan_csv", "read_ndjson", "scan_ndjson", "loadtxt", "memmap"),
-    *("parse_trace", "parse_light_rows", "parse_latency_offsets", "parquet_columns", "import_series"),
+    *("parse_trace", "parse_light_rows", "parse_latency_offsets", "import_series"),
 }
 """Functions of libraries and of the core that open files themselves."""
 HARMLESS = (

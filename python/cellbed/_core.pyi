@@ -387,9 +387,3 @@ def import_series(
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
     read or written.
     """
-
-def parquet_columns(source: str | PathLike[str]) -> list[tuple[str, str, str]]:
-    """Name, kind and type of each column of a Parquet file; the kind is ``number``, ``moment``, ``text`` or ``other``.
-
-    Errors: :class:`TraceFormatError` that begins with the file; :class:`OSError` for one that cannot be opened.
-    """

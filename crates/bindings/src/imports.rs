@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cellbed_traces::stored::Stored;
-use cellbed_traces::{Folder, ImportError, Imported, Request, Watched, import, parquet_table};
+use cellbed_traces::{Folder, ImportError, Imported, Request, Watched, import};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -30,10 +29,7 @@ pub fn import_series(
         };
         let file = open(&source)?;
         let target = Folder(&folder);
-        let done = match &request {
-            Request::Parquet(table) => parquet_table(file, table, &target, told),
-            request => import(Watched::new(file, told), request, &target),
-        };
+        let done = import(Watched::new(file, told), &request, &target);
         match (raised, done) {
             (Some(error), _) => Err(error),
             (None, done) => answer(done, &source),
@@ -56,28 +52,7 @@ fn parsed(request: &str) -> PyResult<Request> {
     serde_json::from_str(request).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Names, kinds and types of the columns of a Parquet file. See `_core.pyi`.
-#[pyfunction]
-pub fn parquet_columns(
-    py: Python<'_>,
-    source: PathBuf,
-) -> PyResult<Vec<(String, &'static str, &'static str)>> {
-    py.detach(|| {
-        let stored = Stored::new(open(&source)?).map_err(|error| refused(&error, &source))?;
-        let columns = stored.columns().iter();
-        Ok(columns
-            .map(|column| {
-                (
-                    column.name.clone(),
-                    column.meaning.kind(),
-                    column.meaning.name(),
-                )
-            })
-            .collect())
-    })
-}
-
-pub(crate) fn refused(error: &ImportError, source: &Path) -> PyErr {
+fn refused(error: &ImportError, source: &Path) -> PyErr {
     let said = error.in_file(source);
     match error {
         ImportError::Write(_) => PyOSError::new_err(said),

@@ -337,50 +337,6 @@ impl<W: Write + Send> Made<W> {
     }
 }
 
-/// Rows of a table that was read elsewhere: times and values, a chunk after the other.
-///
-/// Errors name a row by its number, from 1.
-pub struct Chunks<W: Write + Send> {
-    tables: Tables<W>,
-    request: Request,
-    row: u64,
-}
-
-impl<W: Write + Send> Chunks<W> {
-    /// For the columns of `request`, in its order.
-    pub fn new(request: Request, target: &impl Target<File = W>) -> Result<Self> {
-        Ok(Self {
-            tables: Tables::new(&request, target)?,
-            request,
-            row: 0,
-        })
-    }
-
-    /// The next row: its time in ns, and a value for each column, in the column's unit; NaN is a missing one.
-    pub fn push(&mut self, stamp_ns: i64, values: impl Iterator<Item = f64>) -> Result<()> {
-        self.row += 1;
-        let place = Place::Row(self.row);
-        self.tables.begin(stamp_ns, place)?;
-        let at_ns = self.tables.at_ns;
-        for ((column, made), value) in self
-            .request
-            .columns
-            .iter()
-            .zip(&mut self.tables.made)
-            .zip(values)
-        {
-            let value = (!value.is_nan()).then_some(value * column.unit);
-            made.add(at_ns, value, self.request.missing, place)?;
-        }
-        Ok(())
-    }
-
-    /// Ends it.
-    pub fn finish(self) -> Result<Imported> {
-        self.tables.finish(&self.request)
-    }
-}
-
 /// A source with a limit of line length: one without line ends would fill the memory.
 struct Guard<R> {
     source: R,

@@ -59,9 +59,6 @@ pub enum ImportError {
     /// The source failed, or the progress callback ended it.
     #[error("the rest could not be read: {0}")]
     Read(#[from] io::Error),
-    /// It is a Parquet file that cannot be read.
-    #[error("not a readable Parquet file, {}", fault(.0))]
-    Damaged(#[source] ParquetError),
     /// The series could not be written.
     #[error("the series could not be written: {0}")]
     Write(#[from] ParquetError),
@@ -84,7 +81,7 @@ impl ImportError {
                 Place::Line(line) => format!("{file}:{line}: {reason}"),
                 place => format!("{file}: {place}: {reason}"),
             },
-            Self::Read(_) | Self::Damaged(_) => format!("{file}: {self}"),
+            Self::Read(_) => format!("{file}: {self}"),
             Self::Write(_) => self.to_string(),
         }
     }
@@ -116,21 +113,6 @@ pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
         return ImportError::at(place, TRUNCATED_JSON);
     }
     ImportError::at(place, shown)
-}
-
-/// The problem of a Parquet file: the library's message, shortened to a line, unless the file is truncated.
-fn fault(error: &ParquetError) -> String {
-    let said = error.to_string();
-    let line = said.lines().next().unwrap_or_default();
-    if ["footer", "PAR1"].iter().any(|end| line.contains(end)) {
-        return "perhaps truncated: its end is not the end of a Parquet file".into();
-    }
-    let line: String = line
-        .chars()
-        .filter(|it| !it.is_control())
-        .take(LONGEST_QUOTE)
-        .collect();
-    format!("perhaps truncated: {line}")
 }
 
 /// The start of a piece of text, in quotes and escaped.
@@ -167,20 +149,5 @@ impl fmt::Display for Seconds {
         let text = format!("{}.{:03}", millis / 1000, (millis % 1000).abs());
         let text = text.trim_end_matches('0').trim_end_matches('.');
         write!(f, "{text} s")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::stored::Stored;
-
-    #[test]
-    fn a_parquet_file_without_its_end_is_said_to_be_cut() {
-        let cut = bytes::Bytes::from(b"PAR1\x15\x04\x15\x10".repeat(9));
-        let refused = Stored::new(cut).map(|_| ()).unwrap_err().to_string();
-        assert!(
-            refused.ends_with("perhaps truncated: its end is not the end of a Parquet file"),
-            "{refused}"
-        );
     }
 }

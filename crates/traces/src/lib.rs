@@ -4,29 +4,22 @@
 //! fuzzer's data. A source is never trusted: malformed data is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
 
-mod arrow_spans;
 pub mod capture;
 pub mod columns;
 mod error;
 pub mod iperf3;
 mod mahimahi;
 pub mod netem;
-mod page_sizes;
-mod parquet_table;
 pub mod ping;
 mod quantity;
 mod request;
 mod series;
-pub mod stored;
-mod stored_column;
 mod target;
 mod watched;
 
 pub use error::{ImportError, Place, Result};
 pub use mahimahi::mahimahi;
-pub use parquet_table::parquet_table;
 pub use request::{Request, import};
 pub use series::{Opportunity, Rate, RoundTrip, Row, Table};
-pub use stored_column::{ColumnRows, Meaning};
 pub use target::{Content, Folder, Imported, Nowhere, Part, Target, Written};
 pub use watched::Watched;

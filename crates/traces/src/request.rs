@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::error::{ImportError, Place, Result};
+use crate::error::Result;
 use crate::target::{Imported, Part, Target};
 use crate::{capture, columns, iperf3, mahimahi, netem, ping};
 
@@ -62,8 +62,6 @@ pub enum Request {
     },
     /// A table as text.
     Columns(columns::Request),
-    /// A table in Parquet, which [`crate::parquet_table`] reads: which needs the end of the file first.
-    Parquet(columns::Request),
 }
 
 /// Reads a recording.
@@ -112,9 +110,5 @@ pub fn import(
             netem::netem(source, request, target)
         }
         Request::Columns(request) => columns::columns(source, request, target),
-        Request::Parquet(_) => Err(ImportError::at(
-            Place::Whole,
-            "a Parquet table cannot be read from a stream: read it from a file",
-        )),
     }
 }

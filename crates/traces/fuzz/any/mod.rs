@@ -2,18 +2,12 @@
 
 use std::io::Cursor;
 
-use bytes::Bytes;
-use cellbed_traces::{Imported, Nowhere, Request, Result, import, parquet_table};
+use cellbed_traces::{Imported, Nowhere, Request, Result, import};
 
 /// Reads bytes as a request says.
 pub fn read(bytes: &[u8], request: &str) -> Option<Imported> {
     let request: Request = serde_json::from_str(request).expect("a request");
-    promised(match &request {
-        Request::Parquet(table) => {
-            parquet_table(Bytes::copy_from_slice(bytes), table, &Nowhere, |_| Ok(()))
-        }
-        request => import(Cursor::new(bytes), request, &Nowhere),
-    })
+    promised(import(Cursor::new(bytes), &request, &Nowhere))
 }
 
 /// Series of some length, or an error of one line.

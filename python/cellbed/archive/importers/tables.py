@@ -13,6 +13,7 @@ from typing import Any
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
+from cellbed.archive.importers import parquet_table
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Progress, read_by_core
@@ -90,25 +91,14 @@ class Parquet:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The series of the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
-            columns = _columns(path)
+            columns = parquet_table.kinds(path)
             moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
             mapped = _mapped(path, list(columns), asked, moments, options.part())
             _require_types(path, columns, mapped)
-            index = {name: number for number, name in enumerate(columns)}
-            read_by_core(path, own, {**_request(mapped, asked, index), "format": "parquet"}, progress)
+            parquet_table.read(path, mapped, asked, own)
+            if progress is not None:
+                progress(path.stat().st_size)
             own.notes.extend(_left_out(mapped))
-
-
-def _columns(path: Path) -> dict[str, tuple[str, str]]:
-    """Kind and type of each column of a Parquet file by its name."""
-    from cellbed._core import TraceFormatError, parquet_columns
-
-    try:
-        return {name: (kind, type_name) for name, kind, type_name in parquet_columns(inputs.checked(path))}
-    except TraceFormatError as error:
-        raise TraceError(str(error)) from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: Mapped) -> None:
