@@ -513,12 +513,12 @@ def test_missing_stamps_leave_their_parts_unknown_and_are_told(tmp_path: Path) -
 
 def make_failing_run(run: Path, every: int) -> int:
     """A simulated run of whose requests every so-manyth got an error after 1 ms, as a server that sheds load; returns
-    the number of its requests. The status is that of versions without the status ``failed``."""
+    the number of its requests."""
     make_run(run, Shape(duration=12, outages=()))
     path = run / "raw" / "workload.endpoint-0.requests.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines[::every]:
-        line |= {"error": "status 503", "reply_ns": line["intended_ns"] + 1_000_000}
+        line |= {"status": "failed", "error": "status 503", "reply_ns": line["intended_ns"] + 1_000_000}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return len(lines)
 

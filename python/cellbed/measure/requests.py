@@ -86,10 +86,7 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
         for columns in (application.client_columns, application.server_columns)
     )
     requests = read_records(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
-    # Earlier versions recorded an error as any other reply.
-    failed = pl.col("reply_ns").is_not_null() & pl.col("error").is_not_null()
-    status = pl.when(failed).then(pl.lit("failed")).otherwise("status").alias("status")
-    joined = requests.select(pl.lit(application.name).alias("app"), pl.all()).with_columns(status)
+    joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
         service = read_records(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
         # A request may be served twice where the transport repeats it; the first service is the one that was

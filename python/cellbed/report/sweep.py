@@ -76,12 +76,12 @@ class SweepReport:
             "folder",
             "status",
             "attempts",
-            *({"reason"} & set(runs.columns)),  # a dataset of an older version has none
+            "reason",
         ]
         unusual = runs.filter(pl.col("status") != "complete").select(about).to_dicts()
         for each in unusual:
             each["used"] = each["status"] in study.statuses
-            each["reason"] = (each.get("reason") or "").partition("\n")[0] or None
+            each["reason"] = (each["reason"] or "").partition("\n")[0] or None
         return {
             "name": self.name,
             "folder": str(self.folder),

@@ -197,8 +197,6 @@ def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) 
             where = f"{path.parent.parent.name}/{path.parent.name}"
             if content.pop("format") == FORMAT:
                 key = content.pop("key")
-                if "error" in content:  # of a version that kept no reason of a disturbed trial
-                    content["reason"] = content.pop("error")
                 found[key] = Result(**content, folder=where)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             note(f"{path}: damaged: the trial is run again")
