@@ -183,7 +183,7 @@ def _visits(
 
 
 def _packets(number: int, columns: Mapping[str, Any]) -> list[Any]:
-    """The columns of a user's packets."""
+    """Return the columns of a user's packets."""
     to_come = columns["to_come"]
     try:
         found = arrivals_of(columns["times"], columns["sizes"], columns["flows"], columns["ecn"])

@@ -71,12 +71,12 @@ class Scenario:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """The scenario in a file. Errors: :class:`CellbedError` that lists all problems with their lines."""
+        """Return the scenario in a file. Errors: :class:`CellbedError` that lists all problems with their lines."""
         return cls._of(read(path), str(path), Path(path).parent)
 
     @classmethod
     def parse(cls, text: str, *, folder: Path | str = ".") -> Self:
-        """The scenario in the text of a file. folder: to which paths in it are relative."""
+        """Return the scenario in the text of a file. folder: to which paths in it are relative."""
         return cls._of(text, "scenario", Path(folder))
 
     @classmethod
@@ -86,7 +86,8 @@ class Scenario:
         return made
 
     def changed(self, changes: Mapping[str, Any]) -> Scenario:
-        """A scenario with other values by their dotted keys, such as ``"links.mobile.up"``; None removes a key."""
+        """Return a scenario with other values by their dotted keys, such as ``"links.mobile.up"``; None removes a
+        key."""
         try:
             tables = with_values(self._tables, changes)
         except ScenarioError as error:
@@ -94,7 +95,7 @@ class Scenario:
         return Scenario(tables, folder=self.folder)
 
     def __getitem__(self, key: str) -> Any:
-        """A copy of the value at a dotted key. Errors: :class:`KeyError`."""
+        """Return a copy of the value at a dotted key. Errors: :class:`KeyError`."""
         here: Any = self._tables
         for step in key.split("."):
             if not isinstance(here, dict) or step not in here:
@@ -126,11 +127,11 @@ class Scenario:
         return self._folder
 
     def as_dict(self) -> dict[str, Any]:
-        """A copy of its tables."""
+        """Return a copy of its tables."""
         return copy.deepcopy(self._tables)
 
     def resolved(self) -> dict[str, Any]:
-        """Its tables with every default written out; None for what is absent."""
+        """Return its tables with every default written out; None for what is absent."""
         return self._checked().resolved()
 
     def write(self, path: Path | str) -> None:
@@ -250,7 +251,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 def load(run: Path | str) -> Run:
-    """A run, by its folder. Its tables are made from the raw files if they are missing or of another version.
+    """Return a run, by its folder. Its tables are made from the raw files if they are missing or of another version.
 
     Errors: :class:`CellbedError` for a path that is not the folder of a run.
     """
@@ -312,7 +313,7 @@ def run(
 def _in_child(
     asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
-    """The outcome of a run in a child process, and whether it was interrupted from here."""
+    """Return the outcome of a run in a child process, and whether it was interrupted from here."""
     interrupted = False
     child = ChildRun(asked, limits)
     try:
@@ -366,7 +367,7 @@ class ChildRun:
         return self._child.stdout.fileno()
 
     def read(self, timeout_s: float) -> list[str]:
-        """The progress within the next seconds: phases and notes."""
+        """Return the progress within the next seconds: phases and notes."""
         if not select.select([self], [], [], timeout_s)[0]:
             return []
         received = os.read(self.fileno(), 1 << 16)
@@ -397,7 +398,7 @@ class ChildRun:
 
 
 def _plain(value: Any) -> Any:
-    """A value as in TOML: paths are text, tuples lists, NumPy's numbers numbers."""
+    """Return a value as in TOML: paths are text, tuples lists, NumPy's numbers numbers."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -90,7 +90,7 @@ class Link:
     def of_stages(
         cls, stages: Iterable[Mapping[str, Any]], changes: Iterable[tuple[int, int, Mapping[str, Any]]] = ()
     ) -> Self:
-        """A link of any stages in any order, each a mapping in the terms of the emulator's configuration.
+        """Return a link of any stages in any order, each a mapping in the terms of the emulator's configuration.
 
         changes: time (ns), number of the stage from 0, and its new configuration.
 
@@ -138,7 +138,7 @@ class Link:
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """The outcomes of packets from the link's start until the last one is out; in order of arrival.
+        """Return the outcomes of packets from the link's start until the last one is out; in order of arrival.
 
         Row *i* is packet *i*; copies by a duplication stage come in rows behind theirs. Independent of the state of
         :meth:`send`, which does not change.
@@ -222,7 +222,7 @@ def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool) -> list[Stage]:
-    """The stages that have an effect at the start or later; each other one would cost every packet time."""
+    """Return the stages that have an effect at the start or later; each other one would cost every packet time."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,
         queue=_queue(settings),
@@ -255,7 +255,7 @@ def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed:
 
 
 def _queue(settings: Settings) -> Queue | None:
-    """The value of the settings, or the default; ``None`` for a radio link's."""
+    """Return the value of the settings, or the default; ``None`` for a radio link's."""
     if settings.queue is None and not isinstance(settings.rate, Radio):
         return DropTail(kind="droptail")
     return settings.queue
@@ -286,7 +286,8 @@ def _number(stage: int) -> int:
 
 
 def time_of(at: str | int) -> int:
-    """A time since the start, ns: of text such as ``"30 s"``, or whole nanoseconds. Errors: :class:`ValueError`."""
+    """Return a time since the start, ns: of text such as ``"30 s"``, or whole nanoseconds. Errors:
+    :class:`ValueError`."""
     if isinstance(at, str):
         return int(DURATION.parse(at))
     try:
@@ -301,7 +302,8 @@ def time_of(at: str | int) -> int:
 def arrivals_of(
     times: npt.ArrayLike, sizes: npt.ArrayLike, flows: npt.ArrayLike | None, ecn: npt.ArrayLike | None
 ) -> _core.Arrivals:
-    """The columns of packets, as :meth:`Link.run` takes them. Errors: :class:`ValueError` that names the column."""
+    """Return the columns of packets, as :meth:`Link.run` takes them. Errors: :class:`ValueError` that names the
+    column."""
     hint = "whole nanoseconds since the start, as (1e9 * seconds).astype('int64')"
     when = column_of("times", times, np.int64, hint)
     length = len(when)

@@ -76,7 +76,7 @@ class Outcomes:
         return delay
 
     def to_polars(self) -> pl.DataFrame:
-        """A data frame with a row for each packet, and the fate as its name."""
+        """Return a data frame with a row for each packet, and the fate as its name."""
         import polars as pl
 
         names = {int(fate): fate.name.lower() for fate in Fate}
@@ -85,5 +85,5 @@ class Outcomes:
         return pl.DataFrame({**columns, "fate": fates})
 
     def __getitem__(self, rows: Any) -> Outcomes:
-        """The outcomes of some rows: a slice, a mask or an array of indices."""
+        """Return the outcomes of some rows: a slice, a mask or an array of indices."""
         return Outcomes(*(getattr(self, it.name)[rows] for it in fields(self)))

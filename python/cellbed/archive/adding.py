@@ -52,7 +52,7 @@ def add(
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
-    """The files of each recording: ``X.up`` and ``X.down`` are one; files of other names are all of one."""
+    """Return the files of each recording: ``X.up`` and ``X.down`` are one; files of other names are all of one."""
     if any(path.suffix not in (".up", ".down") for path in paths):
         return [list(paths)]
     pairs: dict[Path, list[Path]] = {}
@@ -62,6 +62,6 @@ def recordings(paths: Sequence[Path]) -> list[list[Path]]:
 
 
 def name_of(paths: Sequence[Path]) -> str:
-    """A name for these files' entry: their common part, ``walk`` for ``walk.up`` and ``walk.down``."""
+    """Return a name for these files' entry: their common part, ``walk`` for ``walk.up`` and ``walk.down``."""
     stems = [path.absolute().stem if path.is_file() else path.absolute().name for path in paths]
     return valid_name(os.path.commonprefix(stems) or stems[0])  # noqa: RUF071 letters are meant

@@ -99,7 +99,7 @@ def _require_unused(archive: Archive, name: str) -> None:
 
 
 def _about(entry: Entry, asked: Mapping[str, str]) -> About:
-    """The new metadata. Only new values are checked: the others may be older than the rules."""
+    """Return the new metadata. Only new values are checked: the others may be older than the rules."""
     new = _asked(entry, asked).model_dump(include=set(asked))
     if names_time(new.get("date")):
         new = {"begins": None, **new}
@@ -112,13 +112,13 @@ def _about(entry: Entry, asked: Mapping[str, str]) -> About:
 
 
 def _asked(entry: Entry, asked: Mapping[str, str]) -> About:
-    """The new values only."""
+    """Return the new values only."""
     new: dict[str, str | None] = {key: text.strip() or None for key, text in asked.items()}
     return described(**{"origin": entry.about.origin, **new})
 
 
 def _step(before: About, after: About) -> Step:
-    """The changes, for the history."""
+    """Return the changes, for the history."""
     from cellbed.archive.entry import Step
 
     old, new = before.model_dump(), after.model_dump()
@@ -143,7 +143,7 @@ def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict
 
 
 def _linked(source: str, target: str) -> str:
-    """The file under another name as well; a copy where the file system has no links."""
+    """Return the file under another name as well; a copy where the file system has no links."""
     try:
         os.link(source, target)
     except OSError:

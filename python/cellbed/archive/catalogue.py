@@ -37,7 +37,7 @@ class EntryDirection:
     synthetic: bool
 
     def text(self) -> Path:
-        """The file that the engine reads. Raises TraceError for a damaged series."""
+        """Return the file that the engine reads. Raises TraceError for a damaged series."""
         from cellbed.archive.replayable import replayable
 
         return replayable(*self.archive.held(self.name, self.part))
@@ -75,7 +75,7 @@ class TraceSource:
                 return _generated(self._file)
 
     def entry(self) -> "tuple[Entry, Part] | None":
-        """The archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
+        """Return the archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
         match self._file:
             case Path():
                 return None
@@ -106,7 +106,7 @@ class TraceSource:
 
 
 def resolve(text: str, folder: Path) -> TraceSource:
-    """The trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
+    """Return the trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
 
     A path with a slash, ``./walk.up``, is always a file. Raises TraceError if neither exists.
     """
@@ -135,18 +135,20 @@ def resolve(text: str, folder: Path) -> TraceSource:
 
 
 def is_named(text: str) -> bool:
-    """Whether the archive has a trace called ``text``."""
+    """Return whether the archive has a trace called ``text``."""
     return entry_and_part(open_archive(), text)[1] is not None
 
 
 def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
-    """The entry that ``text`` names, be there one or not, and which direction of it, if it names one: ``walk.up``."""
+    """Return the entry that ``text`` names, be there one or not, and which direction of it, if it names one:
+    ``walk.up``."""
     name, _, ending = text.rpartition(".")
     return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
 
 
 def _direction(text: str, archive: Archive) -> EntryDirection | None:
-    """The direction of an entry that ``text`` names; None if the archive has no such entry. Raises TraceError."""
+    """Return the direction of an entry that ``text`` names; None if the archive has no such entry. Raises
+    TraceError."""
     name, part = entry_and_part(archive, text)
     if part is None:
         return None
@@ -172,7 +174,7 @@ def _hint(text: str, archive: Archive) -> str:
 
 
 def _directions(archive: Archive, name: str) -> list[str]:
-    """The scenario's names of the directions of an entry."""
+    """Return the scenario's names of the directions of an entry."""
     try:
         parts = archive.entry(name).parts
     except TraceError:
@@ -197,7 +199,7 @@ def _generated(model: Example) -> Path:
 
 
 def _is_right(path: Path, model: Example) -> bool:
-    """Whether the file exists and equals this version's output: not truncated, edited or of another version."""
+    """Return whether the file exists and equals this version's output: not truncated, edited or of another version."""
     try:
         return sha256(path) == model.sha256
     except TraceError:

@@ -63,13 +63,13 @@ def doubts(about: About) -> list[str]:
 
 
 def usual_technology(asked: str) -> str:
-    """The usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
+    """Return the usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
     small = OTHER_NAMES.get(asked.lower(), asked.lower())
     return small if small in _USUAL["technology"][1] else asked
 
 
 def is_date(text: str) -> bool:
-    """Whether it is an ISO 8601 date of any precision: 2021, 2021-04, 2021-04-30, or with a time."""
+    """Return whether it is an ISO 8601 date of any precision: 2021, 2021-04, 2021-04-30, or with a time."""
     if not _DATE.fullmatch(text):
         return False
     try:

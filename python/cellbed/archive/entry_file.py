@@ -17,14 +17,14 @@ _LARGEST = 1 << 24
 
 
 def entry_text(entry: Entry) -> str:
-    """The entry as TOML; unknown or empty values are left out."""
+    """Return the entry as TOML; unknown or empty values are left out."""
     import tomli_w
 
     return tomli_w.dumps(_without_unknown(entry.model_dump(mode="json")))
 
 
 def read_entry(folder: Path) -> Entry:
-    """The entry in `folder`. Raises TraceError ``FILE: reason``."""
+    """Return the entry in `folder`. Raises TraceError ``FILE: reason``."""
     from pydantic import ValidationError
 
     from cellbed.archive.entry import Entry
@@ -63,7 +63,7 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def _without_unknown(value: Any) -> Any:
-    """A value for TOML, which has no null: nulls in lists are left out."""
+    """Return a value for TOML, which has no null: nulls in lists are left out."""
     if isinstance(value, dict):
         return {key: _without_unknown(each) for key, each in value.items() if not _is_unknown(each)}
     if isinstance(value, list):

@@ -76,7 +76,7 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
 
 
 def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") -> RenderableType:
-    """An entry as lines and tables: origin, figures, warnings, use.
+    """Return an entry as lines and tables: origin, figures, warnings, use.
 
     picture: a drawing below its figures.
     """
@@ -92,7 +92,7 @@ def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") ->
 
 
 def uses(entry: Entry) -> list[str]:
-    """The lines of a scenario that replay an entry, a line for each kind of link."""
+    """Return the lines of a scenario that replay an entry, a line for each kind of link."""
     mobile = [f'{ending} = "{entry.name}.{ending}"' for ending, part in ENDINGS.items() if part in entry.parts]
     if entry.recording is not None:
         mobile.append(f'kind = "recording", path = "{entry.name}"')
@@ -114,7 +114,8 @@ def _opening(entry: Entry) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """An argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes them."""
+    """Return an argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes
+    them."""
     if isinstance(value, Mapping):
         return "(" + ", ".join(f"{key} {_shown(each)}" for key, each in value.items()) + ")"
     if isinstance(value, list | tuple):
@@ -141,13 +142,13 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
 
 
 def _lasting(seconds: float) -> str:
-    """A duration, in seconds too, in which cuts and starts are written."""
+    """Return a duration, in seconds too, in which cuts and starts are written."""
     words = duration_words(seconds)
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
 
 def rows_word(held: Held) -> str:
-    """The kind of its rows: ``"opportunities"``, ``"rate"``, ``"probes"``."""
+    """Return the kind of its rows: ``"opportunities"``, ``"rate"``, ``"probes"``."""
     words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
     word = words[held.content]
     return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")

@@ -60,14 +60,14 @@ class Example:
     duration: int = 120
 
     def text(self) -> str:
-        """The trace in Mahimahi's format, one integer millisecond per opportunity, under a header of comments.
+        """Return the trace in Mahimahi's format, one integer millisecond per opportunity, under a header of comments.
 
         The last opportunity is at the very end, so that the period of the looped trace is `duration`.
         """
         return self._header() + "\n".join(map(str, self.stamps())) + "\n"
 
     def stamps(self) -> list[int]:
-        """The opportunities of the trace, milliseconds."""
+        """Return the opportunities of the trace, milliseconds."""
         stamps = [math.ceil(time * 1000) for time in _deliveries(self, Random(self.seed).random)]
         end = self.duration * 1000
         if not stamps or stamps[-1] != end:
@@ -164,7 +164,7 @@ MODELS: dict[str, Example] = {
 
 
 def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]:
-    """Times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
+    """Return times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
     # The stationary deviation of an Ornstein-Uhlenbeck process is volatility * sqrt(reversion / 2).
     volatility = model.deviation / math.sqrt(model.reversion / 2)
     rate = model.mean
@@ -185,7 +185,7 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
 
 
 def _normal(uniform: Callable[[], float]) -> float:
-    """A standard normal variate to the accuracy that is needed here: twelve uniforms less six (Irwin-Hall)."""
+    """Return a standard normal variate to the accuracy that is needed here: twelve uniforms less six (Irwin-Hall)."""
     return sum(uniform() for _ in range(12)) - 6.0
 
 
@@ -196,7 +196,7 @@ EXAMPLES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in MODELS)
 
 
 def about(name: str) -> About:
-    """The metadata of an example."""
+    """Return the metadata of an example."""
     from cellbed.archive.entry import About
 
     technology, band = _TECHNOLOGY[name]
@@ -227,7 +227,7 @@ def fill(draft: Draft, name: str) -> None:
 
 
 def is_current(entry: Entry) -> bool:
-    """Whether an example was made by the models of this version."""
+    """Return whether an example was made by the models of this version."""
     return any(step.of == _digests(entry.name) for step in entry.history)
 
 

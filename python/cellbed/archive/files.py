@@ -25,7 +25,7 @@ def find_folder(text: str, folder: Path) -> Path | None:
 
 
 def find_pipe(text: str, folder: Path) -> Path | None:
-    """A regular file with what the pipe called ``text`` gives; None if there is no pipe.
+    """Return a regular file with what the pipe called ``text`` gives; None if there is no pipe.
 
     A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
     as this process. Raises OSError when the pipe cannot be read or gives too much.

@@ -49,12 +49,14 @@ class RecordedFile(Generic[T]):
 
 
 def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:
-    """The light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is none."""
+    """Return the light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is
+    none."""
     return RecordedFile(text, _found(text, folder, "file of light rows"), _parse_rows)
 
 
 def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
-    """The latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is none."""
+    """Return the latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is
+    none."""
     return RecordedFile(text, _found(text, folder, "file of latency offsets"), _parse_offsets)
 
 

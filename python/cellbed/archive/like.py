@@ -13,7 +13,7 @@ from cellbed.support import inputs
 
 
 def like(name: str, folder: Path) -> Like:
-    """The recording called `name`: an entry of the archive, one direction of it, or a trace's file in `folder`.
+    """Return the recording called `name`: an entry of the archive, one direction of it, or a trace's file in `folder`.
 
     Errors: :class:`TraceError`.
     """

@@ -54,16 +54,17 @@ class Stream:
         return self._block.pop()
 
     def below(self, bound: int) -> int:
-        """A whole number from 0 up to but excluding `bound`, at most 2³²."""
+        """Return a whole number from 0 up to but excluding `bound`, at most 2³²."""
         return (int(self.uniform() * 2.0**53) * bound) >> 53
 
     def exponential(self) -> float:
-        """An exponential variate of mean 1."""
+        """Return an exponential variate of mean 1."""
         return exponential(self.uniform)
 
 
 def exponential(uniform: Callable[[], float]) -> float:
-    """An exponential variate of mean 1 (von Neumann, Various Techniques Used in Connection with Random Digits, 1951).
+    """Return an exponential variate of mean 1 (von Neumann, Various Techniques Used in Connection with Random Digits,
+    1951).
 
     A descending run of uniforms that starts at x has odd length with probability exp(-x); else one more unit passes.
     """
@@ -89,7 +90,7 @@ def reflected(value: float, low: float, high: float) -> float:
 
 
 def interpolated(ordered: Sequence[float], rank: float) -> float:
-    """The quantile function of a sample at a rank from 0 to 1, linear between its order statistics."""
+    """Return the quantile function of a sample at a rank from 0 to 1, linear between its order statistics."""
     place = rank * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)
     above = min(below + 1, len(ordered) - 1)

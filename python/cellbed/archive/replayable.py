@@ -34,7 +34,7 @@ _BLOCK: Final = 1_000_000
 
 
 def replayable(series: Series, digest: str) -> Path:
-    """The text of a series of opportunities or rates; made at first use, and kept in the user's cache.
+    """Return the text of a series of opportunities or rates; made at first use, and kept in the user's cache.
 
     digest: expected SHA-256 of the series' file. Raises TraceError for another one, for a series that cannot be
     replayed, and if the cache cannot be written.

@@ -52,7 +52,7 @@ class Series:
     duration_ns: int
 
     def scan(self) -> pl.LazyFrame:
-        """Its rows, read lazily."""
+        """Return its rows, read lazily."""
         import polars as pl
 
         return pl.scan_parquet(inputs.checked(self.path))

@@ -37,17 +37,17 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
 
 
 def archive_folder() -> Path:
-    """The folder of the archive: ``$XDG_DATA_HOME/cellbed/traces`` or ``~/.local/share/cellbed/traces``."""
+    """Return the folder of the archive: ``$XDG_DATA_HOME/cellbed/traces`` or ``~/.local/share/cellbed/traces``."""
     return user_folders.data_folder() / "traces"
 
 
 def open_archive(folder: Path | None = None) -> Archive:
-    """The user's archive, or the one in `folder`, which the first write creates."""
+    """Return the user's archive, or the one in `folder`, which the first write creates."""
     return Archive(archive_folder() if folder is None else folder)
 
 
 def valid_name(text: str) -> str:
-    """The valid name nearest to `text`: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
+    """Return the valid name nearest to `text`: ``Verizon-LTE-short.up`` gives ``verizon-lte-short-up``."""
     return re.sub(r"[^a-z0-9_+]+", "-", text.lower())[:100].strip("-_+") or "trace"
 
 
@@ -61,7 +61,7 @@ class Archive:
     folder: Path
 
     def names(self) -> list[str]:
-        """Names of the entries, the damaged ones too, in order."""
+        """Return names of the entries, the damaged ones too, in order."""
         try:
             there = {path.name for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()}
         except FileNotFoundError:
@@ -71,11 +71,11 @@ class Archive:
         return sorted(there.union(examples.EXAMPLES))
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry of that name, even a damaged one."""
+        """Return whether there is an entry of that name, even a damaged one."""
         return name in examples.EXAMPLES or (NAME.fullmatch(name) is not None and (self.folder / name).is_dir())
 
     def entry(self, name: str) -> Entry:
-        """The description of an entry."""
+        """Return the description of an entry."""
         if not self.has(name):
             raise TraceError(self._unknown(name))
         if name not in examples.EXAMPLES:
@@ -104,7 +104,7 @@ class Archive:
         return Series(held.content, path, held.duration_ns), held.sha256
 
     def recording(self, name: str) -> Path:
-        """The folder of an entry's recording of two workloads."""
+        """Return the folder of an entry's recording of two workloads."""
         entry = self.entry(name)
         if entry.recording is None:
             raise TraceError(f"'{name}' contains no recording of two workloads: it has {_parts(entry)}")
@@ -185,11 +185,11 @@ class Archive:
         return entry
 
     def index(self) -> pl.LazyFrame:
-        """A row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
+        """Return a row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
         return self.contents().frame.lazy()
 
     def contents(self) -> EntryTable:
-        """The table of the index, with the reasons why entries cannot be read."""
+        """Return the table of the index, with the reasons why entries cannot be read."""
         from cellbed.archive.index import read_table
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
@@ -260,7 +260,7 @@ class Archive:
 
 
 def _complete(draft: Draft, name: str) -> Entry:
-    """The entry of a draft, its files checked, hashed and on the disk."""
+    """Return the entry of a draft, its files checked, hashed and on the disk."""
     from cellbed.archive.entry import Entry
 
     if not draft.parts and draft.recording is None:
@@ -342,7 +342,7 @@ def _taken(name: str) -> str:
 
 
 def _is_file(name: str) -> bool:
-    """Whether a file of that name exists."""
+    """Return whether a file of that name exists."""
     try:
         return Path(name).is_file()
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ class TraceSummary:
 
 
 def summarise(source: TraceSource) -> TraceSummary:
-    """The figures of ``source``. Raises TraceError when it is malformed."""
+    """Return the figures of ``source``. Raises TraceError when it is malformed."""
     trace = source.trace
     ending = source.name.rpartition(".")[2]
     return TraceSummary(

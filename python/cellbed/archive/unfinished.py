@@ -144,7 +144,7 @@ def sync(path: Path) -> None:
 
 
 def _hold(folder: Path) -> int:
-    """The descriptor with the folder's lock. Raises BlockingIOError where another process has it."""
+    """Return the descriptor with the folder's lock. Raises BlockingIOError where another process has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,12 +155,13 @@ def _hold(folder: Path) -> int:
 
 
 def downloads_folder() -> Path:
-    """The folder of downloads: ``$XDG_CACHE_HOME/cellbed/downloads`` or ``~/.cache/cellbed/downloads``."""
+    """Return the folder of downloads: ``$XDG_CACHE_HOME/cellbed/downloads`` or ``~/.cache/cellbed/downloads``."""
     return user_folders.cache_folder() / "downloads"
 
 
 def images_folder() -> Path:
-    """The folder of unpacked container images: ``$XDG_CACHE_HOME/cellbed/images`` or ``~/.cache/cellbed/images``."""
+    """Return the folder of unpacked container images: ``$XDG_CACHE_HOME/cellbed/images`` or
+    ``~/.cache/cellbed/images``."""
     return user_folders.cache_folder() / "images"
 
 

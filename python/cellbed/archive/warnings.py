@@ -39,7 +39,7 @@ class Replayed:
         return self.loop and self.workload >= duration
 
     def looked_at(self, duration: int) -> int:
-        """The part of a trace of this duration that it replays, without repetitions."""
+        """Return the part of a trace of this duration that it replays, without repetitions."""
         return duration if self._whole(duration) else self.workload
 
     def met(self, begin: int, length: int, duration: int) -> int:
@@ -76,7 +76,7 @@ def warnings(
 
 
 def drift(uplink_ns: int, downlink_ns: int) -> str | None:
-    """A sentence on directions whose durations differ by more than 1 s and 1 %."""
+    """Return a sentence on directions whose durations differ by more than 1 s and 1 %."""
     shorter, longer = sorted((uplink_ns, downlink_ns))
     if longer - shorter <= max(10**9, longer // 100):
         return None
@@ -87,7 +87,7 @@ def drift(uplink_ns: int, downlink_ns: int) -> str | None:
 
 
 def drift_of(entry: Entry) -> str | None:
-    """The result of `drift` for an entry's two directions, if it has both."""
+    """Return the result of `drift` for an entry's two directions, if it has both."""
     ways = [entry.parts.get("uplink"), entry.parts.get("downlink")]
     durations = [held.duration_ns for held in ways if held is not None]
     return drift(*durations) if len(durations) == 2 else None
@@ -188,7 +188,7 @@ def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
 
 
 def pause_of(entry: Entry) -> str | None:
-    """A warning about the longest pause of an entry's probes, if any."""
+    """Return a warning about the longest pause of an entry's probes, if any."""
     held = entry.parts.get("round-trip")
     if held is None:
         return None

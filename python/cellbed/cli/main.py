@@ -123,18 +123,18 @@ def main() -> None:
 
 
 def _is_of_polars(error: BaseException) -> bool:
-    """Whether Polars raised an error: it reports a full disk as a failed computation, not as an OSError."""
+    """Return whether Polars raised an error: it reports a full disk as a failed computation, not as an OSError."""
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(error, polars.exceptions.PolarsError)
 
 
 def _is_interruption(end: SystemExit) -> bool:
-    """Whether Ctrl-C ended a verb without an exception: the framework converts it to an exit."""
+    """Return whether Ctrl-C ended a verb without an exception: the framework converts it to an exit."""
     return end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt)
 
 
 def _is_output_broken() -> bool:
-    """Whether another line fails, too; if it does not, an empty line before the error does no harm."""
+    """Return whether another line fails, too; if it does not, an empty line before the error does no harm."""
     try:
         sys.stdout.flush()
         os.write(1, b"\n")

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
-    """The plan for scripts."""
+    """Return the plan for scripts."""
     return {
         "name": plan.scenario.name,
         "duration_ns": plan.scenario.duration,
@@ -118,7 +118,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def _folded(group: Sequence[T]) -> list[Sequence[T]]:
-    """The rows of equal nodes or links."""
+    """Return the rows of equal nodes or links."""
     return [[each] for each in group] if len(group) <= MOST else [group]
 
 

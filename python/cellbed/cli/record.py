@@ -35,7 +35,7 @@ def record(context: typer.Context) -> None:
 
 
 def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
-    """The arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
+    """Return the arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
     import tempfile
     from pathlib import Path
 

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
-    """A command group of the modules in `package`.
+    """Return a command group of the modules in `package`.
 
     verbs: names, in the order in which they are listed, and the first line of each one's help. The verb ``some-thing``
     is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
@@ -64,7 +64,7 @@ class Verb(TyperCommand):
 
 
 def _load(package: str, verb: str) -> Any:
-    """The command of a verb, its module imported."""
+    """Return the command of a verb, its module imported."""
     word = verb.replace("-", "_") + "_" * keyword.iskeyword(verb)
     module = importlib.import_module(f"{package}.{word}")
     group: Any = getattr(module, "app", None)

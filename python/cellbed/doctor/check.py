@@ -24,5 +24,5 @@ class Check:
 
 
 def can_run(checks: Iterable[Check]) -> bool:
-    """Whether `cellbed run` would work."""
+    """Return whether `cellbed run` would work."""
     return all(check.status != "missing" for check in checks)

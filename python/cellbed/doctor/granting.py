@@ -45,7 +45,7 @@ def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, 
 
 
 def _user(name: str | None, dry_run: bool) -> int:
-    """The numeric identifier of the user. In a container a user may have no login name."""
+    """Return the numeric identifier of the user. In a container a user may have no login name."""
     if name is None:
         name = os.environ.get("SUDO_UID") if os.geteuid() == 0 else str(os.geteuid())
     if name is None:

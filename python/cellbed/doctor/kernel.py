@@ -27,7 +27,7 @@ RESTRICTIONS = {
 
 
 def setting_path(name: str) -> str:
-    """The file of a kernel setting."""
+    """Return the file of a kernel setting."""
     return "/proc/sys/" + name.replace(".", "/")
 
 
@@ -44,7 +44,7 @@ def kernel(release: str | None = None) -> Check:
 
 
 def restricted_namespaces(machine: Machine) -> list[str]:
-    """Names of the settings that keep ordinary users from user namespaces here."""
+    """Return names of the settings that keep ordinary users from user namespaces here."""
     return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
 
 
@@ -81,7 +81,7 @@ def tun(machine: Machine) -> Check:
 
 
 def congestion_control(machine: Machine) -> Check:
-    """The TCP congestion controls, and whether a node may use CUBIC.
+    """Return the TCP congestion controls, and whether a node may use CUBIC.
 
     All network namespaces except the first accept only those allowed there, root's too (net/ipv4/tcp_cong.c,
     ``tcp_set_default_congestion_control``).

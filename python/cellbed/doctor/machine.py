@@ -37,11 +37,11 @@ class Machine:
         return f"sudo {executable()} grant {self.user_name}"
 
     def path(self, absolute: str) -> Path:
-        """The place of an absolute path below the root folder."""
+        """Return the place of an absolute path below the root folder."""
         return self.root / absolute.lstrip("/")
 
     def read(self, absolute: str) -> str | None:
-        """The text of a file without white space at its ends, or ``None`` where it cannot be read."""
+        """Return the text of a file without white space at its ends, or ``None`` where it cannot be read."""
         try:
             return self.path(absolute).read_text(errors="replace", encoding="utf-8").strip()
         except OSError:

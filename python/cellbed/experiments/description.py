@@ -154,7 +154,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
 
 
 def deployments(plan: Plan) -> list[Deployment]:
-    """The applications of the scenario on the nodes of the plan."""
+    """Return the applications of the scenario on the nodes of the plan."""
     servers = {name: plan.servers(name) for name in plan.scenario.applications}
     shared = {name: service.address for name, service in plan.services.items()}
     addresses = {name: str(shared.get(name, nodes[0].ipv4)) for name, nodes in servers.items() if nodes}
@@ -193,7 +193,7 @@ def _described(deployment: Deployment, services: tuple[str, ...]) -> Description
 
 
 def _changes(direction: Direction) -> list[dict[str, Any]]:
-    """The changes of a direction: when, what it is in words, and the kinds of the stages that are another."""
+    """Return the changes of a direction: when, what it is in words, and the kinds of the stages that are another."""
     kinds: dict[int, list[str]] = {}
     for at, _, stage in direction.stage_changes:
         kinds.setdefault(at, []).append(stage["kind"])

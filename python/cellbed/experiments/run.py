@@ -306,7 +306,7 @@ def _drive(
 def _with_spans(
     process: Process | Command, deployment: Deployment, raw: Path, bed: Testbed, sockets: SpanSockets
 ) -> Process | Command:
-    """A program; a service with a socket at which it can report spans."""
+    """Return a program; a service with a socket at which it can report spans."""
     if not isinstance(process, Command) or process.load:
         return process
     record = raw / f"{deployment.name}.{process.node}.service.jsonl"
@@ -404,7 +404,7 @@ def _follow(
 
 
 def ended_early(duration_ns: int, planned_ns: int) -> str:
-    """A note on a run that was over before the end of its schedule."""
+    """Return a note on a run that was over before the end of its schedule."""
     return f"all clients had ended after {duration_ns / 1e9:.1f} of {planned_ns / 1e9:g} s: the run ended then"
 
 
@@ -446,7 +446,7 @@ def _stop_emulator(emulator: Emulator, state: RunState) -> None:
 
 
 def _since_command(moment_ns: int) -> float:
-    """Seconds from the start of this command to a monotonic moment."""
+    """Return seconds from the start of this command to a monotonic moment."""
     ticks = process_start(os.getpid()) or 0
     start_s = ticks / os.sysconf("SC_CLK_TCK")
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -151,7 +151,7 @@ def _with_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
-    """The figures of one seed, of so many flows."""
+    """Return the figures of one seed, of so many flows."""
     import polars as pl
 
     flows = simulation.flows
@@ -179,7 +179,7 @@ def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
 
 
 def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The summary of a folder: the figures of each seed, and their means with 95 % intervals."""
+    """Return the summary of a folder: the figures of each seed, and their means with 95 % intervals."""
     return {
         "name": described.file.name,
         "cellbed": version("cellbed"),
@@ -197,7 +197,7 @@ def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, A
 
 
 def _mean_row(rows: Sequence[dict[str, Any]], name: str, count: str) -> dict[str, Any]:
-    """A row of a table over seeds: `count` is their sum, other figures become value and interval."""
+    """Return a row of a table over seeds: `count` is their sum, other figures become value and interval."""
     found: dict[str, Any] = {name: rows[0][name], count: sum(row[count] for row in rows)}
     for key in rows[0].keys() - {name, count}:
         values = [row[key] for row in rows if row[key] is not None]

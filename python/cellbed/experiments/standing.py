@@ -210,12 +210,13 @@ def status(record: Record) -> dict[str, Any]:
 
 
 def testbeds() -> list[Record]:
-    """The live runs and testbeds, oldest first."""
+    """Return the live runs and testbeds, oldest first."""
     return [record for record in live() if record.kind in ("run", "testbed")]
 
 
 def find_testbed(name: str | None, *, standing: bool = False) -> Record:
-    """The live testbed or run called `name`; the only one for ``None``. standing: no runs, unless they are named.
+    """Return the live testbed or run called `name`; the only one for ``None``. standing: no runs, unless they are
+    named.
 
     Errors: :class:`LiveError` with the nearest name.
     """

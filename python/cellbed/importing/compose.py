@@ -64,7 +64,7 @@ _MOST_FILES = 50
 def read_compose(
     paths: Sequence[Path], variables: Mapping[str, str], profiles: Iterable[str] = (), env_files: Sequence[Path] = ()
 ) -> Imported:
-    """The services of a Compose file, or of several that are merged in their order.
+    """Return the services of a Compose file, or of several that are merged in their order.
 
     variables: of the environment. env_files: files of further ones, the later first; by default ``.env`` in the file's
     folder. profiles: those that are active. Raises ImportedFileError.
@@ -100,7 +100,7 @@ class _Project:
         self._read()
 
     def _root(self, paths: Sequence[Path]) -> Keys:
-        """The interpolated document of merged Compose files."""
+        """Return the interpolated document of merged Compose files."""
         unset: dict[str, Place] = {}
         root = Map(Place(str(paths[0]), 1))
         for path in paths:
@@ -157,7 +157,7 @@ class _Project:
             self.folders[name] = self.folder
 
     def _extended(self, services: Keys, name: str, file: Path, chain: tuple[tuple[Path, str], ...]) -> Map:
-        """The table of a service on top of the one that it extends."""
+        """Return the table of a service on top of the one that it extends."""
         keys = services.inside(name)
         own: Map = keys.value
         if "extends" not in own:
@@ -237,7 +237,7 @@ class _Project:
 
 
 def _absolute(table: Map, folder: Path) -> Map:
-    """A service of another file, with absolute paths."""
+    """Return a service of another file, with absolute paths."""
     found = Map(table.place, table)
     found.places = table.places
     for key in ("env_file", "volumes", "build"):
@@ -291,7 +291,7 @@ def _merged(base: Map, own: Map) -> Map:
 
 
 def _without_resets(value: Any) -> Any:
-    """A document without the keys whose value has the tag ``!reset``."""
+    """Return a document without the keys whose value has the tag ``!reset``."""
     if isinstance(value, Map):
         for key in [key for key, each in value.items() if isinstance(each, Reset)]:
             del value[key]
@@ -306,7 +306,7 @@ def _without_resets(value: Any) -> Any:
 
 
 def _as_map(value: Any) -> Any:
-    """A list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
+    """Return a list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
     if not isinstance(value, Items):
         return value
     found = Map(value.place)
@@ -320,7 +320,7 @@ def _as_map(value: Any) -> Any:
 
 
 def _normal(path: Path) -> Path:
-    """An absolute path without ``..``, which need not exist."""
+    """Return an absolute path without ``..``, which need not exist."""
     return Path(os.path.normpath(path.absolute()))
 
 
@@ -653,7 +653,7 @@ def _least(value: int | None, default: int) -> int:
 
 
 def _uses(service: Mapping[str, Any], volume: str) -> bool:
-    """Whether a service mounts a named volume."""
+    """Return whether a service mounts a named volume."""
     entries = service.get("volumes")
     return any(
         (each.get("source") if isinstance(each, Map) else as_text(each).partition(":")[0]) == volume

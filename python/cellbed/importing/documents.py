@@ -51,7 +51,7 @@ class Place:
         return f"{self.source}:{self.line}"
 
     def error(self, text: str) -> ImportedFileError:
-        """An error at this place."""
+        """Return an error at this place."""
         return ImportedFileError(f"{self}: {text}")
 
 
@@ -82,7 +82,7 @@ class Items(list[Any]):
 
 
 def read_text(path: Path) -> str:
-    """The text of a file or a pipe of at most 1 MiB. Raises ImportedFileError."""
+    """Return the text of a file or a pipe of at most 1 MiB. Raises ImportedFileError."""
     try:
         content = inputs.content(path, _LARGEST, pipe=True)
     except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ def read_text(path: Path) -> str:
 
 
 def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
-    """The documents of a YAML stream: `Map`, `Items`, text, numbers, truth values and None.
+    """Return the documents of a YAML stream: `Map`, `Items`, text, numbers, truth values and None.
 
     merging: Compose's tags ``!reset`` and ``!override`` are allowed. Aliases refer to the same value. Raises
     ImportedFileError for malformed YAML, equal keys, unknown tags, aliases of a value inside itself, and for documents
@@ -114,7 +114,7 @@ def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
 
 
 def _by_document(events: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """The events of each document; the next begins when those of the one before were read."""
+    """Return the events of each document; the next begins when those of the one before were read."""
 
     def inside() -> Iterator[Any]:
         for event in events:
@@ -255,7 +255,7 @@ def _check(value: Any, tag: str, place: Place) -> None:
 
 
 def _plain(text: str) -> str | int | float | bool | None:
-    """The value of a scalar without quotes."""
+    """Return the value of a scalar without quotes."""
     if text in _WORDS:
         return _WORDS[text]
     digits = text.replace("_", "")
@@ -274,7 +274,7 @@ def _plain(text: str) -> str | int | float | bool | None:
 
 
 def as_text(value: Any) -> str:
-    """A scalar as text, the way Compose writes numbers and truth values into an environment."""
+    """Return a scalar as text, the way Compose writes numbers and truth values into an environment."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

@@ -86,7 +86,7 @@ _OF_SERVICE = dict.fromkeys(
 
 
 def read_manifests(paths: Sequence[Path]) -> Imported:
-    """The services of Kubernetes manifests in at least one file. Raises ImportedFileError."""
+    """Return the services of Kubernetes manifests in at least one file. Raises ImportedFileError."""
     cluster = _Cluster()
     for path in paths:
         for document in documents(read_text(path), str(path)):
@@ -184,7 +184,7 @@ class _Cluster:
         return found
 
     def _pod(self, workload: _Object) -> _Pod:
-        """The services of a workload's containers."""
+        """Return the services of a workload's containers."""
         keys, labels, count = workload.keys, workload.labels, 1
         spec = keys.inside("spec")
         kept: set[str] = set()
@@ -290,7 +290,7 @@ class _Cluster:
                 )
 
     def _port(self, port: Keys, pod: _Pod, names: list[str]) -> Service | None:
-        """The container that listens on a port of a Service; None where no container is known to."""
+        """Return the container that listens on a port of a Service; None where no container is known to."""
         wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
@@ -317,7 +317,7 @@ class _Cluster:
         return found
 
     def values(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
-        """The data of a ConfigMap or Secret; None if it is not among the manifests."""
+        """Return the data of a ConfigMap or Secret; None if it is not among the manifests."""
         found = self.data.get((kind, namespace, name))
         if found is None:
             return None
@@ -335,7 +335,7 @@ class _Cluster:
 
 
 def _shared(containers: list[Keys]) -> set[str]:
-    """Names of volumes that several containers mount."""
+    """Return names of volumes that several containers mount."""
     mounts = [
         {as_text(mount.value.get("name")) for mount in Keys.mappings(_copy(each), "volumeMounts")}
         for each in containers
@@ -344,7 +344,7 @@ def _shared(containers: list[Keys]) -> set[str]:
 
 
 def _copy(keys: Keys) -> Keys:
-    """The same mapping, read without an effect on what is left."""
+    """Return the same mapping, read without an effect on what is left."""
     return Keys(keys.value, keys.path, keys.place, [])
 
 
@@ -391,8 +391,8 @@ class _Container:
         keys.close(_OF_CONTAINER)
 
     def _expanded(self, text: str) -> tuple[str, bool]:
-        """Text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces then, which
-        the scenario fills in. References to other names stay."""
+        """Return text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces then,
+        which the scenario fills in. References to other names stay."""
         found = self.found
         template = any(match[1] in found.templates for match in _REFERENCE.finditer(text))
 
@@ -609,7 +609,7 @@ def _replace(service: Service, changes: Sequence[tuple[str, str]]) -> None:
 
 
 def _port_number(keys: Keys, key: str, named: Mapping[str, int]) -> int:
-    """A port by its number or its name."""
+    """Return a port by its number or its name."""
     text = keys.text(key) or ""
     port = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else named.get(text, 0)
     if not 0 < port < 65536:

@@ -103,12 +103,12 @@ class Imported:
 
 
 def literal(text: str) -> str:
-    """Text for a value of the scenario in which names in braces are replaced."""
+    """Return text for a value of the scenario in which names in braces are replaced."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file or a folder; not a socket or a device."""
+    """Return whether there is a file or a folder; not a socket or a device."""
     try:
         return path.is_file() or path.is_dir()
     except (OSError, ValueError):  # a name that no file can have
@@ -130,11 +130,11 @@ class Keys:
         return key in self.value
 
     def where(self, key: str) -> Place:
-        """The place of a key, or of the mapping if the key is missing."""
+        """Return the place of a key, or of the mapping if the key is missing."""
         return self.value.places.get(key, self.place)
 
     def key(self, key: str) -> str:
-        """The whole path of a key."""
+        """Return the whole path of a key."""
         return f"{self.path}.{key}" if self.path else key
 
     def refuse(self, key: str, text: str) -> NoReturn:
@@ -147,33 +147,33 @@ class Keys:
         self.notes.append(Note(level, self.where(key), self.key(key), text))
 
     def take(self, key: str) -> Any:
-        """The value of a key; None if it is missing."""
+        """Return the value of a key; None if it is missing."""
         self._left.pop(key, None)
         return self.value.get(key)
 
     def text(self, key: str) -> str | None:
-        """A scalar as text."""
+        """Return a scalar as text."""
         value = self.take(key)
         if isinstance(value, Map | Items):
             self.refuse(key, "text is needed")
         return None if value is None else as_text(value)
 
     def whole(self, key: str) -> int | None:
-        """A whole number from 0 on."""
+        """Return a whole number from 0 on."""
         text = self.text(key)
         if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= 9):
             self.refuse(key, f"'{text[:40]}' is not a whole number")
         return None if text is None else int(text)
 
     def flag(self, key: str) -> bool:
-        """A truth value; false if it is missing."""
+        """Return a truth value; false if it is missing."""
         value = self.take(key)
         if value not in (None, True, False, "true", "false"):
             self.refuse(key, "true or false is needed")
         return value in (True, "true")
 
     def words(self, key: str) -> list[str] | None:
-        """A command: a list of texts, or a text that is split like a shell's words."""
+        """Return a command: a list of texts, or a text that is split like a shell's words."""
         value = self.take(key)
         if isinstance(value, Items | None):
             return None if value is None else self._texts(key, value)
@@ -187,7 +187,7 @@ class Keys:
             self.refuse(key, f"not a command: {str(error).lower()}")
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts, or one; empty if it is missing."""
+        """Return a list of texts, or one; empty if it is missing."""
         value = self.take(key)
         if isinstance(value, Map):
             self.refuse(key, "text or a list is needed")
@@ -202,18 +202,18 @@ class Keys:
         return found
 
     def entries(self, key: str) -> list[tuple[Any, Place]]:
-        """The entries of a list with their places; empty if it is missing."""
+        """Return the entries of a list with their places; empty if it is missing."""
         value = self.take(key)
         if value is not None and not isinstance(value, Items):
             self.refuse(key, "a list is needed")
         return [] if value is None else list(zip(value, value.places, strict=True))
 
     def inside(self, key: str) -> Keys:
-        """The mapping at a key; empty if it is missing."""
+        """Return the mapping at a key; empty if it is missing."""
         return Keys(self.take(key), self.key(key), self.where(key), self.notes)
 
     def mappings(self, key: str) -> list[Keys]:
-        """The mappings of a list."""
+        """Return the mappings of a list."""
         return [
             Keys(value, f"{self.key(key)}[{number}]", place, self.notes)
             for number, (value, place) in enumerate(self.entries(key))
@@ -237,7 +237,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 def sized(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
-    """A size in bytes, with one of these units."""
+    """Return a size in bytes, with one of these units."""
     text = keys.text(key)
     if text is None:
         return None
@@ -250,7 +250,7 @@ def sized(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
 
 
 def number(keys: Keys, key: str, *, milli: bool = False) -> float | None:
-    """A number from 0 on. milli: it may be in thousandths, ``500m``."""
+    """Return a number from 0 on. milli: it may be in thousandths, ``500m``."""
     text = keys.text(key)
     if text is None:
         return None
@@ -265,7 +265,7 @@ def number(keys: Keys, key: str, *, milli: bool = False) -> float | None:
 
 
 def seconds(keys: Keys, key: str, default: float) -> float:
-    """A duration such as ``1m30s``."""
+    """Return a duration such as ``1m30s``."""
     text = keys.text(key)
     if text is None:
         return default

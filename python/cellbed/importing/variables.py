@@ -36,7 +36,7 @@ Unset = Callable[[str], object]
 
 
 def interpolate(text: str, variables: Mapping[str, str], unset: Unset) -> str:
-    """The text with its variables replaced.
+    """Return the text with its variables replaced.
 
     Raises ValueError for a malformed variable, and for a required one without a value.
     """
@@ -104,7 +104,7 @@ def _value(name: str, variables: Mapping[str, str], unset: Unset) -> str:
 
 
 def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: list[int] | None = None) -> Any:
-    """A document with the variables in its texts replaced, not those in keys. Raises ImportedFileError.
+    """Return a document with the variables in its texts replaced, not those in keys. Raises ImportedFileError.
 
     sizes: the characters of its texts so far.
     """
@@ -131,7 +131,7 @@ def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: 
 
 
 def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False) -> dict[str, str]:
-    """The variables of a file with lines ``NAME=VALUE``.
+    """Return the variables of a file with lines ``NAME=VALUE``.
 
     variables: those that values can refer to, besides those of earlier lines; a name without a value has the value of
     the same name there. raw: values are taken as they are. Raises ImportedFileError.

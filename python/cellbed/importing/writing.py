@@ -74,7 +74,7 @@ class Written:
 
 
 def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
-    """The class of each service, from ``NAME=CLASS``. Errors: :class:`CellbedError`."""
+    """Return the class of each service, from ``NAME=CLASS``. Errors: :class:`CellbedError`."""
     found: dict[str, NodeClass] = {}
     for text in texts:
         name, equals, node_class = text.partition("=")
@@ -105,7 +105,7 @@ def save(written: Written, out: Path | None) -> Scenario:
 
 
 def write(imported: Imported, choices: Choices, command: str) -> Written:
-    """The scenario of imported services. command: how it was made, for its first comment.
+    """Return the scenario of imported services. command: how it was made, for its first comment.
 
     Errors: :class:`CellbedError` for a chosen service that does not exist.
     """
@@ -135,7 +135,8 @@ _CORE = {"edge": "base-edge", "cloud": "eu-west-3"}
 
 
 def _names(services: Iterable[Service]) -> tuple[dict[str, str], set[str]]:
-    """The node group of each service, its name if a node group can have it; and the names of all groups and nodes."""
+    """Return the node group of each service, its name if a node group can have it; and the names of all groups and
+    nodes."""
     found: dict[str, str] = {}
     taken = {"tower", "localhost"}
     for service in services:
@@ -158,7 +159,7 @@ class _Writer:
         self.files: dict[Path, bytes] = {}
 
     def service(self, service: Service, node_class: NodeClass) -> str:
-        """The tables of one service."""
+        """Return the tables of one service."""
         notes = list(service.notes)
         group = self.groups[service.name]
         backend: dict[str, Any] = {"kind": "container", "image": service.image, **self._command(service, notes)}
@@ -260,7 +261,7 @@ class _Writer:
 
 
 def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str, str]) -> str:
-    """An endpoint, and a load over HTTP from there: a comment, unless it was asked for."""
+    """Return an endpoint, and a load over HTTP from there: a comment, unless it was asked for."""
     node = {"cpus": choices.cpus, "memory": SIZE.format(choices.memory)}
     inner = {name for service in services.values() for name in service.after}
     offering = sorted((name for name, each in services.items() if each.offers and each.ports), key=inner.__contains__)

@@ -117,7 +117,8 @@ def _quantile(nanos: NDArray[np.int64], at: float) -> float | None:
 
 
 def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s: float) -> list[CellSummary]:
-    """The summaries of the cells of a run; users: of `read_cells`; measured_s: how long the schedule ran. Pure."""
+    """Return the summaries of the cells of a run; users: of `read_cells`; measured_s: how long the schedule ran.
+    Pure."""
     found = []
     for cell in description.get("cells") or []:
         rows = users.filter(pl.col("cell") == cell["name"]).to_dicts()

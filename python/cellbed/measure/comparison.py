@@ -56,7 +56,7 @@ class Interval:
     note: str | None = None
 
     def between(self, value: float, low: float, high: float) -> Self:
-        """The same difference with its value and bounds, each of which may be infinite."""
+        """Return the same difference with its value and bounds, each of which may be infinite."""
         distinct = (low > 0 or high < 0) if math.isfinite(low) or math.isfinite(high) else None
         return replace(self, value=_finite(value), low=_finite(low), high=_finite(high), distinct=distinct)
 
@@ -128,7 +128,7 @@ class ApplicationComparison:
         return any(summary.requests.total for summary in self.summaries)
 
     def percentiles(self) -> list[tuple[str, list[Percentile]]]:
-        """The percentiles of all runs, each with its name; of good replies alone too where requests lack one."""
+        """Return the percentiles of all runs, each with its name; of good replies alone too where requests lack one."""
         apart = any(each.requests.answered < each.requests.total for each in self.summaries)
         return [
             (f"{label(quantile)}{words}", [getattr(each, of)[row] for each in self.summaries])
@@ -137,8 +137,8 @@ class ApplicationComparison:
         ]
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
-        """The decompositions of all runs around the median and around the highest percentile of which all have one,
-        each with its heading; none where the spans of the runs differ. names: of the runs."""
+        """Return the decompositions of all runs around the median and around the highest percentile of which all have
+        one, each with its heading; none where the spans of the runs differ. names: of the runs."""
         having = [
             row
             for row in range(len(QUANTILES))
@@ -308,7 +308,7 @@ def _compare_application(
 def _settings(
     scenarios: list[str], samples: list[Samples], are_paired: Callable[[int, int], bool]
 ) -> list[SettingDifference]:
-    """The differences between scenarios over pairs of runs of equal seed. scenarios, samples: by run."""
+    """Return the differences between scenarios over pairs of runs of equal seed. scenarios, samples: by run."""
     found = []
     for scenario in dict.fromkeys(name for name in scenarios if name != scenarios[0]):
         partners: dict[int, int] = {}
@@ -342,7 +342,7 @@ def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Sampl
 
 
 def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:
-    """The summaries of each peer that all runs have, by run."""
+    """Return the summaries of each peer that all runs have, by run."""
     by_name = [{(peer.server, peer.port, peer.protocol): peer for peer in peers} for peers in of_runs]
     return [[peers[name] for peers in by_name] for name in by_name[0] if all(name in peers for peers in by_name)]
 
@@ -361,7 +361,7 @@ def _finite(value: float) -> float | None:
 def _have_same_requests(
     first_application: Description, first: pl.DataFrame, application: Description, other: pl.DataFrame
 ) -> bool:
-    """Whether two runs have the same requests, intended at the same times of the schedule."""
+    """Return whether two runs have the same requests, intended at the same times of the schedule."""
     if application.same != first_application.same:
         return False
     same = ("endpoint", "request", *application.same)
@@ -411,7 +411,7 @@ def _names(runs: list[Path]) -> list[str]:
 
 
 def _trial(run: Path) -> tuple[str, str] | None:
-    """The levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
+    """Return the levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
     folder = run.resolve()
     dataset = folder.parent.parent / "trials.parquet"
     if not (folder / "trial.json").is_file() or not dataset.is_file():
@@ -425,7 +425,7 @@ def _trial(run: Path) -> tuple[str, str] | None:
 
 
 def _repeated(runs: list[Path]) -> list[str]:
-    """A warning for each run that is given twice, by any path."""
+    """Return a warning for each run that is given twice, by any path."""
     folders = [run.resolve() for run in runs]
     return [
         f"{folder.name} is the same run {'twice' if count == 2 else f'{count} times'}: it does not differ from itself"
@@ -435,7 +435,7 @@ def _repeated(runs: list[Path]) -> list[str]:
 
 
 def _unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: list[str]) -> list[str]:
-    """A note for each application that is not in all runs."""
+    """Return a note for each application that is not in all runs."""
     found = {app: [name for name, each in zip(names, in_runs, strict=True) if app in each] for app in chain(*in_runs)}
     return [f"the application {app} is only in {', '.join(of)}" for app, of in found.items() if app not in shared]
 
@@ -478,7 +478,8 @@ _KERNEL = {"congestion_control": "congestion control", "slow_start_after_idle": 
 
 
 def _kernels(runs: list[Path], names: list[str]) -> list[str]:
-    """A warning for each setting of the kernels that differs between runs although their scenarios ask for the same."""
+    """Return a warning for each setting of the kernels that differs between runs although their scenarios ask for the
+    same."""
     used = [_content(run / "environment.json") for run in runs]
     asked = [_content(run / "scenario.resolved.json").get("transport") or {} for run in runs]
     found = []
@@ -495,7 +496,7 @@ def _kernels(runs: list[Path], names: list[str]) -> list[str]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a run, empty where there is none."""
+    """Return the object in a JSON file of a run, empty where there is none."""
     try:
         found = inputs.json_value(path)
     except (OSError, ValueError, RecursionError):
@@ -504,14 +505,14 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _tables(run: Path, description: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tables of the applications in the scenario of a run, by name."""
+    """Return the tables of the applications in the scenario of a run, by name."""
     of = _content(run / "scenario.resolved.json") or description
     found = of.get("apps") or {"workload": of.get("workload")}
     return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
 
 
 def _differ(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> bool:
-    """Whether applications have other settings. Keys that only one version of cellbed knew are no difference."""
+    """Return whether applications have other settings. Keys that only one version of cellbed knew are no difference."""
     return first.keys() != second.keys() or any(
         table[key] != second[name][key] for name, table in first.items() for key in table.keys() & second[name].keys()
     )

@@ -110,7 +110,7 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
-    """The records of all connections with a packet at `since` or later, all of a connection at once."""
+    """Return the records of all connections with a packet at `since` or later, all of a connection at once."""
     counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
     for part in packet_parts(path):
         part = part[_has_ports(part)]
@@ -254,7 +254,7 @@ def _position(stream: Integers, sequence: NDArray[np.uint32], order: Integers) -
 
 
 def _running_max(group: Integers, value: Integers) -> Integers:
-    """The largest value of the group so far; `group` ascends."""
+    """Return the largest value of the group so far; `group` ascends."""
     return np.maximum.accumulate(group * _LINE + value) - group * _LINE
 
 
@@ -335,7 +335,7 @@ def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl
 def _parts(
     found: pl.DataFrame, packets: Crossings, connection: Integers, way: Integers, new: Integers, completing: Integers
 ) -> pl.DataFrame:
-    """The parts of each connection, and when it waited for its server (``waits``).
+    """Return the parts of each connection, and when it waited for its server (``waits``).
 
     new: packets with new bytes that arrived; completing: that completed each's.
     """
@@ -484,8 +484,9 @@ def stalled_s(requests: pl.DataFrame, connections: pl.DataFrame) -> float:
 
 
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
-    """The application of each connection: whose server it goes to at a port that the application declares, else whose
-    client and server it joins, those without declared ports first, else whose server it goes to; of several none."""
+    """Return the application of each connection: whose server it goes to at a port that the application declares, else
+    whose client and server it joins, those without declared ports first, else whose server it goes to; of several
+    none."""
     pairs = found.select("client", "server", "server_port").unique()
     names = []
     for client, server, port in pairs.iter_rows():
@@ -549,7 +550,7 @@ class PeerSummary:
 
 
 def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
-    """The table of `read_connections` by application and peer, those with most bytes first. Pure."""
+    """Return the table of `read_connections` by application and peer, those with most bytes first. Pure."""
     peer = ["app", "protocol", "server", "server_port"]
     ranked = (
         connections.group_by(peer)

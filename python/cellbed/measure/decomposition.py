@@ -41,7 +41,7 @@ class Decomposition:
 
 
 def decompose(requests: pl.DataFrame, spans: Sequence[Span], at: Percentile, outages: list[Outage]) -> Decomposition:
-    """The decomposition at a percentile of the latency of `requests` (the table of `read_requests`)."""
+    """Return the decomposition at a percentile of the latency of `requests` (the table of `read_requests`)."""
     ranks = interval_ranks(at.requests, at.quantile)
     if ranks is None:
         return Decomposition(at.quantile, 0, 0, None, None, None, {}, None, None, at.note)

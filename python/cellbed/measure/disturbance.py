@@ -168,12 +168,12 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
 
 
 def nodes_of(seconds: pl.DataFrame) -> list[str]:
-    """The nodes of which the table has waiting times."""
+    """Return the nodes of which the table has waiting times."""
     return [name.removesuffix(".waited_s") for name in seconds.columns if name.endswith(".waited_s")]
 
 
 def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
-    """The whole run in figures."""
+    """Return the whole run in figures."""
     during = _during(seconds, duration_s)
     packets, cpus = _sum(during["packets"]), _number(during["cpus"].max())
     waited = [_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]

@@ -102,7 +102,7 @@ class Study:
             raise MeasureError(f"{measure}: the dataset has no such measure: {hint.strip()}")
 
     def intervals(self, app: str, measure: str) -> pl.DataFrame:
-        """A measure of an application at each point that has trials.
+        """Return a measure of an application at each point that has trials.
 
         Columns: ``point``, the factors, ``value``, ``low``, ``high`` (mean or median over repetitions with its 95 %
         interval, in the unit of the measure), ``repetitions`` used, ``more`` (repetitions still needed for the
@@ -133,7 +133,7 @@ class Study:
         return pl.DataFrame(rows, schema=schema | dict(zip(RESULT_COLUMNS, kinds, strict=True)), orient="row")
 
     def effects(self, app: str, measure: str) -> pl.DataFrame:
-        """Each level of each factor compared with the first one, paired by repetition.
+        """Return each level of each factor compared with the first one, paired by repetition.
 
         A difference is the mean over the pairs of points that differ in this factor alone. Of a Latin hypercube, which
         has no such pairs, it is that of a least-squares fit to the means of the points, linear in the factors with a
@@ -166,7 +166,7 @@ _Row = tuple[str, str, str, dict[str, Any]]
 
 
 def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Rows of effects by pairs of points."""
+    """Return rows of effects by pairs of points."""
     labels, values, present = _grid(study, app, measure)
     for at, factor in enumerate(study.factors):
         first = factor.levels[0]
@@ -184,8 +184,9 @@ def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 
 def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Rows of effects by least squares over the means of points: a linear term for a range, one for each level but the
-    first of other factors. Intervals are those of the coefficients, so they contain what the fit does not explain."""
+    """Return rows of effects by least squares over the means of points: a linear term for a range, one for each level
+    but the first of other factors. Intervals are those of the coefficients, so they contain what the fit does not
+    explain."""
     from scipy.special import stdtr, stdtrit
 
     labels, values, present = _grid(study, app, measure)
@@ -224,7 +225,8 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 
 def _terms(factor: Factor, labels: list[str]) -> tuple[str, list[tuple[str, _Values]]]:
-    """The label that a factor is compared with; and, for each that is compared, its label and column of the design."""
+    """Return the label that a factor is compared with; and, for each that is compared, its label and column of the
+    design."""
     if factor.ends is None:
         found = [level for level in factor.levels if level in labels]
         return found[0], [(level, np.array([each == level for each in labels], float)) for level in found[1:]]
@@ -259,7 +261,7 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
 
 
 def _statement(before: _Values, after: _Values) -> dict[str, Any]:
-    """A comparison as the columns of a row of effects."""
+    """Return a comparison as the columns of a row of effects."""
     if not len(before):
         return _refused("no repetition has all of the points")
     (found,) = compare_paired(before, {"": after})
@@ -289,7 +291,7 @@ class Axis:
 
     @classmethod
     def of(cls, labels: Sequence[str]) -> Axis | None:
-        """The axis of levels that are all numbers, or all quantities of one kind, else None."""
+        """Return the axis of levels that are all numbers, or all quantities of one kind, else None."""
         try:
             numbers = {label: float(label) for label in labels}
             return cls(numbers, "") if all(map(math.isfinite, numbers.values())) else None

@@ -38,7 +38,7 @@ class Loss:
     after_failed: int = 0
 
     def __str__(self) -> str:
-        """The losses in words."""
+        """Return the losses in words."""
         text = f"{self.app}: {_of(self.during, self.during_lost, self.during_failed, self.during_late)} during it"
         if not self.after:
             return text
@@ -67,7 +67,8 @@ class FaultSummary:
 def fault_summaries(
     events: Sequence[dict[str, Any]], requests: pl.DataFrame, apps: Sequence[str]
 ) -> list[FaultSummary]:
-    """The faults and handovers among the events of a run, with the losses of each application with requests. Pure."""
+    """Return the faults and handovers among the events of a run, with the losses of each application with requests.
+    Pure."""
     begun = [event for event in events if event["event"] in BEGAN and event.get("at_s") is not None]
     ended = {event.get("fault"): event.get("at_s") for event in events if event["event"] in ENDED}
     found = []

@@ -36,7 +36,7 @@ assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 
 
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """The bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
+    """Return the bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
     records = read_records(path, MAGIC, RECORD)
     parts = [records[:0]]
     for begin in range(0, len(records), PART):
@@ -120,6 +120,6 @@ def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float,
 
 
 def _lacking(away: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
-    """The share of its capacity that the first of these bins lacks against the ten behind it."""
+    """Return the share of its capacity that the first of these bins lacks against the ten behind it."""
     usual = away[1:11].mean() if len(away) > 1 else 0.0
     return float(np.clip(1 - away[0] / usual, 0, 1)) if usual > 0 else 0.0

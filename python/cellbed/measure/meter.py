@@ -60,7 +60,7 @@ class Meter:
         self._next_ns = 0
 
     def read(self, now_ns: int) -> list[Reading] | None:
-        """The readings at monotonic time `now_ns`; `None` within 100 ms of the last ones.
+        """Return the readings at monotonic time `now_ns`; `None` within 100 ms of the last ones.
 
         Errors: those of asking the emulator.
         """
@@ -107,7 +107,7 @@ _HEADING = "  Mbit/s  queue kB  packets  delay ms  longest  dropped"
 
 
 def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = "") -> list[str]:
-    """A heading and a row per direction, in at most `rows` lines of less than `columns` characters."""
+    """Return a heading and a row per direction, in at most `rows` lines of less than `columns` characters."""
     width = max((len(reading.direction) for reading in readings), default=0)
     shown = _busiest(readings, max(0, rows - 1 if len(readings) < rows else rows - 2))
     lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in shown)]
@@ -117,7 +117,7 @@ def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = ""
 
 
 def sentence(readings: Sequence[Reading]) -> str:
-    """All directions in one line; of many the busiest."""
+    """Return all directions in one line; of many the busiest."""
     shown = _busiest(readings, _LISTED)
     more = f"; and {len(readings) - len(shown)} more directions" if len(shown) < len(readings) else ""
     return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in shown) + more
@@ -179,7 +179,7 @@ class Display(Protocol):
 
 
 def display(descriptor: int, *, below: bool = False) -> Display:
-    """The display for a file descriptor.
+    """Return the display for a file descriptor.
 
     below: a command has this terminal; the last lines are kept for the meter.
     """

@@ -79,7 +79,7 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
 
 
 def _clients(description: dict[str, Any], direction: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The applications of each endpoint whose server is at the end of this direction of a core link."""
+    """Return the applications of each endpoint whose server is at the end of this direction of a core link."""
     found: dict[str, tuple[str, ...]] = {}
     for application in description.get("applications") or []:
         clients, servers = application.get("clients") or (), application.get("servers") or ()
@@ -132,7 +132,8 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
 
 
 def _moments(requests: pl.DataFrame, *stamps: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The first of these stamps that a request has, in seconds since the start of the schedule; infinite without."""
+    """Return the first of these stamps that a request has, in seconds since the start of the schedule; infinite
+    without."""
     known = [f"{stamp}_ns" for stamp in stamps if f"{stamp}_ns" in requests.columns]
     since = (pl.coalesce(known) - pl.col("intended_ns")) / 1e9
     return requests.select((pl.col("intended_s") + since).fill_null(float("inf"))).to_series().to_numpy()

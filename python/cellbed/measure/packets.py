@@ -44,7 +44,7 @@ Integers = NDArray[np.int64]
 
 
 def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any]:
-    """The whole records of a binary log, mapped rather than loaded.
+    """Return the whole records of a binary log, mapped rather than loaded.
 
     A file that ends inside a record or before its first (a killed run) gives what is whole. Raises
     MeasureError when the file begins with something else than `magic`.
@@ -69,12 +69,12 @@ def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
 
 
 def read_packets(path: Path) -> NDArray[Any]:
-    """A packet log that is one file, an array of `RECORD`."""
+    """Return a packet log that is one file, an array of `RECORD`."""
     return read_records(path, MAGIC, RECORD)
 
 
 def log_files(path: Path) -> list[tuple[int, Path]]:
-    """The files of a packet log in their order, each with the number of its first record.
+    """Return the files of a packet log in their order, each with the number of its first record.
 
     There is one, unless the log keeps only its latest records: then the first number is that of removed records.
     """
@@ -88,7 +88,7 @@ def log_files(path: Path) -> list[tuple[int, Path]]:
 
 
 def removal_warning(path: Path) -> str | None:
-    """The line of reports about a packet log without its oldest records; None if it has all."""
+    """Return the line of reports about a packet log without its oldest records; None if it has all."""
     removed = log_files(path)[0][0]
     if not removed:
         return None
@@ -99,7 +99,7 @@ def removal_warning(path: Path) -> str | None:
 
 
 def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
-    """The packet log in its order, at most `PART` records at a time."""
+    """Return the packet log in its order, at most `PART` records at a time."""
     for _, each in log_files(path):
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:

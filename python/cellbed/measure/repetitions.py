@@ -77,7 +77,7 @@ def mean_bounds(samples: Values, least: float = -math.inf, most: float = math.in
 
 
 def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
-    """The quantile over repetitions with a 95 % interval that assumes no distribution (:func:`quantile_bounds`).
+    """Return the quantile over repetitions with a 95 % interval that assumes no distribution (:func:`quantile_bounds`).
 
     The value is the order statistic of rank ⌈n q⌉, or the mean of it and the next where n q is whole. Values may be
     +inf (no finite percentile in a repetition). With fewer values than the interval needs the result is the whole range
@@ -137,7 +137,7 @@ def cliffs_delta(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def standardised_difference(differences: ArrayLike) -> float | None:
-    """The mean of paired differences over their standard deviation, with Hedges' correction for few pairs.
+    """Return the mean of paired differences over their standard deviation, with Hedges' correction for few pairs.
 
     Hedges & Olkin, Statistical Methods for Meta-Analysis, 1985, §5. None for fewer than three pairs, differences that
     are not finite, or equal differences.
@@ -195,8 +195,8 @@ class Comparison:
 
 
 def compare_paired(first: ArrayLike, others: Mapping[str, ArrayLike]) -> list[Comparison]:
-    """Each of `others` compared with `first`, repetition by repetition. The values of all are in the same order of
-    repetitions; the correction is for these comparisons. Raises ValueError for sequences of different lengths."""
+    """Return each of `others` compared with `first`, repetition by repetition. The values of all are in the same order
+    of repetitions; the correction is for these comparisons. Raises ValueError for sequences of different lengths."""
     base = _values(first)
     found = []
     for name, values in others.items():

@@ -75,7 +75,7 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
-    """The requests without those that a policy skipped: only these can have a latency, or lack one."""
+    """Return the requests without those that a policy skipped: only these can have a latency, or lack one."""
     return requests.filter(pl.col("status") != "skipped")
 
 
@@ -254,7 +254,7 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
 def _by_connection(
     group: pl.DataFrame, connections: list[Connection], moment: str
 ) -> list[tuple[Connection, pl.DataFrame]]:
-    """Each request with the connection that was open at its `moment`: the last one that opened before."""
+    """Return each request with the connection that was open at its `moment`: the last one that opened before."""
     if not connections:
         return []
     opened = np.array([connection.opened for connection in connections])

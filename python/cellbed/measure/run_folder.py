@@ -23,7 +23,7 @@ class MeasureError(CellbedError):
 
 
 def read_run(run: Path) -> dict[str, Any]:
-    """The content of ``run.json``.
+    """Return the content of ``run.json``.
 
     Raises MeasureError for a path that is not a run's folder, or whose format this version does not read.
     """
@@ -38,7 +38,7 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """The description of a run or a shell in a JSON file. Raises MeasureError for other files and versions."""
+    """Return the description of a run or a shell in a JSON file. Raises MeasureError for other files and versions."""
     try:
         content = inputs.json_value(path)
     except OSError as error:
@@ -66,8 +66,8 @@ def read_account(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
-    """The JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a time or
-    an owner are left out.
+    """Return the JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a
+    time or an owner are left out.
 
     A last line without a line feed, from a killed process, is left out. A missing file is an
     empty table.
@@ -89,7 +89,7 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
 
 
 def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
-    """The records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
+    """Return the records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
 
     A file's name begins with its application.
     """

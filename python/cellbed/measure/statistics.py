@@ -187,7 +187,7 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
 
 @cache
 def needed(quantile: float, confidence: float = CONFIDENCE) -> int:
-    """The smallest sample that supports an interval for this percentile: 6 for the median, 36 for P90, 368
+    """Return the smallest sample that supports an interval for this percentile: 6 for the median, 36 for P90, 368
     for P99.
 
     The interval exists when the extreme order statistics bound it: quantile^n ≤ α/2 and (1 − quantile)^n ≤
@@ -278,7 +278,7 @@ def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]
 
 
 def _bounds(drawn: Samples) -> tuple[float, float]:
-    """The 95 % interval of what resamples gave; what is not a number may be any."""
+    """Return the 95 % interval of what resamples gave; what is not a number may be any."""
     tail = (1 - CONFIDENCE) / 2
     low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
     return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
@@ -356,7 +356,7 @@ class Difference:
 
 
 def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
-    """The difference of `replay` from `reference`, with intervals.
+    """Return the difference of `replay` from `reference`, with intervals.
 
     reference, replay: the samples of each unit, a recording or a trial, in the same order; both met the same stretches
     of the network in the same unit, so whole units are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and
@@ -388,7 +388,7 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Se
 
 
 def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
-    """A value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
+    """Return a value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
 
     units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
     of the value: −100 % for an error, 0 for a size.
@@ -425,14 +425,14 @@ class _Weighted:
         self.mean = (weights @ self.values) / weights.sum(axis=1)
 
     def quantile(self, share: float) -> Samples:
-        """The smallest value at or below which `share` of each resample lies."""
+        """Return the smallest value at or below which `share` of each resample lies."""
         reached: Samples = self.values[np.argmax(self.below >= share - 1e-9, axis=1)]
         return reached
 
 
 def _distances(first: _Weighted, second: _Weighted) -> Samples:
-    """The first Wasserstein distance of each resample: the area between the distribution functions (Vallender, Theory
-    of Probability and its Applications, 1974).
+    """Return the first Wasserstein distance of each resample: the area between the distribution functions (Vallender,
+    Theory of Probability and its Applications, 1974).
     """
     grid = np.sort(np.concatenate([first.values, second.values]))
     heights = []

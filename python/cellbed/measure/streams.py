@@ -93,7 +93,7 @@ class Streams:
     def leaving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
-        """The connections that begin at `node` with these ports, in the order in which they opened.
+        """Return the connections that begin at `node` with these ports, in the order in which they opened.
 
         peers: the nodes that may be at the other end, where they are known: the kernel may give one local port to
         several connections.
@@ -104,7 +104,8 @@ class Streams:
     def arriving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
-        """The connections that end at `node` with these ports, in the order in which they opened; peers: as above."""
+        """Return the connections that end at `node` with these ports, in the order in which they opened; peers: as
+        above."""
         back = self._from.get((node, destination_port, source_port), [])
         return self._connections(
             self._towards.get((node, source_port, destination_port), []), back, peers, arriving=True
@@ -153,8 +154,8 @@ def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Conne
 
 
 def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> list[Connection]:
-    """The connections that used one pair of addresses and ports one after the other. acknowledged: when the sender got
-    acknowledgements."""
+    """Return the connections that used one pair of addresses and ports one after the other. acknowledged: when the
+    sender got acknowledgements."""
     sequence, payload = crossings.sequence[rows].astype(np.int64), crossings.payload[rows]
     # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-
     # around.
@@ -189,7 +190,7 @@ def next_open(position: Integers, payload: Integers, begin: int) -> int:
 
 
 def _may_open(position: Integers, payload: Integers, begin: int) -> bool:
-    """Whether the first packet may be a SYN. In a log without its oldest records it may be any packet."""
+    """Return whether the first packet may be a SYN. In a log without its oldest records it may be any packet."""
     follower = _follower(position, payload, begin)
     return bool(payload[begin] == 0 and (follower is None or position[follower] == position[begin] + 1))
 
@@ -254,7 +255,8 @@ def _busy_since(entered: Integers, stop: Integers, payload: Integers, acknowledg
 
 
 def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:
-    """The pieces between `bounds` that each packet, with the bytes from `start` to `stop`, carries: (packet, piece).
+    """Return the pieces between `bounds` that each packet, with the bytes from `start` to `stop`, carries: (packet,
+    piece).
 
     Mostly one for each packet; more if a retransmission was segmented differently.
     """

@@ -208,7 +208,7 @@ class Summary:
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
-        """The summary that `collect` wrote. Raises MeasureError where it is missing or of another version."""
+        """Return the summary that `collect` wrote. Raises MeasureError where it is missing or of another version."""
         path = run / "summary.json"
         try:
             return _SUMMARY.validate_json(inputs.content(path))
@@ -222,7 +222,7 @@ class Summary:
             ) from None
 
     def json(self) -> bytes:
-        """The bytes of ``summary.json``."""
+        """Return the bytes of ``summary.json``."""
         return _SUMMARY.dump_json(self, indent=2) + b"\n"
 
 
@@ -285,8 +285,8 @@ def summarise(
     warnings: list[str],
     events: Sequence[dict[str, Any]] = (),
 ) -> Summary:
-    """The summary of a run's tables; description: the content of ``run.json``; warnings: more than it has; events: of
-    ``events.jsonl``. Pure."""
+    """Return the summary of a run's tables; description: the content of ``run.json``; warnings: more than it has;
+    events: of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
     measured = _measured(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
@@ -337,7 +337,7 @@ def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
 
 
 def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
-    """The requests of an application, by its name."""
+    """Return the requests of an application, by its name."""
     return requests.filter(pl.col("app") == application)
 
 

@@ -15,7 +15,7 @@ SIZE = _HEADER.size + _PAYLOAD.size
 
 
 def request(family: int, identifier: int, number: int) -> bytes:
-    """An echo request. family: 4 or 6. identifier: 16 bits of the sender's. number: of the probe, 64 bits.
+    """Return an echo request. family: 4 or 6. identifier: 16 bits of the sender's. number: of the probe, 64 bits.
 
     The checksum of ICMPv6 is the kernel's to fill in, since it covers addresses (RFC 3542, §3.1).
     """
@@ -27,7 +27,7 @@ def request(family: int, identifier: int, number: int) -> bytes:
 
 
 def answered(family: int, message: bytes, identifier: int | None) -> int | None:
-    """The number of the probe that a message answers; None if it is something else.
+    """Return the number of the probe that a message answers; None if it is something else.
 
     message: from its ICMP header on, or, of a raw IPv4 socket, from its IP header on. identifier: that of the requests;
     None if the kernel has set and checked it.
@@ -45,7 +45,7 @@ def answered(family: int, message: bytes, identifier: int | None) -> int | None:
 
 
 def checksum(message: bytes) -> int:
-    """The Internet checksum (RFC 1071) of a message whose length is even."""
+    """Return the Internet checksum (RFC 1071) of a message whose length is even."""
     total: int = sum(struct.unpack(f"!{len(message) // 2}H", message))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)

@@ -33,7 +33,7 @@ class Header:
     interval_s: float
 
     def text(self) -> str:
-        """The file's first lines."""
+        """Return the file's first lines."""
         lines = (
             _FIRST,
             f"# host: {self.host}",
@@ -119,7 +119,7 @@ class RecordFile:
 
 
 def name_of(host: str) -> str:
-    """The name of a host's file."""
+    """Return the name of a host's file."""
     kept = "".join(each if each.isalnum() or each in ".-_" else "-" for each in host.lower())
     return f"{kept.strip('.') or 'host'}.csv"
 
@@ -130,7 +130,7 @@ def _lines(whole: bytes) -> list[tuple[int, str]]:
 
 
 def _same(path: Path, lines: list[str], header: Header) -> Header:
-    """The header that the file has, if it is a record of the same host in the same way."""
+    """Return the header that the file has, if it is a record of the same host in the same way."""
     said = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
     if not lines or lines[0] != _FIRST:
         raise FileError(f"{path}: exists and is not a record of cellbed ping-record: choose another --out")

@@ -98,7 +98,7 @@ class Icmp:
             self._socket.send(echo.request(self._family, self._identifier or 0, number))
 
     def descriptors(self) -> list[tuple[int, bool]]:
-        """The socket."""
+        """Return the socket."""
         return [(self._socket.fileno(), False)]
 
     def answers(self) -> Answers:
@@ -162,7 +162,7 @@ class Tcp:
         self._open[number] = (attempt, begun)
 
     def descriptors(self) -> list[tuple[int, bool]]:
-        """The pending connections."""
+        """Return the pending connections."""
         return [(attempt.fileno(), True) for attempt, _ in self._open.values()]
 
     def answers(self) -> Answers:
@@ -193,7 +193,7 @@ class Tcp:
 
 
 def _handshake(attempt: socket.socket) -> int | None:
-    """The handshake's round-trip time in ns as measured by the kernel; None while pending."""
+    """Return the handshake's round-trip time in ns as measured by the kernel; None while pending."""
     try:
         attempt.getpeername()
     except OSError:

@@ -22,8 +22,8 @@ class Probes:
     _answered: dict[int, int] = field(default_factory=dict)
 
     def send(self, now: int) -> int:
-        """The number of the probe that is sent now. A late probe does not shift later ones, and missed ones are not
-        sent in a burst."""
+        """Return the number of the probe that is sent now. A late probe does not shift later ones, and missed ones are
+        not sent in a burst."""
         number = self._next
         self._next += 1
         self._sent[number] = now

@@ -31,7 +31,7 @@ class HostSummary:
 def summarise(
     samples: Sequence[tuple[int, int | None]], *, host: str, address: str, by: str, file: str, late: int
 ) -> HostSummary:
-    """The figures of `samples`, (time, round trip or None).
+    """Return the figures of `samples`, (time, round trip or None).
 
     Percentiles are the smallest value that the share does not exceed (Hyndman & Fan, 1996, type 1).
     """

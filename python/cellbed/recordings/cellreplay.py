@@ -58,7 +58,7 @@ def derive(recording: Recording, way: Way, train: int | None = None) -> CellRepl
 
 
 def light_rows(recording: Recording, way: Way, train: int | None = None) -> list[LightRow]:
-    """The light rows of a direction, in order of time. train: as of :func:`derive`.
+    """Return the light rows of a direction, in order of time. train: as of :func:`derive`.
 
     A row is of a train whose packets have the recorder's size and of which at least one arrived. Its time is when the
     train's first uplink packet was sent, for both directions. A lost packet is no opportunity, a duplicated packet is

@@ -58,8 +58,8 @@ _TOGETHER = 50_000
 
 
 def conditional_plan() -> TrainPlan:
-    """The trains that the method needs: single packets, large and small, after idle times from some to some hundred ms,
-    and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
+    """Return the trains that the method needs: single packets, large and small, after idle times from some to some
+    hundred ms, and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
 
     A scheduler serves a longer queue faster, so a train must not overlap with the next. Except for the pairs that
     measure a warm link, the pause behind a train is longer than most of its length take.
@@ -86,7 +86,7 @@ def conditional_plan() -> TrainPlan:
 
 
 def model_text(recording: Recording, way: Way) -> str:
-    """The model of a direction, as the emulator's stage ``conditional`` reads it.
+    """Return the model of a direction, as the emulator's stage ``conditional`` reads it.
 
     Errors: :class:`RecordingError` for a recording without saturation, or with too few trains, in this direction.
     """
@@ -187,7 +187,7 @@ def _firsts(packets: pl.DataFrame) -> _Firsts | None:
 
 
 def _by_size(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
-    """A summary of the values of each size with enough samples."""
+    """Return a summary of the values of each size with enough samples."""
     counted = ((int(size), values[sizes == size]) for size in np.unique(sizes))
     return [(size, float(summary(found))) for size, found in counted if len(found) >= _FEWEST]
 
@@ -210,13 +210,13 @@ def _trend(firsts: _Firsts, drift: Drift) -> Trend:
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:
-    """The minimum difference from the trend (negative), by size, increasing with size."""
+    """Return the minimum difference from the trend (negative), by size, increasing with size."""
     lowest = _by_size(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
     return [(size, min(value for other, value in lowest if other >= size)) for size, _ in lowest]
 
 
 def _idleness(firsts: _Firsts, least: Floats) -> Floats:
-    """The idle time before; negative if the previous packet was still waiting."""
+    """Return the idle time before; negative if the previous packet was still waiting."""
     more = firsts.delay - least
     cold = firsts.cold()
     usual = _by_size(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
@@ -256,7 +256,7 @@ def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]
 
 
 def _alike(one: Floats, other: Floats) -> bool:
-    """Whether two samples may be of one distribution (Kolmogorov and Smirnov, at 5 %)."""
+    """Return whether two samples may be of one distribution (Kolmogorov and Smirnov, at 5 %)."""
     both = np.sort(np.concatenate([one, other]))
     shares = [np.searchsorted(np.sort(each), both, "right") / len(each) for each in (one, other)]
     limit = 1.36 * np.sqrt((len(one) + len(other)) / (len(one) * len(other)))
@@ -299,7 +299,8 @@ def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
 
 
 def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]]:
-    """The arrivals of the trains of each size and length, since a packet could have been there at the earliest."""
+    """Return the arrivals of the trains of each size and length, since a packet could have been there at the
+    earliest."""
     found = []
     for packet in np.unique(firsts.bytes).tolist():
         for which in _sets(firsts, idle, packet).values():
@@ -317,8 +318,8 @@ def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]
 
 
 def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> dict[int, list[float]]:
-    """The share of the saturated link's opportunities that trains of each length got, by the time since their first
-    packet.
+    """Return the share of the saturated link's opportunities that trains of each length got, by the time since their
+    first packet.
 
     Beyond its end a train is assumed to continue like the next longer one, in the proportion at its end.
     """
@@ -364,7 +365,7 @@ def _increasing(got: Floats, offered: Floats) -> Floats:
 
 
 def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
-    """The time constant of the decay of warmth, ns, from trains soon after another one.
+    """Return the time constant of the decay of warmth, ns, from trains soon after another one.
 
     Their durations lie between that of a cold train and that of a warm one, by exp(-idleness / constant); of some
     constants the least-squares one.

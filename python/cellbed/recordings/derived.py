@@ -51,7 +51,8 @@ class ReplayFiles:
 
 
 def is_conditional(description: Description) -> bool:
-    """Whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, at any gaps."""
+    """Return whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, at any
+    gaps."""
     plan = description.light.plan
     return plan is not None and _trains(plan) == _trains(conditional_plan())
 
@@ -63,7 +64,7 @@ def _trains(plan: TrainPlan) -> list[Train]:
 def replay_files(
     folder: Path, way: Way, method: Method, train: int | None = None, name: str | None = None
 ) -> ReplayFiles:
-    """The files for the replay of a direction of the recording in `folder`; made at first use.
+    """Return the files for the replay of a direction of the recording in `folder`; made at first use.
 
     train: as of :func:`cellbed.recordings.cellreplay.derive`. name: prefix of the files, by default the folder's.
     Errors: :class:`RecordingError`.
@@ -81,7 +82,7 @@ def replay_files(
 
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
-    """The same for a recording in memory, written into an existing folder."""
+    """Return the same for a recording in memory, written into an existing folder."""
     _write(_texts(recording, way, method, None), folder, way)
     return _files(folder, way)
 
@@ -124,7 +125,7 @@ def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
 
 
 def _key(folder: Path, stem: str, train: int | None) -> str:
-    """The name of derived files, from their inputs."""
+    """Return the name of derived files, from their inputs."""
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem, train)).encode())
     for name in FILES:
         try:

@@ -206,12 +206,12 @@ class Calibration(Part):
     verdict: tuple[str, ...] = ()
 
     def recorder_json(self) -> str:
-        """The calibration as ``cellbed calibrate --out`` writes it, for ``cellbed record --calibration``."""
+        """Return the calibration as ``cellbed calibrate --out`` writes it, for ``cellbed record --calibration``."""
         return json.dumps(_whole(self.model_dump()), indent=1)
 
 
 def _whole(value: Any) -> Any:
-    """The same value with whole numbers as integers: the recorder reads no fractions."""
+    """Return the same value with whole numbers as integers: the recorder reads no fractions."""
     match value:
         case dict():
             return {key: _whole(each) for key, each in value.items()}
@@ -280,5 +280,5 @@ class Description(Part):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `recording.json`."""
+    """Return the JSON Schema (draft 2020-12) of `recording.json`."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Description.model_json_schema()}

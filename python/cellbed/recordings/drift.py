@@ -24,7 +24,7 @@ class Trend:
     delays: Floats
 
     def at(self, times: Int64) -> Floats:
-        """The delay at some instants, constant beyond the ends."""
+        """Return the delay at some instants, constant beyond the ends."""
         found: Floats = np.interp(times, self.times, self.delays)
         return found
 
@@ -41,11 +41,11 @@ class Drift:
     widths: tuple[int, ...] = (500 * _MS, 1000 * _MS, 2000 * _MS, 4000 * _MS, 8000 * _MS, 16_000 * _MS)
 
     def edge(self, delays: Floats) -> float:
-        """The quantile of some delays."""
+        """Return the quantile of some delays."""
         return float(np.quantile(delays, self.quantile))
 
     def trend(self, sent: Int64, delay: Floats) -> Trend:
-        """The quantile over time. sent, delay: ns, of packets in order of sending.
+        """Return the quantile over time. sent, delay: ns, of packets in order of sending.
 
         The window is the one with which half of the packets best predict the quantile of the other half. A wide one
         cannot follow the drift, a narrow one mistakes chance for drift, above all with long waits, as for a grant.
@@ -53,8 +53,8 @@ class Drift:
         return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
 
     def _surprise(self, sent: Int64, delay: Floats, width: int) -> float:
-        """The error with which half of the packets predict the other (Koenker and Bassett, "Regression quantiles",
-        Econometrica 46, 1978)."""
+        """Return the error with which half of the packets predict the other (Koenker and Bassett, "Regression
+        quantiles", Econometrica 46, 1978)."""
         wrong = 0.0
         for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
             over = delay[~half] - self._running(sent[half], delay[half], width).at(sent[~half])

@@ -182,7 +182,7 @@ def _cellreplay(
 
 
 def _command(derived: dict[Way, CellReplay]) -> list[str]:
-    """The arguments of ``mm-cellular`` before the program, without their number."""
+    """Return the arguments of ``mm-cellular`` before the program, without their number."""
     words = ["mm-cellular", *(NAMES[f"{workload}_{way}"] for workload in ("light", "heavy") for way in WAYS)]
     for way, found in derived.items():
         if found.offsets:
@@ -277,7 +277,7 @@ def _stem(to: Format, part: Part) -> str:
 
 
 def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
-    """Columns time_s and rate_bit_s, as a scenario's rate series reads them."""
+    """Return columns time_s and rate_bit_s, as a scenario's rate series reads them."""
     import polars as pl
 
     if series.content is Content.RATE:

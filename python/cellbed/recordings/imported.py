@@ -42,7 +42,7 @@ _Rows = list[tuple[int, int, list[int]]]
 def import_cellreplay(
     files: dict[str, Path], idle_ns: tuple[int, int] | None = None, signal: Signal | None = None
 ) -> Recording:
-    """The recording behind the files of the public tool.
+    """Return the recording behind the files of the public tool.
 
     files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets may be left out. idle_ns: F
         of uplink and downlink, an argument of the tool that no file has. signal: metadata of the place.
@@ -82,7 +82,7 @@ def import_cellreplay(
 
 
 def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None = None) -> dict[str, Path]:
-    """The files of the tool by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
+    """Return the files of the tool by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
 
     given: light rows of uplink and downlink, then their heavy traces; or a folder in which all have the tool's names.
     Errors: :class:`RecordingError` that names the missing file.
@@ -146,7 +146,7 @@ def _heavy(path: Path) -> pl.DataFrame:
 
 
 def _light(rows: _Rows, sent: list[int], way: Way) -> pl.DataFrame:
-    """The packets of the rows. sent: when the first of each was."""
+    """Return the packets of the rows. sent: when the first of each was."""
     lengths = np.array([len(after) for _, _, after in rows])
     train = np.repeat(np.arange(1, len(rows) + 1), lengths)
     first = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -170,7 +170,7 @@ def _table(train: Int64, index: Int64, sent: Int64, arrived: Int64) -> pl.DataFr
 
 
 def _plan(up: _Rows, down: _Rows) -> TrainPlan | None:
-    """The plan as far as the rows show it: the longest trains, and the median gap."""
+    """Return the plan as far as the rows show it: the longest trains, and the median gap."""
     gaps = np.diff([time for time, _, _ in up])
     if not len(gaps) or np.median(gaps) < 1:
         return None

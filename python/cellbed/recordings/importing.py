@@ -32,7 +32,7 @@ class CellReplay:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """The names in a folder; or files with rows of numbers, two of the four."""
+        """Return the names in a folder; or files with rows of numbers, two of the four."""
         if len(paths) == 1:
             if not paths[0].is_dir():
                 return "its lines are light rows" if _numbers_in_a_line(paths[0]) > 2 else None
@@ -71,7 +71,7 @@ class Directory:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """A folder with a recording.json."""
+        """Return a folder with a recording.json."""
         there = len(paths) == 1 and (paths[0] / "recording.json").is_file()
         return "the folder has a recording.json" if there else None
 

@@ -40,12 +40,12 @@ _Rule = tuple[pl.Expr, str]
 
 
 def empty() -> pl.DataFrame:
-    """No packets."""
+    """Return no packets."""
     return pl.DataFrame(schema=COLUMNS)
 
 
 def conformed(table: pl.DataFrame, schema: dict[str, pl.DataType], where: Path | str) -> pl.DataFrame:
-    """The table with the columns of `schema` in its order and with its types; further columns are left out.
+    """Return the table with the columns of `schema` in its order and with its types; further columns are left out.
 
     Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the wrong
     row.
@@ -57,7 +57,7 @@ def conformed(table: pl.DataFrame, schema: dict[str, pl.DataType], where: Path |
 
 
 def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
-    """The table of packets, if it is one: types conformed to :data:`COLUMNS`, values by their rules.
+    """Return the table of packets, if it is one: types conformed to :data:`COLUMNS`, values by their rules.
 
     Errors: :class:`RecordingError` that names `where` and the first row that breaks a rule, counted from 1.
     """
@@ -72,7 +72,7 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
 
 
 def count(table: pl.DataFrame) -> Counts:
-    """Counts of the packets of a table."""
+    """Return counts of the packets of a table."""
     arrived = table.filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns", maintain_order=True)
     late = pl.col("index") < pl.col("index").cum_max().over("train")
     return Counts(

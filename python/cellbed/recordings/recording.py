@@ -46,23 +46,23 @@ class Recording:
     signal: pl.DataFrame | None = None
 
     def packets(self, workload: Workload, way: Way) -> pl.DataFrame:
-        """The packets of a workload in one direction."""
+        """Return the packets of a workload in one direction."""
         table: pl.DataFrame = getattr(self, f"{workload}_{way}")
         return table
 
     def tables(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """The tables of packets by the names of their files without ending."""
+        """Return the tables of packets by the names of their files without ending."""
         for stem in STEMS:
             yield stem, getattr(self, stem.replace("-", "_"))
 
     def counted(self) -> Recording:
-        """The recording with the counts of its tables."""
+        """Return the recording with the counts of its tables."""
         counts = {stem: count(table) for stem, table in self.tables()}
         return replace(self, description=self.description.model_copy(update={"counts": counts}))
 
 
 def read_recording(folder: Path | str) -> Recording:
-    """The recording in `folder`.
+    """Return the recording in `folder`.
 
     Errors: :class:`RecordingError` ``FILE: reason`` or ``FILE: row N: reason``.
     """
@@ -77,7 +77,7 @@ def read_recording(folder: Path | str) -> Recording:
 
 
 def read_description(folder: Path) -> Description:
-    """The content of `recording.json` in `folder`; the journal of a killed recorder is packed first.
+    """Return the content of `recording.json` in `folder`; the journal of a killed recorder is packed first.
 
     Errors: as of :func:`read_recording`.
     """
@@ -151,7 +151,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def _packets(path: Path, counted: bool) -> pl.DataFrame:
-    """The table in a file. counted: whether the recording's counts require it."""
+    """Return the table in a file. counted: whether the recording's counts require it."""
     return check_packets(_parquet(path), path) if counted or path.exists() else empty()
 
 
@@ -168,7 +168,7 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def _first(error: ValidationError) -> str:
-    """The first fault of a description in one line, the one of its format or version before all others."""
+    """Return the first fault of a description in one line, the one of its format or version before all others."""
     faults = error.errors(include_url=False)
     fault = min(faults, key=lambda it: it["loc"] not in (("format",), ("version",)))
     place = ".".join(map(str, fault["loc"]))

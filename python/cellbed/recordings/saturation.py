@@ -29,7 +29,8 @@ _WAITED = 10_000_000
 
 
 def idle_share(recording: Recording, way: Way) -> float | None:
-    """The share of the saturated time in which the saturation left a direction idle; ``None`` without saturation.
+    """Return the share of the saturated time in which the saturation left a direction idle; ``None`` without
+    saturation.
 
     It is the share of the tenths of a second in which a packet arrived that had waited for less than 10 ms: its delay
     less the minimum of the recording. Then the network could have carried more than the recording shows.
@@ -53,7 +54,8 @@ IDLE_SHARE = 0.01
 
 
 def idle_warnings(recording: Recording) -> list[str]:
-    """A sentence for each direction that the saturation left idle for more than :data:`IDLE_SHARE` of the time."""
+    """Return a sentence for each direction that the saturation left idle for more than :data:`IDLE_SHARE` of the
+    time."""
     shares = {way: idle_share(recording, way) for way in WAYS}
     return [
         f"The saturation left the {way} idle in {100 * share:.0f} % of the time: the network could have carried more, "
@@ -127,7 +129,7 @@ def _shown(description: Description, later_ns: int) -> list[_Stretch]:
 
 
 def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
-    """Times without saturation, and the times that fill them."""
+    """Return times without saturation, and the times that fill them."""
     if shown and shown[0].start > whole.start:
         yield _Stretch(whole.start, shown[0].start), shown[0]
     for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
@@ -136,7 +138,7 @@ def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _S
 
 
 def _outages(recording: Recording, way: Way) -> list[_Stretch]:
-    """Seconds in which trains were sent and none arrived in a direction, until the next arrival."""
+    """Return seconds in which trains were sent and none arrived in a direction, until the next arrival."""
     arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
     sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
     times = sent["sent_ns"].to_numpy()

@@ -9,7 +9,7 @@ from cellbed.support.ways import Way
 
 
 def round_trips(recording: Recording) -> pl.DataFrame:
-    """The round-trip time of the first packet of each train that was answered, in order of time.
+    """Return the round-trip time of the first packet of each train that was answered, in order of time.
 
     Columns: train; sent_ns, when its first packet left; round_trip_ns, until the first packet of the answer was there
     (Sentosa et al., "CellReplay", NSDI 2025, §4.2: base RTT); up_bytes and down_bytes, the IP lengths of the two.
@@ -45,7 +45,7 @@ def fixed_delay(recording: Recording) -> int | None:
 
 
 def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
-    """The base delay of a direction over time: half the round-trip times (CellReplay §4.2), in order of time.
+    """Return the base delay of a direction over time: half the round-trip times (CellReplay §4.2), in order of time.
 
     In a recording that was made of another tool's files it is the direction's own one, as those files have it.
     Columns: train; time_ns, when its first packet was sent; delay_ns, one way.
@@ -60,7 +60,7 @@ def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
 
 
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:
-    """The saturation packets of a direction that arrived in each bin, from time zero to the recording's end.
+    """Return the saturation packets of a direction that arrived in each bin, from time zero to the recording's end.
 
     Columns: time_s, the start of the bin; rate_bit_s, of the IP packets that arrived in it; packets, how many arrived;
     lost, how many that were sent in it did not arrive. A last bin that the recording does not fill is left out, unless

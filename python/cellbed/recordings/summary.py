@@ -65,12 +65,12 @@ class RecordingSummary:
     warnings: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as JSON has them."""
+        """Return the figures as JSON has them."""
         return asdict(self)
 
 
 def summarise(recording: Recording) -> RecordingSummary:
-    """The figures of a recording."""
+    """Return the figures of a recording."""
     it = recording.description
     return RecordingSummary(
         id=it.id,
@@ -134,7 +134,7 @@ def _calibration(recording: Recording) -> dict[str, Any] | None:
 
 
 def show(name: str, summary: RecordingSummary) -> RenderableType:
-    """A recording as lines and two tables. name: what the user calls it."""
+    """Return a recording as lines and two tables. name: what the user calls it."""
     return Group(Text("\n".join(_opening(name, summary))), _packets(summary), Text("\n".join(_closing(summary))))
 
 

@@ -51,7 +51,7 @@ class LinkLike(Protocol):
     """One direction of a network, such as :class:`cellbed.Link`."""
 
     def run(self, times: npt.ArrayLike, sizes: npt.ArrayLike) -> Outcomes:
-        """The outcomes of packets over the direction from rest; rows in order of arrival."""
+        """Return the outcomes of packets over the direction from rest; rows in order of arrival."""
         ...
 
 
@@ -179,7 +179,7 @@ def _trains(plan: TrainPlan, starts: Int64) -> _Sent:
 
 
 def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
-    """The answers to the trains of which at least one packet arrived."""
+    """Return the answers to the trains of which at least one packet arrived."""
     there = fate.arrived >= 0
     if not there.any():
         return _bursts(plan, np.empty(0, np.int64), np.empty(0, np.int64), "down")
@@ -190,7 +190,7 @@ def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
 
 
 def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "down"]) -> _Sent:
-    """The packets of numbered trains, counted from 1, each train at one instant."""
+    """Return the packets of numbered trains, counted from 1, each train at one instant."""
     turn = (numbers - 1) % len(plan.rotation)
     lengths = np.array([getattr(train, way) for train in plan.rotation], np.int64)[turn]
     sizes = np.array([getattr(train, f"{way}_bytes") for train in plan.rotation], np.int64)[turn]
@@ -250,7 +250,7 @@ def _evenly(how: Fixed | Adaptive | None, span: Span, packet_bytes: int) -> Int6
 
 
 def _pass(light_link: LinkLike, heavy_link: LinkLike, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
-    """The outcomes of both workloads in one direction, on separate links or on a shared one."""
+    """Return the outcomes of both workloads in one direction, on separate links or on a shared one."""
     heavy = filled.sent
     if light_link is not heavy_link:
         found = _through(light_link.run, light.at, light.size)

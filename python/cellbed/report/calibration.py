@@ -30,7 +30,7 @@ HEADINGS = ("", *WAYS)
 
 
 def show(title: str, calibration: Calibration) -> RenderableType:
-    """The parameters as a table, the verdict below. title: of what network."""
+    """Return the parameters as a table, the verdict below. title: of what network."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -95,7 +95,7 @@ _SATURATION: Final[dict[str, Any]] = {"color": INK, "linewidth": 1.5, "linestyle
 
 
 def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    """All figures that the calibration has data for: a name for a file without its ending, and the picture."""
+    """Return all figures that the calibration has data for: a name for a file without its ending, and the picture."""
     for way in WAYS:
         direction: CalibratedDirection | None = getattr(calibration.directions, way)
         if direction is None:
@@ -245,7 +245,7 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
 
 
 def page(title: str, calibration: Calibration, pictures: dict[str, str]) -> str:
-    """The page as text."""
+    """Return the page as text."""
     heads = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
     lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows(calibration))
     table = f"<table><tr>{heads}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

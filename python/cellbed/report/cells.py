@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compared(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
-    """The cells of runs beside each other: name, and labelled rows with a text for each run."""
+    """Return the cells of runs beside each other: name, and labelled rows with a text for each run."""
     of_runs = [{cell.name: cell for cell in summary.cells} for summary in summaries]
     for name in dict.fromkeys(name for cells in of_runs for name in cells):
         cells = [each.get(name) for each in of_runs]
@@ -36,7 +36,7 @@ def compared(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str
 
 
 def _user(direction: str, cell: CellSummary) -> str:
-    """The throughput of a user, and its share of that of the cell's users."""
+    """Return the throughput of a user, and its share of that of the cell's users."""
     total = sum(user.throughput_mbit_s for user in cell.users)
     found = next((user for user in cell.users if user.direction == direction), None)
     if found is None:

@@ -19,12 +19,12 @@ class AssetError(MeasureError):
 
 
 def chart_library() -> dict[str, str]:
-    """Text of the chart library's files by name. Raises AssetError where they are missing."""
+    """Return text of the chart library's files by name. Raises AssetError where they are missing."""
     return {name: _asset(ASSETS / name) for name in FILES}
 
 
 def style() -> str:
-    """The style that all pages begin with."""
+    """Return the style that all pages begin with."""
     return (HERE / "page" / "page.css").read_text(encoding="utf-8")
 
 

@@ -128,7 +128,7 @@ def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
 
 
 def share(peer: "PeerSummary", part: str) -> float:
-    """The share of a part in the time of a peer's connections."""
+    """Return the share of a part in the time of a peer's connections."""
     return peer.parts.get(part, 0.0) / (sum(peer.parts.values()) or 1.0)
 
 

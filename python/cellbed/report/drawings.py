@@ -43,7 +43,7 @@ class Bar:
 
 
 def bar(decomposition: Decomposition, spans: Sequence[Span]) -> Bar:
-    """The bar of a decomposition that has parts. Parts below zero (clock noise) get no width."""
+    """Return the bar of a decomposition that has parts. Parts below zero (clock noise) get no width."""
     colours = plot.shades(spans)
     widths = {name: max(seconds, 0.0) for name, seconds in decomposition.parts.items()}
     residual = max(decomposition.residual or 0.0, 0.0)
@@ -85,7 +85,7 @@ class Column:
 
 
 def columns(shares: Sequence[tuple[str, float]]) -> list[Column]:
-    """A column for each named share of a whole, the largest first and as high as the drawing."""
+    """Return a column for each named share of a whole, the largest first and as high as the drawing."""
     ordered = sorted(shares, key=lambda each: -each[1])
     most = max((share for _, share in ordered), default=0.0)
     step = BAR_WIDTH / max(len(ordered), 12)

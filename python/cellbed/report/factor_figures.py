@@ -54,7 +54,7 @@ class FactorFigure:
         return 3.4 if self.rows == 1 else 2.6 * self.rows
 
     def drawn(self, trials: pl.DataFrame) -> Figure:
-        """The figure of a dataset, in the style of matplotlib at this moment."""
+        """Return the figure of a dataset, in the style of matplotlib at this moment."""
         import polars as pl
         from matplotlib.figure import Figure
 
@@ -64,7 +64,7 @@ class FactorFigure:
         return figure
 
     def script(self, dataset: Path, folder: Path) -> str:
-        """A Python program in `folder` that draws the figure of the file `dataset`."""
+        """Return a Python program in `folder` that draws the figure of the file `dataset`."""
         intervals = (repetitions._t, mean_bounds, statistics.needed, repetitions._lower_end, quantile_bounds)
         sources = [inspect.getsource(each) for each in (*intervals, over_repetitions, draw_factor)]
         style = {name: value for name, value in STYLE.items() if name != "svg.hashsalt"}
@@ -131,7 +131,7 @@ if __name__ == "__main__":
 
 
 def of_factors(study: Study, app: str, measure: str) -> list[FactorFigure]:
-    """The figures of a measure: one for each factor with more than one level in the dataset."""
+    """Return the figures of a measure: one for each factor with more than one level in the dataset."""
     rows = study.trials.filter(app=app).unique("point").sort("point")
     return [made for factor in study.factors if (made := _of_factor(study, rows, factor, app, measure)) is not None]
 
@@ -247,7 +247,7 @@ def draw_factor(
     least, most = min(places.values()), max(places.values())
 
     def beside(place: float, aside: float) -> float:
-        """A place moved by a share of the axis, or of the distance between levels without numbers."""
+        """Return a place moved by a share of the axis, or of the distance between levels without numbers."""
         if logarithmic:
             return place * float((most / least) ** aside)
         return place + aside * (most - least if numeric else 1.0)

@@ -70,7 +70,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
 
 
 def file_name(name: str) -> str:
-    """A name of a figure as that of a file. The names come from files which users may edit."""
+    """Return a name of a figure as that of a file. The names come from files which users may edit."""
     return re.sub(r"[^\w.-]", "_", name)
 
 
@@ -79,8 +79,8 @@ def _save(content: bytes, path: Path) -> None:
 
 
 def of_run(run: Path) -> dict[str, Drawing]:
-    """The figures of a measured run by name: of each application its distribution and its parts, of each link that the
-    report draws and of each node its series."""
+    """Return the figures of a measured run by name: of each application its distribution and its parts, of each link
+    that the report draws and of each node its series."""
     from cellbed.measure.summary import Summary, latencies, of
     from cellbed.report.timeline import timeline
 
@@ -129,8 +129,8 @@ def shown_decompositions(application: ApplicationSummary) -> list[int]:
 
 
 def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
-    """The distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one have a
-    colour, unless all are of one."""
+    """Return the distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one
+    have a colour, unless all are of one."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
@@ -249,7 +249,7 @@ def _draw_parts(figure: FigureBase, columns: Sequence[tuple[str, Decomposition]]
 
 
 def _multiples(charts: dict[str, Any]) -> Drawing:
-    """The requests of each endpoint, small and on the same axes."""
+    """Return the requests of each endpoint, small and on the same axes."""
     return Drawing(0.6 + 1.2 * -(-len(charts["links"]) // 4), lambda figure: _draw_multiples(figure, charts))
 
 
@@ -270,7 +270,7 @@ def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
 
 
 def _link(link: dict[str, Any], span: Sequence[float]) -> Drawing:
-    """The requests of a link's endpoint by application, and capacity, use and queue of both directions."""
+    """Return the requests of a link's endpoint by application, and capacity, use and queue of both directions."""
     rows = len(link["requests"]) + 2 * len(link["directions"])
     return Drawing(0.5 + 1.5 * rows, lambda figure: _draw_link(figure, link, rows, span))
 

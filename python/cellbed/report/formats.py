@@ -31,12 +31,12 @@ MARKED = "* no interval: the requests depend on each other too strongly for one"
 
 
 def mark(at: "Percentile") -> str:
-    """A star for a value that has no interval."""
+    """Return a star for a value that has no interval."""
     return "" if at.has_interval else "*"
 
 
 def difference(seconds: float) -> str:
-    """A duration with its sign: ``"+12.4 ms"``, ``"−3.00 ms"``."""
+    """Return a duration with its sign: ``"+12.4 ms"``, ``"−3.00 ms"``."""
     sign = "+" if seconds > 0 else "−" if seconds < 0 else "±"
     return f"{sign}{duration(abs(seconds))}"
 
@@ -60,7 +60,7 @@ def setting(each: "SettingDifference") -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """The same always in ms and without the unit, for columns: ``"127"``, ``"0.085"``."""
+    """Return the same always in ms and without the unit, for columns: ``"127"``, ``"0.085"``."""
     if seconds is None:
         return NOTHING
     value = seconds * 1e3
@@ -68,7 +68,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def seconds(value: float) -> str:
-    """Seconds without the unit, to a tenth: ``"8.1"``, ``"20"``."""
+    """Return seconds without the unit, to a tenth: ``"8.1"``, ``"20"``."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -79,7 +79,7 @@ def reached(measured: float, planned: float) -> str:
 
 
 def outcome(status: str, disturbed: bool = False, predicted: bool = False, failure: str | None = None) -> str:
-    """The status of a run in words; a run that was killed is still ``running`` in its file."""
+    """Return the status of a run in words; a run that was killed is still ``running`` in its file."""
     words = "did not end" if status == "running" else status
     return words + ", no good reply" * (failure is not None) + ", disturbed" * disturbed + ", predicted" * predicted
 
@@ -166,7 +166,7 @@ def number(value: float | None) -> str:
 
 
 def measure_name(measure: str) -> str:
-    """A column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
+    """Return a column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
     stem = re.sub("(_per)?_s$", "", measure).removeprefix("part_")
     stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
     shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
@@ -174,7 +174,7 @@ def measure_name(measure: str) -> str:
 
 
 def measure_value(measure: str, value: float | None) -> str:
-    """A value of a column of measures with its unit."""
+    """Return a value of a column of measures with its unit."""
     if value is None:
         return NOTHING
     if measure.endswith("_per_s"):
@@ -185,7 +185,7 @@ def measure_value(measure: str, value: float | None) -> str:
 
 
 def measure_difference(measure: str, value: float | None) -> str:
-    """A difference of two values of a column of measures, with its sign."""
+    """Return a difference of two values of a column of measures, with its sign."""
     if value is None:
         return NOTHING
     return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value))}"
@@ -197,7 +197,7 @@ def ratio(value: float | None) -> str:
 
 
 def measure_axis(measure: str, most: float) -> tuple[str, float]:
-    """Name with unit, and units of the axis per unit of the measure, for values up to `most`."""
+    """Return name with unit, and units of the axis per unit of the measure, for values up to `most`."""
     unit, scale = "", 1.0
     if measure.endswith("_per_s"):
         unit = "/s"

@@ -39,7 +39,7 @@ def write(run: Path) -> Path:
 
 
 def render(run: Path) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
     from cellbed.report import figures
@@ -148,12 +148,12 @@ def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, 
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page without a script, from the template of this name."""
+    """Return a page without a script, from the template of this name."""
     return environment().get_template(template).render(style=style(), **values)
 
 
 def environment() -> "jinja2.Environment":
-    """The templates of pages, with the numbers' formats as filters."""
+    """Return the templates of pages, with the numbers' formats as filters."""
     import jinja2
 
     made = jinja2.Environment(
@@ -187,7 +187,7 @@ def environment() -> "jinja2.Environment":
 
 
 def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
-    """A figure of the summary as the page shows it, marked with its place in ``summary.json``."""
+    """Return a figure of the summary as the page shows it, marked with its place in ``summary.json``."""
     import markupsafe
 
     value: Any = content

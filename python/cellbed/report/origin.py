@@ -32,7 +32,8 @@ def traces(description: dict[str, Any]) -> str | None:
 
 
 def played(direction: dict[str, Any]) -> dict[str, Any] | None:
-    """The trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None without."""
+    """Return the trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None
+    without."""
     found: dict[str, Any] | None = direction.get("played") or direction.get("trace")
     return found
 
@@ -67,7 +68,8 @@ def state(proof: dict[str, Any]) -> State:
 
 
 def cause(decomposition: "Decomposition") -> str | None:
-    """The shared cause: ``"9 of these 10 requests were under way during the uplink outage of 1.19 s at 30.0 s."``
+    """Return the shared cause: ``"9 of these 10 requests were under way during the uplink outage of 1.19 s at 30.0
+    s."``
 
     None where fewer than half of the requests met an outage: then it is not what they have in common.
     """

@@ -127,7 +127,7 @@ def svg(
     *,
     log_y: bool = False,
 ) -> str:
-    """A figure with one set of axes, and a legend above them, as an element for a page or a file.
+    """Return a figure with one set of axes, and a legend above them, as an element for a page or a file.
 
     labels: of the horizontal and the vertical axis, with units. x, y: first and last value of each. draw: draws into
     the axes; what has a label is in the legend.
@@ -170,7 +170,7 @@ def label_decades(axis: Axis, least: float, most: float) -> None:
 
 
 def _steps(least: float, most: float) -> tuple[float, ...]:
-    """The fewest of each decade that give four labels, the first of them in the lowest quarter of the axis."""
+    """Return the fewest of each decade that give four labels, the first of them in the lowest quarter of the axis."""
     for steps in _STEPS:
         labels = [step * 10.0**decade for decade in range(-9, 16) for step in steps]
         seen = [label for label in labels if least <= label <= most]

@@ -70,5 +70,5 @@ def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> 
 
 
 def _slowness(at: "Percentile") -> float:
-    """A percentile that falls among requests without a good reply is slower than any other."""
+    """Return a percentile that falls among requests without a good reply is slower than any other."""
     return at.value if at.value is not None else float("inf") if at.supported else 0.0

@@ -86,7 +86,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
 
 
 def shown(value: Value, words: Callable[[float], str]) -> str:
-    """A figure over seeds with its interval: ``"1.70 (1.68 to 1.72)"``."""
+    """Return a figure over seeds with its interval: ``"1.70 (1.68 to 1.72)"``."""
     if value["value"] is None:
         return formats.NOTHING
     text = words(value["value"])
@@ -163,7 +163,7 @@ def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
 
 
 def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
-    """Values in order, and the share of all that are at most so large."""
+    """Return values in order, and the share of all that are at most so large."""
     import polars as pl
 
     values = flows.select(pl.col(column).drop_nulls().sort() * factor).collect().to_series().to_numpy()
@@ -192,7 +192,7 @@ def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
 
 
 def _ports(folder: Path) -> list[dict[str, Any]]:
-    """The ports that dropped most, or else had the longest queues, over all seeds."""
+    """Return the ports that dropped most, or else had the longest queues, over all seeds."""
     import polars as pl
 
     return (
@@ -211,7 +211,7 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
 
 
 def _queues(folder: Path) -> tuple[str, str] | None:
-    """The longest queue of each kind of port over time, of the first seed; None without samples."""
+    """Return the longest queue of each kind of port over time, of the first seed; None without samples."""
     import polars as pl
 
     path = folder / "queues.parquet"

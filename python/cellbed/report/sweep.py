@@ -111,7 +111,7 @@ class SweepReport:
         return {"name": app, "kind": kind, "measures": found, "without": without}
 
     def figures(self) -> list[factor_figures.FactorFigure]:
-        """The figures of all measures that differ between trials and have a value."""
+        """Return the figures of all measures that differ between trials and have a value."""
         return [
             figure
             for app in self.content["applications"]
@@ -163,7 +163,7 @@ class SweepReport:
         replace(page, partial(_save, text.encode()))
 
     def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """A row for each point: `at`, its place among the values of a measure, its number and its levels."""
+        """Return a row for each point: `at`, its place among the values of a measure, its number and its levels."""
         names = [factor.name for factor in self.study.factors]
         rows = self.study.trials.filter(app=app["name"]).unique("point").sort("point").select("point", *names)
         return rows.with_row_index("at").to_dicts()
@@ -187,13 +187,13 @@ def _applications(study: Study) -> list[tuple[str, str]]:
 
 
 def _page(run: Path) -> Path | None:
-    """The page of a run, if there is one."""
+    """Return the page of a run, if there is one."""
     page = run / "report.html"
     return page if page.is_file() else None
 
 
 def _run_report(run: Path) -> Path | None:
-    """The page of a run, made where it is missing; None where the run has too little for one."""
+    """Return the page of a run, made where it is missing; None where the run has too little for one."""
     page = run / "report.html"
     if not page.is_file():
         try:
@@ -222,7 +222,7 @@ def p_value(p: float | None) -> str:
 
 
 def levels(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """The levels of a point in words."""
+    """Return the levels of a point in words."""
     return ", ".join(f"{name} = {row[name]}" for name in report["factors"]) or "the scenario as it is"
 
 
@@ -363,13 +363,13 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 
 def point_value(measure: str, row: Mapping[str, Any]) -> str:
-    """The value of a point, or that it is refused."""
+    """Return the value of a point, or that it is refused."""
     refused = row["value"] is None and (row["note"] or "").startswith("refused")
     return "refused" if refused else formats.measure_value(measure, row["value"])
 
 
 def interval(row: Mapping[str, Any], shown: Any) -> str:
-    """The ends of an interval."""
+    """Return the ends of an interval."""
     if row["low"] is None and row["high"] is None:
         return formats.NOTHING
     low, high = ("∞" if row[end] is None else shown(row[end]) for end in ("low", "high"))

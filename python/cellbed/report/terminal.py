@@ -181,7 +181,7 @@ def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> T
 
 
 def _compared_parts(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
-    """The parts of all runs beside each other."""
+    """Return the parts of all runs beside each other."""
     columns = [(f"{heading}, mean of {each.requests}, ms", each) for heading, each in comparison.parts(names)]
     uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
     return _parts(comparison.spans, columns, uncertainty) if columns else None
@@ -218,7 +218,7 @@ def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", 
 
 
 def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposition"]]:
-    """The median and the highest percentile that has parts."""
+    """Return the median and the highest percentile that has parts."""
     having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
     return having if len(having) < 2 else [having[0], having[-1]]
 
@@ -234,7 +234,7 @@ def _endpoints(summary: "ApplicationSummary") -> Table:
 
 
 def _first(table: Table, rows: "Sequence[Row]", order: list[int]) -> "Iterator[Row]":
-    """The rows that come first; after them `table` has a line on the others."""
+    """Return the rows that come first; after them `table` has a line on the others."""
     for row in order[: ranking.shown(len(rows))]:
         yield rows[row]
     if more := len(rows) - ranking.shown(len(rows)):

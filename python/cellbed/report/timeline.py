@@ -77,7 +77,7 @@ def timeline(
 
 
 def _drawn_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The endpoints of the links that are drawn, and as many of the other nodes."""
+    """Return the endpoints of the links that are drawn, and as many of the other nodes."""
     endpoints = {endpoint for _, endpoint in drawn}
     nodes = description.get("nodes") or []
     others = [node["name"] for node in nodes if node.get("class") != "endpoint"][:MOST_LINKS]

@@ -28,17 +28,17 @@ class ManualChange:
 
 
 def manual_changes(folder: Path) -> list[ManualChange]:
-    """The changes by hand of a run, in order of time. folder: the run's."""
+    """Return the changes by hand of a run, in order of time. folder: the run's."""
     return read_changes(folder / "raw" / CHANGES)
 
 
 def changes_beside(packet_log: Path) -> Path:
-    """The emulator's record of changes in a shell, beside its packet log."""
+    """Return the emulator's record of changes in a shell, beside its packet log."""
     return packet_log.with_name(f"{packet_log.name}.{CHANGES}")
 
 
 def read_changes(path: Path) -> list[ManualChange]:
-    """The changes in the emulator's record, in order of time; none without the file.
+    """Return the changes in the emulator's record, in order of time; none without the file.
 
     A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
     """
@@ -57,7 +57,7 @@ def read_changes(path: Path) -> list[ManualChange]:
 
 
 def manual_warning(folder: Path, t0_ns: int | None) -> str | None:
-    """The warning about changes by hand; ``None`` without any. t0_ns: start of the schedule."""
+    """Return the warning about changes by hand; ``None`` without any. t0_ns: start of the schedule."""
     found = manual_changes(folder)
     if not found:
         return None

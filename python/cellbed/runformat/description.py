@@ -61,7 +61,7 @@ class Description:
     ports: tuple[int, ...] = ()
 
     def servers_of(self, client: int) -> tuple[str, ...]:
-        """The names of the servers of a client, by its number."""
+        """Return the names of the servers of a client, by its number."""
         return (
             self.servers
             if self.edge_policy == "nearest" or not self.servers

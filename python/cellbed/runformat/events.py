@@ -73,7 +73,8 @@ _KEYS: dict[str, Any] = {
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
-    """The events of a run in order of time, empty for a run without any. A line that cannot be read is left out."""
+    """Return the events of a run in order of time, empty for a run without any. A line that cannot be read is left
+    out."""
     try:
         lines = inputs.text(folder / FILE).splitlines()
     except OSError:

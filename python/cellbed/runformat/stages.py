@@ -20,7 +20,7 @@ Stage = Mapping[str, Any]
 
 
 def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> str:
-    """A direction in one line. names: of traces by the path of their file, where it is not the file's own name.
+    """Return a direction in one line. names: of traces by the path of their file, where it is not the file's own name.
 
     Capacity and queue come first, then the delay, then random effects. Stages without effect are left
     out.
@@ -102,7 +102,7 @@ def _state(stage: Stage) -> str:
 
 
 def describe_schedule(schedule: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
-    """A bottleneck's schedule in words."""
+    """Return a bottleneck's schedule in words."""
     match schedule["kind"]:
         case "trace":
             path = schedule["path"]
@@ -123,7 +123,7 @@ def describe_schedule(schedule: Mapping[str, Any], names: Mapping[str, str] | No
 
 
 def describe_queue(queue: Mapping[str, Any]) -> str:
-    """A queue in words."""
+    """Return a queue in words."""
     from cellbed.scenario.queues import TITLES  # slow: by Pydantic
 
     kind = queue["kind"]
@@ -188,7 +188,7 @@ def _describe_jitter(stage: Stage) -> str:
 
 
 def _span(delays: list[int]) -> str:
-    """The least and the most, in one unit."""
+    """Return the least and the most, in one unit."""
     least, most = min(delays) / 1e9, max(delays) / 1e9
     unit = duration_unit(most)
     return f"{significant(least * unit.factor)} to {significant(most * unit.factor)} {unit.name}"

@@ -72,29 +72,29 @@ class Application(Table):
     stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """The texts in which names are filled in (:mod:`cellbed.scenario.templates`): (key, text)."""
+        """Return the texts in which names are filled in (:mod:`cellbed.scenario.templates`): (key, text)."""
         for key, role in self.roles():
             for path, text in role.texts():
                 yield (key, *path), text
 
     def roles(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """The roles that it has, in the order in which their programs start."""
+        """Return the roles that it has, in the order in which their programs start."""
         if self.server is not None:
             yield "server", self.server
         if self.client is not None:
             yield "client", self.client
 
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """The roles whose programs are started as they are."""
+        """Return the roles whose programs are started as they are."""
         return ((key, role) for key, role in self.roles() if role.command is not None)
 
     def completed(self, groups: Groups) -> Self:
-        """The application with the defaults that depend on the nodes filled in."""
+        """Return the application with the defaults that depend on the nodes filled in."""
         endpoints = _endpoints(groups)
         return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
 
     def runs_own(self, key: str) -> bool:
-        """Whether the program of a role is cellbed's own."""
+        """Return whether the program of a role is cellbed's own."""
         return True
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
@@ -191,7 +191,7 @@ class Load(Application):
         return self.arrivals == "closed" or isinstance(self.arrivals, Closed)
 
     def __str__(self) -> str:
-        """The application in a line."""
+        """Return the application in a line."""
         rate = f" at {self.rate:g} /s per endpoint" if self.rate else ""
         where = self.server.on if self.server is not None else "no node"
         policy = f"; {self.policy}" if self.policy is not None else ""

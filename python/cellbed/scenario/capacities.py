@@ -50,7 +50,7 @@ class RateSeries(Table):
         return points_of(self.steps, self.file)
 
     def area(self, position_ns: int) -> int:
-        """The capacity of the series before a position, in bit/s · ns."""
+        """Return the capacity of the series before a position, in bit/s · ns."""
         position_ns = max(0, position_ns)
         if self.period is None:
             return self._within(position_ns)
@@ -64,7 +64,7 @@ class RateSeries(Table):
         return [0, *accumulate(rate * (end - begin) for (begin, rate), (end, _) in steps)]
 
     def _within(self, position_ns: int) -> int:
-        """The area in one cycle."""
+        """Return the area in one cycle."""
         at = bisect_right(self.points, position_ns, key=lambda point: point[0]) - 1
         begin, rate = self.points[at]
         return self._areas[at] + int(rate) * (position_ns - begin)

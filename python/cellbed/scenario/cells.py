@@ -78,7 +78,7 @@ class Cell(Table):
     ] = Field([], description="Groups of edge nodes at the cell's site: a name, or a list of them.", examples=["edge"])
 
     def __str__(self) -> str:
-        """The cell in a few words."""
+        """Return the cell in a few words."""
         window = getattr(self.scheduler, "window", None)
         words = self.IN_WORDS[self.scheduler.kind] + (f" over {DURATION.format(window)}" if window else "")
         words += " from the fair share on" if getattr(self.scheduler, "begin", "zero") == "fair-share" else ""

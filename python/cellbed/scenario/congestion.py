@@ -27,7 +27,7 @@ _MODULES += ("scalable", "highspeed", "bic")
 
 
 def available() -> tuple[str, ...] | None:
-    """The algorithms that this kernel has now; None if unknown."""
+    """Return the algorithms that this kernel has now; None if unknown."""
     try:
         return tuple(_AVAILABLE.read_text(encoding="utf-8").split()) or None
     except OSError:
@@ -35,7 +35,7 @@ def available() -> tuple[str, ...] | None:
 
 
 def objection(name: str, present: Sequence[str] | None) -> str | None:
-    """The problem of the algorithm ``name`` on a kernel that has those ``present``; None without one."""
+    """Return the problem of the algorithm ``name`` on a kernel that has those ``present``; None without one."""
     if present is None or name in present:
         return None
     now = f"this kernel has {' '.join(present)} now"

@@ -51,7 +51,7 @@ class CoreDelay:
         return None
 
     def delays(self, _seed: int, _duration: int) -> Ways[Delay]:
-        """The delay of each direction."""
+        """Return the delay of each direction."""
         return Ways(self.one_way, self.one_way)
 
     def misfits(self, _duration: int) -> list[tuple[Path, str]]:
@@ -76,7 +76,7 @@ class CoreTable(Table):
         return list(outage_misfits(self.outage, duration))
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
-        """The delay of each direction over a workload of `duration` ns."""
+        """Return the delay of each direction over a workload of `duration` ns."""
         raise NotImplementedError
 
     @property
@@ -93,7 +93,7 @@ class _RoundTrips(CoreTable):
     )
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
-        """The delay of each direction over a workload of `duration` ns."""
+        """Return the delay of each direction over a workload of `duration` ns."""
         trips = self._round_trips(seed, duration + _AFTER)
         uplink = [(at, round(trip * self.split)) for at, trip in trips]
         downlink = [(at, trip - up) for (at, trip), (_, up) in zip(trips, uplink, strict=True)]
@@ -140,7 +140,7 @@ class CoreRoundTrips(_RoundTrips):
 
 
 def _series(delays: Sequence[tuple[int, int]]) -> Delay:
-    """A delay that holds each value until shortly before the next begins."""
+    """Return a delay that holds each value until shortly before the next begins."""
     points: list[tuple[int, int]] = []
     for (at, delay), (until, after) in pairwise(delays):
         points.append((at, delay))
@@ -152,7 +152,7 @@ def _series(delays: Sequence[tuple[int, int]]) -> Delay:
 
 
 def _thinned(points: list[tuple[int, int]]) -> Points:
-    """The points without those between two equal values."""
+    """Return the points without those between two equal values."""
     kept = [
         point
         for before, point, after in zip(points, points[1:], points[2:], strict=False)
@@ -194,7 +194,7 @@ class CoreFixed(CoreTable):
     delay: Annotated[CoreDelay, _PLAIN] = Field(description="A preset, or a one-way delay.", examples=["3 ms"])
 
     def delays(self, _seed: int, _duration: int) -> Ways[Delay]:
-        """The delay of each direction."""
+        """Return the delay of each direction."""
         return Ways(self.delay.one_way, self.delay.one_way)
 
 

@@ -23,7 +23,7 @@ class _Fault(Table):
     def misfits(
         self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
     ) -> Iterator[tuple[str, str]]:
-        """Names that there are not: (key, what to do). sites: links of cells' sites."""
+        """Return names that there are not: (key, what to do). sites: links of cells' sites."""
         raise NotImplementedError
 
 
@@ -52,7 +52,7 @@ class NodeFault(_Lasting):
             yield "node", f'{self.node} has no disk of limited size: write disk = "64 MiB" in [nodes.{group}]'
 
     def __str__(self) -> str:
-        """The fault in a line."""
+        """Return the fault in a line."""
         return f"{self.kind} of {self.node} for {DURATION.format(self.length)}"
 
 
@@ -73,7 +73,7 @@ class LinkFault(_Lasting):
             yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_listed(links)}"
 
     def __str__(self) -> str:
-        """The fault in a line."""
+        """Return the fault in a line."""
         return f"outage of {self.link} for {DURATION.format(self.length)}"
 
 
@@ -98,7 +98,7 @@ class ProgramFault(_Fault):
             yield "program", f"no node is called '{name}': {did_you_mean(name, nodes)}{_listed(nodes)}"
 
     def __str__(self) -> str:
-        """The fault in a line."""
+        """Return the fault in a line."""
         return f"restart of {self.program}"
 
 
@@ -106,14 +106,14 @@ Fault = Annotated[NodeFault | LinkFault | ProgramFault, Field(discriminator="kin
 
 
 def link_name(group: str, table: NodeGroup, index: int) -> str:
-    """The name of the link of a node."""
+    """Return the name of the link of a node."""
     if table.node_class == "endpoint":
         return f"mobile-{index if group == 'endpoint' else f'{group}-{index}'}"
     return f"core-{group}-{index}"
 
 
 def site_link(cell: str) -> str:
-    """The name of the link of a cell's site."""
+    """Return the name of the link of a cell's site."""
     return f"site-{cell}"
 
 

@@ -26,12 +26,12 @@ from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError,
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """An error whose text reaches the user as it is."""
+    """Return an error whose text reaches the user as it is."""
     return PydanticCustomError("scenario", "{text}", {"text": text})
 
 
 def plainly(value: object) -> str:
-    """A value of a TOML file, short enough for a message."""
+    """Return a value of a TOML file, short enough for a message."""
     match value:
         case bool():
             return str(value).lower()
@@ -75,7 +75,7 @@ class TextField:
         return {"type": "string", **self.schema}
 
     def validate(self, value: object, info: ValidationInfo) -> Any:
-        """The value of what was written; raises a `refusal`."""
+        """Return the value of what was written; raises a `refusal`."""
         if not isinstance(value, str):
             number = plainly(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             problem = "has no unit" if number else "is not text"
@@ -87,7 +87,7 @@ class TextField:
 
 
 def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> TextField:
-    """A quantity from ``low`` (exclusive with ``above``) to ``high``."""
+    """Return a quantity from ``low`` (exclusive with ``above``) to ``high``."""
     bottom, top = kind.parse(low), kind.parse(high)
 
     def read(text: str, _folder: Path) -> int | float:

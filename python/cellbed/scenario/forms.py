@@ -70,7 +70,7 @@ def _show(ways: Ways[Any], show: Callable[[Any], Any]) -> Any:
 
 
 def is_apart(value: Mapping[str, object]) -> bool:
-    """Whether a table is meant to have a value for each direction."""
+    """Return whether a table is meant to have a value for each direction."""
     if "kind" in value:
         return False
     return not value or any(difflib.get_close_matches(key, WAYS, n=1, cutoff=0.65) for key in value)
@@ -105,7 +105,7 @@ class PlainOr:
 
 
 def table_kind(value: object) -> str | None:
-    """The ``kind`` of a table that may also be one without."""
+    """Return the ``kind`` of a table that may also be one without."""
     if isinstance(value, BaseModel):
         return getattr(value, "kind", PLAIN)
     kind = value.get("kind", PLAIN) if isinstance(value, Mapping) else PLAIN

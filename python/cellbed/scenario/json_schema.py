@@ -9,12 +9,12 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of a scenario as it is written: quantities are text with a unit, unknown keys are refused."""
+    """Return the schema of a scenario as it is written: quantities are text with a unit, unknown keys are refused."""
     return schema_of(Scenario, "cellbed scenario")
 
 
 def schema_of(model: type[Table], title: str) -> dict[str, Any]:
-    """The schema of a kind of file as it is written."""
+    """Return the schema of a kind of file as it is written."""
     return {"$schema": DRAFT, **_as_written(model.model_json_schema()), "title": title}
 
 

@@ -84,7 +84,7 @@ class MobileLink(Table):
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
 
     def completed(self) -> Self:
-        """The link with no base delay beside that of a replayed recording, unless one was asked for."""
+        """Return the link with no base delay beside that of a replayed recording, unless one was asked for."""
         if "base_delay" in self.model_fields_set:
             return self
         delay = self.base_delay
@@ -120,7 +120,7 @@ class MobileLink(Table):
         return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """All capacities of the link over time, with their paths below the link."""
+        """Return all capacities of the link over time, with their paths below the link."""
         yield ("up",), self.up
         yield ("down",), self.down
         for index, change in enumerate(self.changes):

@@ -70,7 +70,7 @@ class Transport(Table):
     )
 
     def sysctls(self) -> dict[str, str]:
-        """The kernel settings of a node's network namespace."""
+        """Return the kernel settings of a node's network namespace."""
         asked = {
             CONGESTION_CONTROL: self.congestion_control,
             SLOW_START_AFTER_IDLE: None if self.slow_start_after_idle is None else str(int(self.slow_start_after_idle)),
@@ -109,29 +109,29 @@ class Scenario(Table):
         return {"workload": self.workload} if self.workload is not None else self.apps
 
     def path_of(self, application: str) -> Path:
-        """The path of the table of an application."""
+        """Return the path of the table of an application."""
         return ("workload",) if self.workload is not None else ("apps", application)
 
     def programs(self) -> Iterator[tuple[Path, Role]]:
-        """The roles whose programs are started as they are, with their paths."""
+        """Return the roles whose programs are started as they are, with their paths."""
         for name, application in self.applications.items():
             for key, role in application.programs():
                 yield (*self.path_of(name), key), role
 
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
-        """The mobile link of a group of endpoints."""
+        """Return the mobile link of a group of endpoints."""
         found = group.link or self.links.mobile
         assert found is not None  # by `misfits`
         return found
 
     def core_link(self, group: NodeGroup) -> CoreLink:
-        """The core link of a group of edge or cloud nodes."""
+        """Return the core link of a group of edge or cloud nodes."""
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
         assert found is not None  # by `misfits`
         return found
 
     def mobile_links(self) -> Iterator[tuple[Path, AnyMobileLink]]:
-        """All mobile links of the file, with their paths."""
+        """Return all mobile links of the file, with their paths."""
         if self.links.mobile is not None:
             yield ("links", "mobile"), self.links.mobile
         for name, group in self.nodes.items():
@@ -139,7 +139,7 @@ class Scenario(Table):
                 yield ("nodes", name, "link"), group.link
 
     def core_links(self) -> Iterator[tuple[Path, CoreLink]]:
-        """All core links of the file, with their paths."""
+        """Return all core links of the file, with their paths."""
         for node_class in ("edge", "cloud"):
             if (link := getattr(self.links.core, node_class)) is not None:
                 yield ("links", "core", node_class), link
@@ -151,7 +151,8 @@ class Scenario(Table):
                 yield ("cells", name, "core"), cell.core
 
     def resolved(self) -> dict[str, Any]:
-        """The scenario with every default written out, as JSON-able values that read like the file; None for absent."""
+        """Return the scenario with every default written out, as JSON-able values that read like the file; None for
+        absent."""
         return self.model_dump(mode="json", by_alias=True)
 
     def stated(self) -> dict[str, Any]:
@@ -159,7 +160,7 @@ class Scenario(Table):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def completed(self) -> Self:
-        """The scenario with the defaults that depend on other keys filled in."""
+        """Return the scenario with the defaults that depend on other keys filled in."""
         mobile = self.links.mobile
         links = self.links.model_copy(update={"mobile": mobile and mobile.completed()})
         nodes = {
@@ -247,7 +248,7 @@ class Scenario(Table):
                 yield f"'{name}' comes before '{other}' itself: remove one of the two"
 
     def _before(self, name: str) -> set[str]:
-        """The application and all that come before it."""
+        """Return the application and all that come before it."""
         found, waiting = set[str](), [name]
         while waiting:
             if (each := waiting.pop()) not in found and each in self.applications:

@@ -168,8 +168,9 @@ class NodeGroup(Table):
 
 
 def with_defaults(data: Any) -> Any:
-    """A scenario's tables with the class of each group that is named after one, and with the keys of ``[links.mobile]``
-    in the links of groups that leave them out. Anything malformed stays as it is, for the validation to find."""
+    """Return a scenario's tables with the class of each group that is named after one, and with the keys of
+    ``[links.mobile]`` in the links of groups that leave them out. Anything malformed stays as it is, for the validation
+    to find."""
     groups = data.get("nodes") if isinstance(data, dict) else None
     if not isinstance(groups, dict):
         return data

@@ -17,7 +17,7 @@ _CHANCES = ("loss", "duplication", "corruption")
 
 
 def written(key: str, text: str, *, running: bool = False) -> Any:
-    """The scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
+    """Return the scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
 
     running: of a link that runs already, which may lose everything.
 

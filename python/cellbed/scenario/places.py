@@ -51,7 +51,7 @@ class RoundTrips:
     sigma: float
 
     def percentile(self, share: float, hours: Hours) -> int:
-        """A quantile of the round-trip times, ns, over many changes of route."""
+        """Return a quantile of the round-trip times, ns, over many changes of route."""
         low, high = min(least for _, least in self.routes), 10**12
         while high - low > 1000:
             middle = (low + high) // 2

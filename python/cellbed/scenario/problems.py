@@ -66,7 +66,7 @@ _NAME = "[key]"
 
 
 def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
-    """The keys of the file to blame; pydantic puts the name of the chosen form or kind of a value among them."""
+    """Return the keys of the file to blame; pydantic puts the name of the chosen form or kind of a value among them."""
     path: list[str | int] = []
     here: Any = data
     location = error["loc"]
@@ -124,7 +124,7 @@ class _Keys:
         return here
 
     def of(self, table: Sequence[str | int]) -> dict[str, Any]:
-        """The known keys of a table with their fields; of one with variants those of the variant that it has."""
+        """Return the known keys of a table with their fields; of one with variants those of the variant that it has."""
         annotation: Any = self._root
         field: Any = None
         here: Any = self._data
@@ -146,7 +146,7 @@ class _Keys:
         return _fields(model) if model else {}
 
     def all(self, model: type[BaseModel] | None = None, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The path of every key that a scenario can have, depth first, without the directions."""
+        """Return the path of every key that a scenario can have, depth first, without the directions."""
         for name, field in _fields(model or self._root).items():
             yield (*above, name)
             named = ("NAME",) if get_origin(field.annotation) is dict else ()
@@ -155,7 +155,7 @@ class _Keys:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """The fields of a table by their keys in the file."""
+    """Return the fields of a table by their keys in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -164,14 +164,14 @@ def _has_ways(annotation: Any) -> bool:
 
 
 def _variant(annotation: Any, value: Any) -> type[BaseModel] | None:
-    """The table that an annotation allows, of several the one that the ``kind`` of `value` names."""
+    """Return the table that an annotation allows, of several the one that the ``kind`` of `value` names."""
     models = _models(annotation)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     return next((model for model in models if kind in _kinds(model)), models[0] if models else None)
 
 
 def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
-    """The likely dotted key instead of the unknown ``path`` (or nothing), and the sentence."""
+    """Return the likely dotted key instead of the unknown ``path`` (or nothing), and the sentence."""
     *table, last = path
     name = str(last)
     siblings = keys.of(table)
@@ -283,7 +283,7 @@ def _example(path: Path, keys: _Keys) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """A value as a scenario file has it, on one line."""
+    """Return a value as a scenario file has it, on one line."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {as_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list):
@@ -296,7 +296,7 @@ def _annotated_examples(metadata: Sequence[Any]) -> list[Any]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The tables that an annotation allows."""
+    """Return the tables that an annotation allows."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]

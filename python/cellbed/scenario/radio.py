@@ -89,7 +89,7 @@ class RadioLink(Table):
         return ()
 
     def completed(self) -> Self:
-        """The link itself: the profile has a base delay."""
+        """Return the link itself: the profile has a base delay."""
         return self
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:

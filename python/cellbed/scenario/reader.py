@@ -45,7 +45,7 @@ _KINDS = {
 
 
 def load(path: Path | str) -> Scenario:
-    """The scenario in the file at ``path``; traces and models are looked for relative to its folder.
+    """Return the scenario in the file at ``path``; traces and models are looked for relative to its folder.
 
     Raises ScenarioError with every problem of the file, or with the reason why it cannot be read.
     """
@@ -53,12 +53,12 @@ def load(path: Path | str) -> Scenario:
 
 
 def load_text(text: str, path: Path) -> Scenario:
-    """The scenario in the text that `read` gave for ``path``. Raises ScenarioError."""
+    """Return the scenario in the text that `read` gave for ``path``. Raises ScenarioError."""
     return parse(text, source=str(path), folder=path.parent)
 
 
 def read(path: Path | str, kind: str = "scenario") -> str:
-    """The text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError.
+    """Return the text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError.
 
     kind: of the file, a key of `_KINDS`.
     """
@@ -84,7 +84,7 @@ class TablesError(Exception):
 
 
 def parse(text: str, *, source: str, folder: Path) -> Scenario:
-    """The scenario in ``text``; ``source`` names it in errors, paths in it are relative to ``folder``.
+    """Return the scenario in ``text``; ``source`` names it in errors, paths in it are relative to ``folder``.
 
     Raises ScenarioError with every problem found.
     """
@@ -102,7 +102,7 @@ def refuse(text: str, source: str, found: list[Problem]) -> None:
 
 
 def tables(text: str, source: str, kind: str = "scenario") -> dict[str, Any]:
-    """The tables of a file's ``text``, not yet checked. Raises ScenarioError."""
+    """Return the tables of a file's ``text``, not yet checked. Raises ScenarioError."""
     from cellbed._core import toml_longest_key
 
     parts, line = toml_longest_key(text)
@@ -148,13 +148,13 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def checked(data: dict[str, Any], folder: Path) -> Scenario:
-    """The scenario of a file's tables. Raises TablesError."""
+    """Return the scenario of a file's tables. Raises TablesError."""
     return as_stated(data, folder).completed()
 
 
 def as_stated(data: dict[str, Any], folder: Path) -> Scenario:
-    """The scenario of a file's tables before it is completed: what the file states is set, everything else has its
-    default. Raises TablesError."""
+    """Return the scenario of a file's tables before it is completed: what the file states is set, everything else has
+    its default. Raises TablesError."""
     scenario = validated(Scenario, data, {"folder": folder}, lambda place: not _is_inherited(place, data))
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
@@ -168,7 +168,7 @@ def validated(
     context: dict[str, Any],
     concerns: Callable[[Sequence[str | int]], bool] = lambda place: True,
 ) -> T:
-    """The tables as a ``model``. Raises TablesError with the errors at places that ``concerns`` accepts."""
+    """Return the tables as a ``model``. Raises TablesError with the errors at places that ``concerns`` accepts."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
@@ -177,7 +177,7 @@ def validated(
 
 
 def _content(path: Path, kind: str) -> bytes:
-    """The bytes of a regular file or a pipe of bearable size."""
+    """Return the bytes of a regular file or a pipe of bearable size."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         inside = sorted(path.glob("*.toml")) if stat.S_ISDIR(mode) else []
@@ -195,7 +195,7 @@ def _is_deeper(data: Any, most: int) -> bool:
 
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
-    """The user's traces are parsed here, so that a malformed one is an error before the run starts."""
+    """Return the user's traces are parsed here, so that a malformed one is an error before the run starts."""
     seen: list[tuple[KeyPath, Any]] = []
     for where, mobile in scenario.mobile_links():
         for path, capacity in mobile.capacities():
@@ -219,7 +219,8 @@ def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
 
 
 def _is_inherited(place: Sequence[str | int], data: Mapping[str, Any]) -> bool:
-    """Whether an error in the link of a node group is in a key of ``[links.mobile]``, where it is reported, too."""
+    """Return whether an error in the link of a node group is in a key of ``[links.mobile]``, where it is reported,
+    too."""
     match place:
         case ["nodes", name, "link", *rest]:
             links, group = data.get("links"), data["nodes"][name]
@@ -241,7 +242,7 @@ def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:
 
 
 def report(source: str, text: str, rejected: TablesError) -> str:
-    """A line per problem, in the order of the file's ``text``."""
+    """Return a line per problem, in the order of the file's ``text``."""
     found = place(text, [problem.path for problem in rejected.problems])
     lines = sorted(zip(found, rejected.problems, strict=True), key=lambda entry: entry[0])
     more = f"\n{source}: and {rejected.more} more problems" if rejected.more else ""
@@ -249,7 +250,7 @@ def report(source: str, text: str, rejected: TablesError) -> str:
 
 
 def place(text: str, paths: Iterable[KeyPath]) -> list[int]:
-    """The lines of keys in a file's ``text``."""
+    """Return the lines of keys in a file's ``text``."""
     from cellbed._core import toml_positions
 
     first = 1
@@ -263,7 +264,7 @@ def place(text: str, paths: Iterable[KeyPath]) -> list[int]:
 
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
-    """The line of a key; of a missing key that of its table, or of the first key in it; None for neither."""
+    """Return the line of a key; of a missing key that of its table, or of the first key in it; None for neither."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     keys = ["".join(steps[:length])[1:] for length in range(len(path) + 1)]
     known = max((length for length, key in enumerate(keys) if key in positions), default=0)
@@ -303,7 +304,7 @@ def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: str
 
 
 def _neighbour(path: Path) -> str:
-    """The scenario file in the folder of ``path`` with the most similar name."""
+    """Return the scenario file in the folder of ``path`` with the most similar name."""
     try:
         files = {file.stem: file for file in path.parent.glob("*.toml")}
     except (OSError, ValueError):

@@ -74,13 +74,13 @@ class RecordingSource:
 
 
 def calibrated(description: Description, way: Way) -> CalibratedDirection | None:
-    """The calibration of a direction, if any."""
+    """Return the calibration of a direction, if any."""
     calibration = description.calibration
     return None if calibration is None else getattr(calibration.directions, way)
 
 
 def calibrated_queue(description: Description, way: Way) -> DropTail:
-    """A drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
+    """Return a drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
     found = calibrated(description, way)
     if found is None or not found.queue_bytes:
         return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
@@ -181,7 +181,7 @@ class _Replayed(Table):
     )
 
     def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
-        """The replay of a direction, its files derived and read.
+        """Return the replay of a direction, its files derived and read.
 
         Raises TraceError for a faulty recording, a missing F, and an F that does not apply.
         """
@@ -262,7 +262,7 @@ class RecordedLink(_Replayed):
         return ()
 
     def completed(self) -> Self:
-        """The link with the calibrated queues by default."""
+        """Return the link with the calibrated queues by default."""
         up, down = (getattr(self.queue, way, None) or calibrated_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 

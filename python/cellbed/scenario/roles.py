@@ -96,12 +96,12 @@ class Role(Table):
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:
-        """A role without a program is the name of its group."""
+        """Return a role without a program is the name of its group."""
         return self.on if self == Role.of_group(self.on) else handler(self)
 
     @classmethod
     def of_group(cls, name: str) -> Self:
-        """The role of a group whose nodes run a program of cellbed."""
+        """Return the role of a group whose nodes run a program of cellbed."""
         return cls.model_validate({"on": name})
 
     @property
@@ -110,7 +110,7 @@ class Role(Table):
         return tuple(self.status) if isinstance(self.status, list) else (self.status,)
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """The texts in which names are filled in: (path of the key, text)."""
+        """Return the texts in which names are filled in: (path of the key, text)."""
         for index, word in enumerate(self.command or ()):
             yield ("command", index), word
         for name, value in self.environment.items():
@@ -121,7 +121,7 @@ class Role(Table):
             yield ("ready", "command", index), word
 
     def commands(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-        """The commands that are run on the node: (path of the key, command); an empty one is the node's own."""
+        """Return the commands that are run on the node: (path of the key, command); an empty one is the node's own."""
         yield ("command",), self.command or []
         if self.ready is not None and self.ready.command is not None:
             yield ("ready", "command"), self.ready.command

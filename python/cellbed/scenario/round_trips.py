@@ -43,7 +43,7 @@ class RoundTripRecord:
     synthetic: bool = False
 
     def over(self, start: int, duration: int) -> list[tuple[int, int]]:
-        """The samples of `duration` ns from a position on, each with its time since then; the first is at 0."""
+        """Return the samples of `duration` ns from a position on, each with its time since then; the first is at 0."""
         return [(max(0, at - start), trip) for at, trip in self._from(start % self.duration, start, start + duration)]
 
     def _from(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -61,7 +61,7 @@ class RoundTripRecord:
 
 
 def round_trip_record() -> TextField:
-    """The name of a record of round-trip times."""
+    """Return the name of a record of round-trip times."""
     return TextField(
         _read,
         lambda record: record.name,

@@ -65,7 +65,7 @@ class Column:
     gaps: bool = False
 
     def read(self, text: str, unit: Decimal) -> int | float:
-        """The value of a cell. Raises ValueError with the problem."""
+        """Return the value of a cell. Raises ValueError with the problem."""
         number = _number(text) * unit
         if not self.lowest <= number <= self.highest:
             raise ValueError(f"{self.name} {text} is not from {self.lowest / unit:f} to {self.highest / unit:f}")
@@ -88,7 +88,7 @@ LOSS = Column("loss", {"loss": Decimal(1)}, Decimal(0), Decimal(1), whole=False)
 
 
 def recording(column: Column, *, timed: bool = True) -> TextField:
-    """The name of a CSV file of recorded values, with a column of times if `timed`."""
+    """Return the name of a CSV file of recorded values, with a column of times if `timed`."""
 
     return TextField(
         lambda text, folder: read_recording(text, folder, column, timed=timed),
@@ -100,7 +100,7 @@ def recording(column: Column, *, timed: bool = True) -> TextField:
 
 
 def read_recording(text: str, folder: Path, column: Column, *, timed: bool = True) -> Recording:
-    """The recorded values in the CSV file called `text`, relative to `folder`. Raises UnitError."""
+    """Return the recorded values in the CSV file called `text`, relative to `folder`. Raises UnitError."""
     path = find_file(text, folder)
     if path is None:
         why = obstacle(text, folder, "file of recorded values")
@@ -235,7 +235,7 @@ class Pairs:
 
 
 def advanced(points: Points, by_ns: int, *, linear: bool) -> Points:
-    """The series from a later position on, its times counted from there.
+    """Return the series from a later position on, its times counted from there.
 
     linear: between the points; else a value holds until the next one.
     """
@@ -259,7 +259,7 @@ def require_one(table: Table, *keys: str) -> None:
 
 
 def points_of(written_here: Points | None, file: Recording | None) -> Points:
-    """The pairs of a series, from the scenario or a file."""
+    """Return the pairs of a series, from the scenario or a file."""
     if file is not None:
         return file.points
     assert written_here is not None

@@ -73,7 +73,7 @@ class _Running(_Settings):
 
 
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
-    """The settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
+    """Return the settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
 
     Values are those of :mod:`cellbed.scenario.phrases`. folder: start of relative paths of traces and recordings.
     Raises ScenarioError, one line per mistake.
@@ -93,7 +93,7 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
 
 
 def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False) -> Settings:
-    """The settings with these texts by key; traces are parsed. As for :func:`read_settings`.
+    """Return the settings with these texts by key; traces are parsed. As for :func:`read_settings`.
 
     running: of a running link, which may stop: with a rate of 0 or a loss of 100 %, or because it is ``down``.
 
@@ -121,7 +121,7 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
 
 
 def _settings(asked: _Written | _Running) -> Settings:
-    """The settings; a recording's name is replaced by its content. Raises TraceError."""
+    """Return the settings; a recording's name is replaced by its content. Raises TraceError."""
     rate: LinkCapacity | Radio | Conditional | None
     queue = asked.queue
     if isinstance(asked.rate, RecordedDirection):

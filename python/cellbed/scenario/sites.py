@@ -29,19 +29,20 @@ class Migration:
 
 
 def visited(group: NodeGroup) -> list[tuple[int, str]]:
-    """The cells of a group of endpoints, and when it leaves the one before, ns; empty without a cell."""
+    """Return the cells of a group of endpoints, and when it leaves the one before, ns; empty without a cell."""
     first = [(0, group.cell)] if group.cell is not None else []
     return [*first, *((handover.at, handover.cell) for handover in group.route)]
 
 
 def site_of(cells: Cells, group: str) -> str | None:
-    """The cell at whose site the nodes of an edge group are at the start; ``None``: they are where the sites meet."""
+    """Return the cell at whose site the nodes of an edge group are at the start; ``None``: they are where the sites
+    meet."""
     return next((name for name, cell in cells.items() if group in cell.edge), None)
 
 
 def instances(cells: Cells, groups: Groups, application: Application) -> list[str]:
-    """The groups on which the servers of an application run: with the policy nearest the one in the same place of the
-    list of each cell."""
+    """Return the groups on which the servers of an application run: with the policy nearest the one in the same place
+    of the list of each cell."""
     if application.server is None:
         return []
     if application.edge_policy != "nearest":

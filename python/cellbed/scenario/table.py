@@ -17,7 +17,7 @@ class Table(BaseModel):
     )
 
     def stage(self) -> dict[str, Any]:
-        """The table as the path model reads it: quantities are whole numbers, with the unit in the key.
+        """Return the table as the path model reads it: quantities are whole numbers, with the unit in the key.
 
         The annotation of a field decides what it becomes (:attr:`cellbed.scenario.fields.TextField.stage`).
         """
@@ -32,5 +32,5 @@ class Table(BaseModel):
 
 
 def written(default: object) -> Any:
-    """A default as in the file; it is validated like the file's values."""
+    """Return a default as in the file; it is validated like the file's values."""
     return default

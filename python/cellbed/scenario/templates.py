@@ -24,5 +24,5 @@ def problem(text: str, applications: Collection[str]) -> str | None:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with each name replaced by its value; doubled braces become single ones."""
+    """Return the text with each name replaced by its value; doubled braces become single ones."""
     return _PART.sub(lambda part: values[part[1]] if part[1] is not None else part[0][0], text)

@@ -58,7 +58,8 @@ class HelperNetwork:
 
 
 def choose_helper_network(used: Iterable[IPv4Network]) -> HelperNetwork:
-    """The first network for a helper that overlaps none in use. Errors: :class:`CellbedError` when there is none."""
+    """Return the first network for a helper that overlaps none in use. Errors: :class:`CellbedError` when there is
+    none."""
     taken = _numbers(used, HELPERS, 256)
     for number in range(HELPERS.num_addresses // 256):
         if number not in taken:
@@ -106,7 +107,7 @@ def parse_routes(text: str) -> list[IPv4Network]:
 
 
 def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:
-    """Whether the current network namespace has an IPv6 default route through a device."""
+    """Return whether the current network namespace has an IPv6 default route through a device."""
     path = proc / "net" / "ipv6_route"
     if not path.exists():
         return False

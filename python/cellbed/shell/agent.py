@@ -64,7 +64,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def namespaces(place: Place | None) -> dict[str, str | None]:
-    """The namespaces of `place` for the task of an agent; ``None``: the current ones."""
+    """Return the namespaces of `place` for the task of an agent; ``None``: the current ones."""
     return {
         "network_namespace": place.network_namespace if place else None,
         "user_namespace": place.user_namespace if place else None,

@@ -46,7 +46,7 @@ def open_sockets(address: str) -> tuple[socket.socket, socket.socket]:
 
 
 def open_sockets_in(address: str, network: str, user: str | None) -> tuple[socket.socket, socket.socket]:
-    """The same in the namespaces at the given paths; the process must have one thread. Errors: ``OSError``."""
+    """Return the same in the namespaces at the given paths; the process must have one thread. Errors: ``OSError``."""
     here, there = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -94,7 +94,7 @@ class _Question(asyncio.DatagramProtocol):
 
 
 async def ask(message: bytes, servers: list[str]) -> bytes | None:
-    """The answer of the first server that gives one, or ``None``."""
+    """Return the answer of the first server that gives one, or ``None``."""
     loop = asyncio.get_running_loop()
     for server in servers:
         try:

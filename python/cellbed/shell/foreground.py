@@ -123,7 +123,7 @@ class Foreground:
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
     def _first(self, number: int) -> int:
-        """The signal that the command gets first when signal `number` ends the shell."""
+        """Return the signal that the command gets first when signal `number` ends the shell."""
         return signal.SIGHUP if self._hanging_up else number
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -29,7 +29,8 @@ _IP_PKTINFO = 8
 
 
 def open_port(port: dict[str, Any]) -> socket.socket:
-    """A listening TCP or a UDP socket on a port; without an address, on all of IPv4 and IPv6. Errors: ``OSError``."""
+    """Return a listening TCP or a UDP socket on a port; without an address, on all of IPv4 and IPv6. Errors:
+    ``OSError``."""
     kind = socket.SOCK_STREAM if port["protocol"] == "tcp" else socket.SOCK_DGRAM
     address = port["address"]
     try:

@@ -247,7 +247,7 @@ def _become_helper(
 
 
 def _receive(ours: socket.socket, errors: int | None) -> tuple[dict[str, Any], list[int]]:
-    """The helper's next event with its descriptors. Errors: :class:`GatewayError`."""
+    """Return the helper's next event with its descriptors. Errors: :class:`GatewayError`."""
     text = b""
     descriptors: list[int] = []
     deadline = time.monotonic() + _PATIENCE_S

@@ -31,7 +31,7 @@ class HelperError(CellbedError):
 
 
 def installed() -> list[str]:
-    """Names of the helpers that are installed, the better first."""
+    """Return names of the helpers that are installed, the better first."""
     names = [name for name in ("pasta", "slirp4netns") if find(name) is not None]
     pasta = find("pasta")
     if len(names) == 2 and pasta is not None and is_early_pasta(_version(pasta)):
@@ -40,7 +40,8 @@ def installed() -> list[str]:
 
 
 def is_early_pasta(version: str) -> bool:
-    """Whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as that of Debian 12.
+    """Return whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as that of Debian
+    12.
 
     That pasta sends into a bottleneck without congestion control: most of what it sends is dropped there.
     """

@@ -36,7 +36,7 @@ class ShellDirection:
     descriptors: tuple[int, ...] = ()
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
-        """The direction as the emulator takes it."""
+        """Return the direction as the emulator takes it."""
         # A gate, so that the link can be down.
         gate = [] if any(stage["kind"] == "gate" for stage in self.stages) else [{"kind": "gate"}]
         config = {"name": name, "from": source, "to": target, "stages": [*gate, *self.stages]}
@@ -79,7 +79,7 @@ class ShellLink:
         packet_log: Path | None = None,
         control: Path | None = None,
     ) -> dict[str, Any]:
-        """The configuration line for the emulator.
+        """Return the configuration line for the emulator.
 
         devices: inside and outside, as of :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
         every packet. control: socket at which the emulator listens.

@@ -38,7 +38,7 @@ class MeterError(CellbedError):
 
 
 def open_meter(path: Path) -> ShellMeter:
-    """A meter in the terminal or file at `path`; a file is made or appended to. Errors: :class:`MeterError`."""
+    """Return a meter in the terminal or file at `path`; a file is made or appended to. Errors: :class:`MeterError`."""
     try:
         # Another terminal must not become the one that sends us its signals.
         return ShellMeter(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666))

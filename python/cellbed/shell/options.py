@@ -34,7 +34,7 @@ class EachWay:
     downlink: str | None = None
 
     def of(self, way: Way, what: str) -> tuple[str, str]:
-        """The option that speaks for a direction, and its text. what: its name without dashes."""
+        """Return the option that speaks for a direction, and its text. what: its name without dashes."""
         alone = self.uplink if way == "uplink" else self.downlink
         return (f"--{what}", self.both) if alone is None else (f"--{way}-{what}", alone)
 
@@ -65,7 +65,7 @@ class Recorded:
         return uplink, downlink
 
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
-        """The option of the direction's capacity, and its text. plain: the one without a recording.
+        """Return the option of the direction's capacity, and its text. plain: the one without a recording.
 
         Errors: :class:`OptionError` for half a recording, and for a capacity beside one.
         """
@@ -105,7 +105,7 @@ def parse_link(
     seed: int = 1,
     folder: Path,
 ) -> ShellLink:
-    """The link that the options describe. Traces are read, so that a malformed one is refused here.
+    """Return the link that the options describe. Traces are read, so that a malformed one is refused here.
 
     recorded: what uplink and downlink replay in place of a rate. queue: left out drop-tail of 1 MB, or what a radio
     link or a recording has. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where
@@ -154,7 +154,7 @@ def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, 
 
 
 def _table(**keys: str) -> str:
-    """An inline table as the scenario file has it."""
+    """Return an inline table as the scenario file has it."""
     return f"{{ {', '.join(f'{key} = {json.dumps(text)}' for key, text in keys.items())} }}"
 
 

@@ -27,7 +27,8 @@ class ResolverError(CellbedError):
 
 
 def name_servers(resolv_conf: str) -> list[str]:
-    """The addresses in a ``resolv.conf``, in order; the C library's default where it names none (resolv.conf(5))."""
+    """Return the addresses in a ``resolv.conf``, in order; the C library's default where it names none
+    (resolv.conf(5))."""
     servers = []
     for line in resolv_conf.splitlines():
         words = line.split()
@@ -41,12 +42,12 @@ def name_servers(resolv_conf: str) -> list[str]:
 
 
 def needs_forwarder(servers: list[str]) -> bool:
-    """Whether none of the name servers can be reached from another network namespace."""
+    """Return whether none of the name servers can be reached from another network namespace."""
     return all(ip_address(server).is_loopback or ip_address(server).is_link_local for server in servers)
 
 
 def inner_resolv_conf(resolv_conf: str, gateway: IPv4Address) -> str:
-    """The ``resolv.conf`` with `gateway` as its only name server; search domains and options stay."""
+    """Return the ``resolv.conf`` with `gateway` as its only name server; search domains and options stay."""
     kept = [line for line in resolv_conf.splitlines() if line.split()[:1] != ["nameserver"]]
     return "\n".join([*kept, f"nameserver {gateway}", ""])
 

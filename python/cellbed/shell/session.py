@@ -133,7 +133,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 def _open_gateway(
     link: ShellLink, way: wayout.WayOut, agents: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
 ) -> Gateway:
-    """The network of the shell, with the way out if that can be had."""
+    """Return the network of the shell, with the way out if that can be had."""
     request = [link.prefix, *(["--mahimahi"] if link.mahimahi else [])]
     if _depth() > 0:
         request.append("--nested")
@@ -159,7 +159,7 @@ def _open_through_helper(
     agents: dict[str, subprocess.Popen[bytes]],
     stack: contextlib.ExitStack,
 ) -> Gateway:
-    """A private namespace for the outer end, joined with the host by the first of the programs that works."""
+    """Return a private namespace for the outer end, joined with the host by the first of the programs that works."""
     network = choose_helper_network(networks_in_sight())
     ipv6 = has_ipv6_way_out()
     host = ["--host", str(network.host), *(["--host-ipv6", str(network.host_ipv6)] if ipv6 else [])]

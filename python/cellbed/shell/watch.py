@@ -26,7 +26,7 @@ def watch(name: str | None, descriptor: int) -> None:
 
 
 def glance(name: str | None) -> list[Reading]:
-    """The state of their links over one second.
+    """Return the state of their links over one second.
 
     Errors: :class:`LiveError`.
     """

@@ -29,7 +29,7 @@ class WayOut:
 
 
 def find_way_out() -> WayOut:
-    """The way out that this user has."""
+    """Return the way out that this user has."""
     return choose(
         privileged=may_configure_network(),
         root=os.geteuid() == 0,
@@ -40,7 +40,7 @@ def find_way_out() -> WayOut:
 
 
 def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, helpers: tuple[str, ...]) -> WayOut:
-    """The way out, given what there is.
+    """Return the way out, given what there is.
 
     privileged: the current network namespace may be set up. granted: the network helper is installed and may be used.
     translation: nft is installed.

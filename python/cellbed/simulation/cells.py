@@ -163,11 +163,11 @@ class Radio(Table):
     )
 
     def files(self) -> list[str]:
-        """Names of files."""
+        """Return names of files."""
         return self.cqi.files if isinstance(self.cqi, TraceCqi) else []
 
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
-        """The cell as the simulator reads it; files are relative to `folder`. Raises TablesError."""
+        """Return the cell as the simulator reads it; files are relative to `folder`. Raises TablesError."""
         found: dict[str, Any] = {
             _NAMES.get(key, key): value * PS if _NAMES.get(key, "").endswith("_ps") else value
             for key in type(self).model_fields
@@ -202,7 +202,7 @@ _NAMES = {
 
 
 def _reports(name: str, folder: Path) -> list[int]:
-    """The channel qualities in a file. Raises TablesError."""
+    """Return the channel qualities in a file. Raises TablesError."""
     path = find_file(name, folder)
     try:
         if path is None:

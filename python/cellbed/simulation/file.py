@@ -82,7 +82,7 @@ class LeafSpine(Table):
             yield Problem(("topology", "racks"), _too_large(hosts, switches))
 
     def description(self) -> dict[str, Any]:
-        """The topology as the simulator reads it."""
+        """Return the topology as the simulator reads it."""
         return {
             "kind": self.kind,
             "racks": self.racks,
@@ -95,7 +95,7 @@ class LeafSpine(Table):
         }
 
     def node_names(self) -> list[str]:
-        """Names of hosts, then of switches, by their numbers."""
+        """Return names of hosts, then of switches, by their numbers."""
         return [
             *(f"host-{number}" for number in range(self.host_count)),
             *(f"leaf-{number}" for number in range(self.racks)),
@@ -178,14 +178,14 @@ class Graph(Table):
             yield Problem(("topology", "links"), f"no path leads from '{self.hosts[0]}' to '{apart}': add a link")
 
     def description(self) -> dict[str, Any]:
-        """The topology as the simulator reads it."""
+        """Return the topology as the simulator reads it."""
         numbers = {name: number for number, name in enumerate(self.node_names())}
         links = [[*(numbers[name] for name in link.between), link.rate, link.delay * PS] for link in self.links]
         nodes = {"hosts": len(self.hosts), "switches": len(self.switches), "links": links}
         return {"kind": self.kind, **nodes, **_of_ports(self)}
 
     def node_names(self) -> list[str]:
-        """Names of hosts, then of switches, by their numbers."""
+        """Return names of hosts, then of switches, by their numbers."""
         return [*self.hosts, *self.switches]
 
     def node_kinds(self) -> list[str]:
@@ -220,7 +220,7 @@ class SizesFile(Table):
     )
 
     def points(self, folder: Path) -> Sizes:
-        """The distribution. Raises UnitError, FlowFileError."""
+        """Return the distribution. Raises UnitError, FlowFileError."""
         return flow_files.read_sizes(_found(self.file, folder), self.grain)
 
     @property
@@ -237,7 +237,7 @@ class DiscreteSizes(Table):
     shares: list[Chance] = Field(min_length=1, description="Share of the flows of each size.", examples=[[0.9, 0.1]])
 
     def points(self, folder: Path) -> Sizes:
-        """The distribution. Raises UnitError."""
+        """Return the distribution. Raises UnitError."""
         if len(self.sizes) != len(self.shares):
             raise UnitError(f"{len(self.sizes)} sizes and {len(self.shares)} shares: write a share for each size")
         if abs(sum(self.shares) - 1) > 1e-9:
@@ -262,7 +262,7 @@ class LogNormalSizes(Table):
     most: Size = Field(written("2 MB"), description="Largest size.")
 
     def points(self, folder: Path) -> Sizes:
-        """The distribution. Raises UnitError."""
+        """Return the distribution. Raises UnitError."""
         if self.least >= self.most:
             raise UnitError("'least' must be below 'most': write a smaller one")
         return flow_files.lognormal(self.mean, self.deviation, self.least, self.most)
@@ -333,7 +333,7 @@ class Traffic(Table):
                 yield Problem(("traffic", key), f"missing: write {_EXAMPLES[key]}, or a file of flows as 'trace'")
 
     def files(self) -> Iterator[str]:
-        """Names that may be files."""
+        """Return names that may be files."""
         if self.trace is not None:
             yield self.trace
         elif isinstance(self.sizes, str):
@@ -342,7 +342,7 @@ class Traffic(Table):
             yield self.sizes.file
 
     def description(self, folder: Path, hosts: Sequence[str], users: tuple[int, int] | None) -> dict[str, Any]:
-        """The flows as the simulator reads them, between hosts of these names. users: as of `read_trace`. Raises
+        """Return the flows as the simulator reads them, between hosts of these names. users: as of `read_trace`. Raises
         TablesError for files that cannot be read."""
         place: tuple[str, ...] = ("traffic", "trace")
         try:
@@ -453,7 +453,7 @@ class Described:
 
 
 def read_simulation(path: Path) -> Described:
-    """The simulation in a file. Raises ScenarioError with every problem and its line."""
+    """Return the simulation in a file. Raises ScenarioError with every problem and its line."""
     text = read(path, "simulation")
     try:
         return described(tables(text, str(path), "simulation"), path.parent, text, str(path))
@@ -462,7 +462,7 @@ def read_simulation(path: Path) -> Described:
 
 
 def described(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
-    """The simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
+    """Return the simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
     file = validated(SimulationFile, dict(data), {"folder": folder})
     found = [*file.topology.problems(), *file.traffic.problems()]
     if file.radio is not None and file.traffic.pattern is not None:
@@ -499,5 +499,5 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of simulation files."""
+    """Return the JSON Schema of simulation files."""
     return schema_of(SimulationFile, "cellbed simulation")

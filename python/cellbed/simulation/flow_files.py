@@ -32,7 +32,7 @@ class FlowFileError(CellbedError):
 
 
 def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
-    """The distribution in a file with three columns: size in units, 1, cumulative share.
+    """Return the distribution in a file with three columns: size in units, 1, cumulative share.
 
     unit: bytes. Both outer columns rise or stay, the last share is 1, or 100 where shares are in percent; a first share
     above 0 is the share of flows of the first size. Empty lines and what follows a ``#`` are ignored.
@@ -69,8 +69,8 @@ def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
 
 
 def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | None = None) -> Trace:
-    """The flows in a file with five columns: number, bytes, source, destination, start in µs; and a sixth, the number
-    of the user, for flows to a radio cell.
+    """Return the flows in a file with five columns: number, bytes, source, destination, start in µs; and a sixth, the
+    number of the user, for flows to a radio cell.
 
     Hosts and users are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
 
@@ -109,7 +109,7 @@ def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | No
 
 
 def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes:
-    """A log-normal distribution with this mean and standard deviation, cut off at `least` and `most`; bytes.
+    """Return a log-normal distribution with this mean and standard deviation, cut off at `least` and `most`; bytes.
 
     Points at equal steps of the logarithm, the cumulative share after Johnson, Kotz & Balakrishnan, Continuous
     Univariate Distributions, 1994, §14. The cut moves mean and deviation.

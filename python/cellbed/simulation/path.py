@@ -141,7 +141,7 @@ class Path:
         self._model = _core.Path(_described(uplink), _described(downlink), turnaround)
 
     def copy(self) -> Self:
-        """A path in the same state."""
+        """Return a path in the same state."""
         copy = self.__class__.__new__(self.__class__)
         copy._model = self._model.copy()
         return copy
@@ -155,7 +155,7 @@ class Path:
         self, at: int | None = None, *, count: int, interval: int, request: int = 1400, answer: int = 1400,
         until: int | None = None,
     ) -> RoundTrips:  # fmt: skip
-        """The client sends `count` packets every `interval` ns, each of which the server answers at once.
+        """Send `count` packets every `interval` ns, each of which the server answers at once.
 
         at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
 
@@ -197,7 +197,7 @@ class Path:
         request: int | None = None, header: int | None = None, processing: int = 0, tcp: Tcp = Tcp(),
         until: int | None = None,
     ) -> PageLoad:  # fmt: skip
-        """A page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
+        """Return a page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
 
         objects: bytes of each, and the number of the object that names it, which comes before it; ``None`` for the
         document. They are requested in this order. request, header: bytes of a request, and in front of each body; 500

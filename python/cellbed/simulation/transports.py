@@ -29,7 +29,7 @@ else:
 
 
 def simulated(table: Table) -> dict[str, Any]:
-    """A table as the simulator reads it: times in ps, without keys that were left out."""
+    """Return a table as the simulator reads it: times in ps, without keys that were left out."""
     return {
         f"{key.removesuffix('_ns')}_ps" if key.endswith("_ns") else key: value * PS if key.endswith("_ns") else value
         for key, value in table.stage().items()

@@ -34,5 +34,5 @@ def near_names(text: str, names: Sequence[str]) -> list[str]:
 
 
 def question(names: Sequence[str]) -> str:
-    """A suggestion: ``did you mean 'a' or 'b'?``; empty if there is none."""
+    """Return a suggestion: ``did you mean 'a' or 'b'?``; empty if there is none."""
     return f"did you mean {' or '.join(repr(name) for name in names)}?" if names else ""

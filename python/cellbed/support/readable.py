@@ -31,12 +31,12 @@ _DURATIONS: Final = (
 
 
 def rate_unit(largest_bit_s: float) -> Unit:
-    """The best unit for rates up to this one."""
+    """Return the best unit for rates up to this one."""
     return next((unit for least, unit in _RATES if largest_bit_s >= least), Unit("bit/s", 1))
 
 
 def duration_unit(longest_s: float) -> Unit:
-    """The best unit for durations up to this one."""
+    """Return the best unit for durations up to this one."""
     return next((unit for least, unit in _DURATIONS if longest_s >= least), Unit("ns", 1e9))
 
 

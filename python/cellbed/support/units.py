@@ -69,7 +69,7 @@ class Quantity:
     whole: bool = True
 
     def parse(self, text: str) -> int | float:
-        """The value of ``text`` in base units, an int where `whole`. Raises UnitError."""
+        """Return the value of ``text`` in base units, an int where `whole`. Raises UnitError."""
         match = _QUANTITY.fullmatch(text.strip())
         if match is None:
             raise UnitError(f"{_shown(text)} is not a {self.name}: write {self.remedy()}")
@@ -103,7 +103,7 @@ class Quantity:
         return min(texts, key=len) if value else f"0 {self.shown[0]}"
 
     def pattern(self) -> str:
-        """A regular expression (ECMA 262) that every readable quantity of this kind matches."""
+        """Return a regular expression (ECMA 262) that every readable quantity of this kind matches."""
         units = "|".join(self.units).replace("µ", "[µ\N{GREEK SMALL LETTER MU}]")
         return rf"^\s*\+?[0-9]{{1,24}}(\.[0-9]{{1,24}})?[ \t]*({units})\s*$"
 
@@ -160,7 +160,7 @@ FREQUENCY = Quantity(
 
 
 def parse_probability(text: str, *, certain: bool = False) -> float:
-    """A probability from 0 to below 1, or to 1 where `certain` is allowed, of ``"0.01"`` or ``"1 %"``.
+    """Return a probability from 0 to below 1, or to 1 where `certain` is allowed, of ``"0.01"`` or ``"1 %"``.
 
     Raises UnitError.
     """

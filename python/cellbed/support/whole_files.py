@@ -40,7 +40,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def _opened(place: Path) -> int:
-    """A descriptor to write to a pipe or a device."""
+    """Return a descriptor to write to a pipe or a device."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def processors() -> int:
-    """Number of processors that this process may use."""
+    """Return number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -189,7 +189,7 @@ def _close_folder(record: Record) -> list[str]:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Whether a path leads to a folder of this user and is no symbolic link."""
+    """Return whether a path leads to a folder of this user and is no symbolic link."""
     with contextlib.suppress(OSError):
         status = path.lstat()
         return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

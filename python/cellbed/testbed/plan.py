@@ -260,7 +260,7 @@ class SharedCell:
         return {"name": self.name, "scheduler": scheduler, "slot_ns": self.table.slot, "users": users}
 
     def __str__(self) -> str:
-        """The cell in a line."""
+        """Return the cell in a line."""
         count = len(self.users)
         return f"{self.table}, {count} user{'s' if count > 1 else ''}"
 
@@ -279,7 +279,7 @@ class Move:
     kind: Literal["handover", "migration"] = "handover"
 
     def __str__(self) -> str:
-        """The move in a line."""
+        """Return the move in a line."""
         fate = "packets in the queue forwarded" if self.queued == "forward" else "packets in the queue dropped"
         text = f"{self.kind} of {self.group} from {self.source} to {self.target} in {DURATION.format(self.length)}"
         return f"{text}, {fate}" if self.kind == "handover" else text
@@ -307,7 +307,7 @@ class Plan:
         control: Path | None = None,
         packet_log_bytes: int | None = None,
     ) -> dict[str, Any]:
-        """The configuration line for the emulator.
+        """Return the configuration line for the emulator.
 
         raw: folder for its files, none without. control: where it listens for changes. packet_log_bytes: only the
         latest records of the packet log are kept, in files of at most so many bytes.
@@ -396,23 +396,23 @@ class Plan:
         return [f"{service.address}/32" for service in self.services.values() if node in service.nodes]
 
     def node(self, name: str) -> Node:
-        """The node called `name`."""
+        """Return the node called `name`."""
         return next(node for node in self.nodes if node.name == name)
 
     def of_class(self, node_class: str) -> list[Node]:
-        """The nodes of one class."""
+        """Return the nodes of one class."""
         return [node for node in self.nodes if node.node_class == node_class]
 
     def of_group(self, group: str | None) -> list[Node]:
-        """The nodes of one group."""
+        """Return the nodes of one group."""
         return [node for node in self.nodes if node.group == group]
 
     def of_role(self, role: Role | None) -> list[Node]:
-        """The nodes on which a program of an application runs."""
+        """Return the nodes on which a program of an application runs."""
         return self.of_group(role.on) if role is not None else []
 
     def servers(self, application: str) -> list[Node]:
-        """The nodes of the servers of an application, at all sites."""
+        """Return the nodes of the servers of an application, at all sites."""
         scenario = self.scenario
         groups = instances(scenario.cells, scenario.nodes, scenario.applications[application])
         return [node for group in groups for node in self.of_group(group)]
@@ -436,7 +436,8 @@ class Plan:
         return "\n".join(lines) + "\n"
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """The directions that a packet crosses from one node to another at the start: all links lead to towers."""
+        """Return the directions that a packet crosses from one node to another at the start: all links lead to
+        towers."""
         here, there = self.joins[source], self.joins[target]
         inside = [here] if here == there else [here, TOWER, there] if TOWER not in (here, there) else [here, there]
         return [self._between[ends] for ends in pairwise([source, *inside, target])]
@@ -453,12 +454,12 @@ class Plan:
 
 
 def _sites(scenario: Scenario) -> dict[str, str]:
-    """The towers of cells with a site, by the name of their vertex."""
+    """Return the towers of cells with a site, by the name of their vertex."""
     return {_tower(scenario, name): name for name, cell in scenario.cells.items() if cell.core is not None}
 
 
 def _tower(scenario: Scenario, cell: str | None) -> str:
-    """The vertex that a link in a cell, or at its site, joins."""
+    """Return the vertex that a link in a cell, or at its site, joins."""
     return f"{TOWER}.{cell}" if cell is not None and scenario.cells[cell].core is not None else TOWER
 
 
@@ -480,7 +481,7 @@ def _visits(group: NodeGroup, cell: str) -> list[Visit]:
 
 
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
-    """The addresses at a node's device: its own, or those of the router in front of its machine."""
+    """Return the addresses at a node's device: its own, or those of the router in front of its machine."""
     own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
     if not node.backend.routed:
         return {"addresses": own}
@@ -526,7 +527,8 @@ def make_plan(scenario: Scenario) -> Plan:
 
 
 def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
-    """The direction with its part in the faults: packets of a node that has crashed are lost, and outages are added."""
+    """Return the direction with its part in the faults: packets of a node that has crashed are lost, and outages are
+    added."""
     lost: list[tuple[int, int]] = []
     closed: list[tuple[int, int]] = []
     for fault in faults:
@@ -588,7 +590,7 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
 
 
 def _joined(scenario: Scenario, stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """The tower that a link joins at the start, and later ones with the times from which on. stays: cells."""
+    """Return the tower that a link joins at the start, and later ones with the times from which on. stays: cells."""
     towers = [(at, _tower(scenario, cell)) for at, cell in stays]
     return towers[0][1], [(at, to) for (_, before), (at, to) in pairwise(towers) if to != before]
 
@@ -630,7 +632,8 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
 
 
 def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
-    """The link of an edge or cloud node. At the site of a cell it begins at its tower, and may follow endpoints."""
+    """Return the link of an edge or cloud node. At the site of a cell it begins at its tower, and may follow
+    endpoints."""
     tower, joined = _joined(scenario, _stays(scenario, node.group))
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     closed = [(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group]
@@ -648,7 +651,7 @@ def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction
 
 
 def _site_link(scenario: Scenario, tower: str, cell: str) -> list[Direction]:
-    """The link from a cell's site to where the sites meet."""
+    """Return the link from a cell's site to where the sites meet."""
     core = scenario.cells[cell].core
     assert core is not None
     return _fixed_link(scenario, core, site_link(cell), tower, TOWER)

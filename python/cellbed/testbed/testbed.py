@@ -221,7 +221,7 @@ class Testbed:
         return node
 
     def _make_folder(self) -> Path:
-        """The folder for files of nodes and for sockets."""
+        """Return the folder for files of nodes and for sockets."""
         if self._record is None:
             return Path()
         # Not a file system in memory, which /tmp may be.

@@ -136,7 +136,7 @@ class Generator:
         return ""
 
     def create(self, number: int, intended_ns: int) -> Request:
-        """The request of this number, before anything is done for it."""
+        """Return the request of this number, before anything is done for it."""
         raise NotImplementedError
 
     def issue(self, request: Request) -> None:

@@ -45,15 +45,15 @@ class Deployment:
     shared: IPv4Address | None = None
 
     def address(self, server: Node) -> str:
-        """The address at which clients reach a server."""
+        """Return the address at which clients reach a server."""
         return str(self.shared or server.ipv4)
 
     def file(self, raw: Path, node: Node, name: str) -> Path:
-        """The path of a file of this application and a node."""
+        """Return the path of a file of this application and a node."""
         return (raw / f"{self.name}.{node.name}.{name}").absolute()
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
-        """The configuration of the load generator of client `index`, as far as it is that of every kind
+        """Return the configuration of the load generator of client `index`, as far as it is that of every kind
         (:class:`cellbed.workloads.generator.Settings`)."""
         node, arrivals = self.clients[index], self.table.arrivals
         return {
@@ -90,7 +90,7 @@ class Workload(Protocol):
         """Build what the workload needs, once, and check what the user gave. Raises CellbedError."""
 
     def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> Sequence[Process | Command]:
-        """The programs of one run; their configurations are written into ``raw``. Call prepare before.
+        """Return the programs of one run; their configurations are written into ``raw``. Call prepare before.
 
         Those of the user are commands, which run as they are.
         """

@@ -79,8 +79,8 @@ class Ledger:
         return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
 
     def latency_ns(self, now: int) -> int | None:
-        """The latency that a policy observes at `now`, from intended times: of the last reply or time-out, or the age
-        of the oldest request that waits if that is greater. None before any."""
+        """Return the latency that a policy observes at `now`, from intended times: of the last reply or time-out, or
+        the age of the oldest request that waits if that is greater. None before any."""
         self._forget_finished()
         ages = [now - self._unexpired[0].intended_ns] if self._unexpired else []
         known = [self._last_latency_ns] if self._last_latency_ns is not None else []
@@ -93,7 +93,7 @@ class Ledger:
         self._unexpired.append(request)
 
     def find(self, number: int) -> Request | None:
-        """The open request of this number."""
+        """Return the open request of this number."""
         return self._open.get(number)
 
     def reply(self, number: int, now: int, *, error: str | None, start: int, end: int, payload: int) -> None:

@@ -64,8 +64,8 @@ def announce(event: str, **fields: Any) -> None:
 
 
 def open_record(path: Path) -> TextIOWrapper:
-    """A file for JSON lines; what is already there stays. Each line is in the file at once, since the node may crash:
-    with the service's lines, the parts of answered requests would be missing. Raises WorkloadError."""
+    """Return a file for JSON lines; what is already there stays. Each line is in the file at once, since the node may
+    crash: with the service's lines, the parts of answered requests would be missing. Raises WorkloadError."""
     try:
         return path.open("a", encoding="utf-8", buffering=1)
     except OSError as error:
@@ -87,7 +87,7 @@ class Commands:
         return self._descriptor
 
     def read(self) -> list[dict[str, Any]]:
-        """The commands that have come in. Call it when the descriptor is readable. Raises WorkloadError."""
+        """Return the commands that have come in. Call it when the descriptor is readable. Raises WorkloadError."""
         chunk = os.read(self._descriptor, 65536)
         self.closed = not chunk
         *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -97,7 +97,7 @@ class Commands:
             raise WorkloadError(f"standard input: not a line of JSON: {error}") from error
 
     def wait(self) -> list[dict[str, Any]]:
-        """The next commands; none when standard input has ended. Raises WorkloadError."""
+        """Return the next commands; none when standard input has ended. Raises WorkloadError."""
         commands: list[dict[str, Any]] = []
         while not commands and not self.closed:
             select.select([self], [], [])

@@ -12,7 +12,7 @@ now_ns: Callable[[], int] = time.monotonic_ns
 
 
 def connect(host: str, port: int) -> Any:
-    """A TCP socket that connects to an address in the background; it becomes writable when that has ended.
+    """Return a TCP socket that connects to an address in the background; it becomes writable when that has ended.
 
     Errors: ``OSError`` where it fails at once.
     """
@@ -28,7 +28,7 @@ def connect(host: str, port: int) -> Any:
 
 
 def datagrams(host: str, port: int) -> Any:
-    """A UDP socket for datagrams to and from one address. Errors: ``OSError``."""
+    """Return a UDP socket for datagrams to and from one address. Errors: ``OSError``."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     found.setblocking(False)
     found.connect((host, port))
@@ -36,7 +36,7 @@ def datagrams(host: str, port: int) -> Any:
 
 
 def resolve(host: str, port: int) -> str:
-    """The address of a host by its name. Errors: ``OSError``."""
+    """Return the address of a host by its name. Errors: ``OSError``."""
     return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
 
 

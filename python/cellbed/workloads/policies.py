@@ -22,7 +22,7 @@ class Policy(Protocol):
     """Decides about each request when it is taken up."""
 
     def decide(self, now_ns: int, latency_ns: int | None) -> Decision:
-        """The decision at `now_ns`, given the observed latency (None before the first request)."""
+        """Return the decision at `now_ns`, given the observed latency (None before the first request)."""
 
 
 class _Thinning:
@@ -94,7 +94,7 @@ class Aimd:
 
 
 def policy(table: Mapping[str, Any]) -> Policy:
-    """The policy of a table: ``kind`` and the arguments of its class."""
+    """Return the policy of a table: ``kind`` and the arguments of its class."""
     kinds = {"halve": Halve, "reduce-resolution": ReduceResolution, "aimd": Aimd}
     made: Policy = kinds[table["kind"]](**{key: value for key, value in table.items() if key != "kind"})
     return made

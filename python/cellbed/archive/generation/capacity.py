@@ -55,7 +55,7 @@ class Grain:
 
 
 def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[Int64]:
-    """Times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
+    """Return times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
 
     Bits that do not fill an opportunity are carried over, so none is lost at any rate.
     """
@@ -93,7 +93,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
 
 
 def _scattered(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
-    """Each batch anywhere between the one before, or the start of its spell, and its own time."""
+    """Return each batch anywhere between the one before, or the start of its spell, and its own time."""
     import numpy as np
 
     begins = np.append(0, np.nonzero(np.diff(batch))[0] + 1)

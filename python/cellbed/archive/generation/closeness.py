@@ -55,7 +55,7 @@ def closeness(recorded: Recorded, generated: Recorded, outage_ns: int = OUTAGE_N
 
 
 def distance(one: Recorded, other: Recorded, outage_ns: int = OUTAGE_NS) -> Distance:
-    """The distance of two series."""
+    """Return the distance of two series."""
     import numpy as np
 
     rates = one.rates(), other.rates()

@@ -37,7 +37,7 @@ class Daily:
     memory_ns: int = 10_000_000_000
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """A course of it, second by second."""
+        """Return a course of it, second by second."""
         import numpy as np
 
         count = -(-duration_ns // TICK_NS)

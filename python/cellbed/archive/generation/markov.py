@@ -59,7 +59,7 @@ class Markov:
     grain: Grain
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """A course of it."""
+        """Return a course of it."""
         import numpy as np
 
         at, rates, now, tick = [], [], 0, 0
@@ -82,7 +82,7 @@ class Markov:
 
 
 def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
-    """The model of a recording, whose rates are taken over 100 ms.
+    """Return the model of a recording, whose rates are taken over 100 ms.
 
     Errors: :class:`ValueError` for one of less than 20 s between outages.
     """
@@ -109,7 +109,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
 
 
 def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """The quantile group of each value, of up to `most`. Ties keep their order in time."""
+    """Return the quantile group of each value, of up to `most`. Ties keep their order in time."""
     import numpy as np
 
     parts = max(1, min(most, len(values) // _OF_EACH))

@@ -132,7 +132,7 @@ class RadioLink:
     def _described(
         self, way: Way, seed: int, duration_ns: int, saturated: bool
     ) -> tuple[str, list[tuple[int, int, str]]]:
-        """The stage and its changes in the terms of the emulator's configuration."""
+        """Return the stage and its changes in the terms of the emulator's configuration."""
         side = self.uplink if way == "uplink" else self.downlink
         stage: dict[str, Any] = {"kind": "radio", "profile": self.profile, "way": way, "seed": seed}
         if saturated:
@@ -153,7 +153,7 @@ class RadioLink:
         return json.dumps([stage | self._signal(side, 0.0)]), changes
 
     def _depths(self) -> Iterator[tuple[int, float]]:
-        """The strength of the obstacle over time."""
+        """Return the strength of the obstacle over time."""
         if self.obstacle is None:
             return
         for begin in self.obstacle.begins_ns:

@@ -49,7 +49,7 @@ class Recorded:
         return bounds[:-1][long], gaps[long]
 
     def halves(self) -> tuple[Recorded, Recorded]:
-        """The first and the second half, each from time 0."""
+        """Return the first and the second half, each from time 0."""
         middle = self.duration_ns // 2
         return (
             Recorded(self.at_ns[self.at_ns <= middle], middle),
@@ -63,7 +63,7 @@ class Recorded:
         return len(self.at_ns) / max(1, len(np.unique(self.at_ns // 1_000_000)))
 
     def whole_milliseconds(self) -> bool:
-        """Whether all times are whole milliseconds, as in Mahimahi's files."""
+        """Return whether all times are whole milliseconds, as in Mahimahi's files."""
         whole: np.bool_ = (self.at_ns % 1_000_000 == 0).all()
         return bool(whole)
 

@@ -50,7 +50,7 @@ class Written:
 
 
 def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
-    """The capacity as a series of rates, or of opportunities.
+    """Return the capacity as a series of rates, or of opportunities.
 
     Errors: :class:`ValueError` for more than :data:`MOST` opportunities.
     """

@@ -33,7 +33,7 @@ class Wander:
     outage_ns: int = 0
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """A course of it."""
+        """Return a course of it."""
         import numpy as np
 
         count = -(-duration_ns // TICK_NS)

@@ -70,7 +70,7 @@ class Mapped:
 
 
 def rate_unit(text: str) -> float | None:
-    """A unit of rate in bit/s: ``Mbit/s``, ``mbps``, ``kB/s``; null if it is none."""
+    """Return a unit of rate in bit/s: ``Mbit/s``, ``mbps``, ``kB/s``; null if it is none."""
     # Case distinguishes bytes from bits only in "B/s" and "b/s".
     if match := re.fullmatch(r"([kKMG]?)([Bb])/s", text):
         return _BITS[match[1].lower()] * (8 if match[2] == "B" else 1)
@@ -90,7 +90,7 @@ def map_columns(
     moments: Callable[[str], bool],
     only: Part | None = None,
 ) -> Mapped:
-    """The columns to read among `names`.
+    """Return the columns to read among `names`.
 
     asked: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a rate whose name lacks it.
     moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `asked` has
@@ -213,7 +213,7 @@ def _is_rate(name: str) -> bool:
 
 
 def _unit_in(name: str, part: Part) -> float | None:
-    """The unit at the end of a name, such as of ``rtt_ms``, ``rate_mbit_s`` or ``Throughput (Mbit/s)``."""
+    """Return the unit at the end of a name, such as of ``rtt_ms``, ``rate_mbit_s`` or ``Throughput (Mbit/s)``."""
     if part == "round-trip":
         return next((float(TIME_UNITS[word]) for word in reversed(_words(name)) if word in TIME_UNITS), None)
     # Without this limit a hostile name would take minutes.
@@ -239,7 +239,8 @@ def _asked(
     unit: Callable[[str], float | None],
     when_missing: Callable[[str], float | None] | None = None,
 ) -> Column:
-    """The column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that name."""
+    """Return the column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that
+    name."""
     name, size = text, None
     if _found(name, names) is None:
         name, _, written = text.rpartition(":")

@@ -51,7 +51,7 @@ class Format(Protocol):
 
 
 def direction_of(path: Path) -> Part | None:
-    """The direction in a file's name: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
+    """Return the direction in a file's name: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
     named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
     return named[0] if len(named) == 1 else None
 

@@ -27,7 +27,7 @@ class Capture:
     passes = 2
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its first four bytes."""
+        """Return its first four bytes."""
         kind = "pcapng" if head.startswith(_PCAPNG) else "pcap" if head.startswith(_PCAP) else None
         return f"its first four bytes are those of {kind}" if kind else None
 
@@ -76,7 +76,7 @@ class Iperf3:
     passes = 2
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its JSON has keys of such a report."""
+        """Return its JSON has keys of such a report."""
         return _json_with(_IPERF3, head)
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
@@ -101,7 +101,7 @@ class NetemTrace:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its JSON has the name of a model."""
+        """Return its JSON has the name of a model."""
         return _json_with(_NETEM, head)
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
@@ -112,7 +112,7 @@ class NetemTrace:
 
 
 def _json_with(keys: re.Pattern[bytes], head: bytes) -> str | None:
-    """The evidence of JSON with one of some keys."""
+    """Return the evidence of JSON with one of some keys."""
     found = keys.search(head) if _is_json(head) else None
     return f"its JSON has {found[0].decode()}" if found else None
 
@@ -140,7 +140,7 @@ class Ping:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """A line of it looks like an answer, or its first one like that of a ping."""
+        """Return a line of it looks like an answer, or its first one like that of a ping."""
         found = _SIGNS.search(head) or _BEGINNING.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
@@ -167,7 +167,7 @@ class Mahimahi:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its lines are whole numbers, except for a few mistakes."""
+        """Return its lines are whole numbers, except for a few mistakes."""
         stripped = (line.strip() for line in head.split(b"\n")[:_LINES])
         lines = [line for line in stripped if line and not line.startswith(b"#")]
         numbers = sum(line.isdigit() for line in lines)

@@ -41,16 +41,16 @@ class Options:
     latency_offset: tuple[Path, Path] | None = None
 
     def asked(self) -> dict[str, Any]:
-        """The given options."""
+        """Return the given options."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in found.items() if value not in (None, False, {})}
 
     def part(self) -> Part | None:
-        """The given single direction."""
+        """Return the given single direction."""
         return None if self.direction == "both" else self.direction
 
     def towards(self, part: Part | None) -> Options:
-        """The same, for a file whose name contains its direction, unless it is given."""
+        """Return the same, for a file whose name contains its direction, unless it is given."""
         if self.direction is not None or part is None or part == "round-trip":
             return self
         return replace(self, direction=part)

@@ -114,7 +114,7 @@ def _note(found: dict[str, Any], options: Options, draft: Draft) -> None:
 
 
 def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
-    """The time in ns, null where it is missing or out of range."""
+    """Return the time in ns, null where it is missing or out of range."""
     import polars as pl
 
     it = pl.col(column.name)
@@ -138,7 +138,7 @@ def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
 
 
 def _value(part: Part, column: Column, missing: str | None) -> pl.Expr:
-    """A structure's two columns: the value, and ``lost PART``, whether the row has none."""
+    """Return a structure's two columns: the value, and ``lost PART``, whether the row has none."""
     import polars as pl
 
     given = (pl.col(column.name).cast(pl.Float64) * column.unit).fill_nan(None)
@@ -166,7 +166,7 @@ def _fault(values: dict[Part, pl.Expr]) -> pl.Expr:
 
 
 def _reason(row: dict[str, Any], mapped: Mapped) -> str:
-    """The first thing wrong in a row that has a fault."""
+    """Return the first thing wrong in a row that has a fault."""
     if row["stamp"] is None:
         return "no time, or one that cannot be read"
     if row["step"] is not None and row["step"] < 0:

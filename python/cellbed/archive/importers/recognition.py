@@ -84,7 +84,7 @@ class Importer:
 
 
 def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
-    """The importer for files that belong to one recording: one file, or one for each direction.
+    """Return the importer for files that belong to one recording: one file, or one for each direction.
 
     as_format: the name of their format; left out, it is recognised by their contents.
 

@@ -41,7 +41,7 @@ def kept(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Callable[[str], st
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is a pipe or ``-``, which has no name for an entry."""
+    """Return whether it is a pipe or ``-``, which has no name for an entry."""
     if str(path) == _STDIN:
         return True
     try:

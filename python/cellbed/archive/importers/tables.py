@@ -49,7 +49,7 @@ class Csv:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its lines have the same number of cells, more than one."""
+        """Return its lines have the same number of cells, more than one."""
         shape = None if head.lstrip()[:1] in (b"{", b"[") else _shape(head)
         if shape is None:
             return None
@@ -85,7 +85,7 @@ class Parquet:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Its first four bytes."""
+        """Return its first four bytes."""
         return "its first four bytes are those of Parquet" if head.startswith(b"PAR1") else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
@@ -140,7 +140,7 @@ def _request(mapped: Mapped, options: Options, index: dict[str, int]) -> dict[st
 
 
 def _shape(head: bytes) -> _Shape | None:
-    """The layout of the table that begins a file; null if it is none."""
+    """Return the layout of the table that begins a file; null if it is none."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
     if "\0" in text:
         return None

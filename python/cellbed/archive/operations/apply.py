@@ -43,7 +43,7 @@ class Bundle:
         return min(each.duration for each in self.parts.values())
 
     def each(self, change: Callable[[Timeline], Timeline]) -> Bundle:
-        """The bundle with every part changed."""
+        """Return the bundle with every part changed."""
         return replace(self, parts={part: change(each) for part, each in self.parts.items()})
 
 
@@ -52,12 +52,12 @@ Lookup = Callable[[str], Bundle]
 
 
 def bundle_of(series: dict[Part, Series]) -> Bundle:
-    """The bundle of these series."""
+    """Return the bundle of these series."""
     return Bundle({part: timeline(each) for part, each in series.items()})
 
 
 def apply_steps(bundle: Bundle, steps: Sequence[Step], lookup: Lookup) -> Bundle:
-    """The bundle after the steps. Raises StepError, and the errors of `lookup`."""
+    """Return the bundle after the steps. Raises StepError, and the errors of `lookup`."""
     for step in steps:
         bundle = _KINDS[step.kind](bundle, step, lookup)
         for part, line in bundle.parts.items():
@@ -218,7 +218,7 @@ Rates = npt.NDArray[np.float64]
 
 
 def seam(rates: Sequence[Rates], within: int, window: int) -> tuple[int, float]:
-    """The bin at which the loop repeats, and the size of the jump there.
+    """Return the bin at which the loop repeats, and the size of the jump there.
 
     A loop from bin e back to bin 0 is inconspicuous if the continuation after e resembles that after 0; no data are
     blended or invented (Schödl et al., "Video Textures", SIGGRAPH 2000, §3: frame j may follow frame i if it resembles
@@ -239,7 +239,7 @@ def seam(rates: Sequence[Rates], within: int, window: int) -> tuple[int, float]:
 
 
 def shares(duration: int, users: int, active: float, spell: int, seed: int) -> list[tuple[int, float]]:
-    """The share of one user who is always active, over `duration` ns: (from when, share), from 0 on.
+    """Return the share of one user who is always active, over `duration` ns: (from when, share), from 0 on.
 
     users: including this one. The others are active in spells of exponential length, `spell` ns on average,
     with pauses such that each is active for the share `active` of the time; they start in the long run's mix. All

@@ -142,7 +142,7 @@ _DAY_S = 86_400
 
 
 def begun(about: About, steps: Sequence[Step]) -> About:
-    """Its metadata, with the date and time of day of the remaining part's beginning.
+    """Return its metadata, with the date and time of day of the remaining part's beginning.
 
     A cut moves them. A stretched series has no hours of the day: the time of day is left out.
     """

@@ -88,7 +88,8 @@ def _correlation(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _independent(one: np.ndarray, two: np.ndarray) -> float:
-    """The effective number of independent samples of two autocorrelated series (Bartlett, 1946): n / Σ r₁(k) r₂(k)."""
+    """Return the effective number of independent samples of two autocorrelated series (Bartlett, 1946): n / Σ r₁(k)
+    r₂(k)."""
     count = len(one)
     lags = range(1, count // 4)
     sums = 1.0

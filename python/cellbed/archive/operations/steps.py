@@ -128,7 +128,7 @@ STEPS: dict[str, Kind] = {
 
 
 def parse_step(text: str) -> Step:
-    """The step in ``text``: a word and its arguments, separated by spaces. Raises StepError."""
+    """Return the step in ``text``: a word and its arguments, separated by spaces. Raises StepError."""
     try:
         words = shlex.split(text)
     except ValueError as error:

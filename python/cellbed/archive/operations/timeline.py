@@ -28,7 +28,7 @@ class Timeline:
     size: int = 0
 
     def cut(self, start: int, end: int) -> Timeline:
-        """The rows from `start` to `end`, ns, with times from 0 on."""
+        """Return the rows from `start` to `end`, ns, with times from 0 on."""
         import polars as pl
 
         at = pl.col("at_ns")
@@ -84,14 +84,16 @@ class Timeline:
                 return replace(self, rows=_repeated_rows(rows, pl.col("copies")), size=int(self.size * factor) + 1)
 
     def stretched(self, factor: Fraction) -> Timeline:
-        """The same rows with their times, and the duration, times `factor`: of opportunities the rate falls by it."""
+        """Return the same rows with their times, and the duration, times `factor`: of opportunities the rate falls by
+        it."""
         import polars as pl
 
         at = pl.col("at_ns") * factor.numerator // factor.denominator
         return replace(self, rows=self.rows.with_columns(at), duration=max(1, int(self.duration * factor)))
 
     def without(self, start: int, end: int) -> Timeline:
-        """An outage: no opportunities, rate or answers from `start` to `end`, ns. Later rows keep their times."""
+        """Return an outage: no opportunities, rate or answers from `start` to `end`, ns. Later rows keep their
+        times."""
         import polars as pl
 
         at = pl.col("at_ns")
@@ -130,7 +132,7 @@ class Timeline:
         return Timeline(Content.RATE, bits.select("at_ns", "bit_s"), self.duration, self.duration // width + 1)
 
     def shared(self, share: Callable[[], pl.LazyFrame]) -> Timeline:
-        """The part of one user. share: rows ``at_ns``, ``share`` (above 0, at most 1): from when which share.
+        """Return the part of one user. share: rows ``at_ns``, ``share`` (above 0, at most 1): from when which share.
 
         Opportunities are kept where the user's accumulated share passes a whole number, as by a round robin over single
         opportunities.
@@ -154,7 +156,7 @@ class Timeline:
         return replace(self, rows=kept.select("at_ns"))
 
     def plus(self, other: Timeline) -> Timeline:
-        """The capacity of both together, for as long as the shorter one lasts."""
+        """Return the capacity of both together, for as long as the shorter one lasts."""
         import polars as pl
 
         duration = min(self.duration, other.duration)
@@ -188,7 +190,7 @@ class Timeline:
 
 
 def timeline(series: Series) -> Timeline:
-    """The series as a timeline; further columns are left behind."""
+    """Return the series as a timeline; further columns are left behind."""
     import polars as pl
 
     rows = series.scan().select(_COLUMNS[series.content])

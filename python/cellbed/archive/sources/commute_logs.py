@@ -130,7 +130,7 @@ def _belgium(folder: Path, _way: Part) -> Iterator[Recording]:
 
 
 def _date(path: Path) -> str | None:
-    """The day of a log's first line, which begins with milliseconds since 1970."""
+    """Return the day of a log's first line, which begins with milliseconds since 1970."""
     import datetime
 
     with inputs.opened(path) as file:

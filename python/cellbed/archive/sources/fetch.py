@@ -118,7 +118,7 @@ class _Fetching:
     passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
-        """The data set's files, those of archives unpacked into separate folders in ``unpacked``."""
+        """Return the data set's files, those of archives unpacked into separate folders in ``unpacked``."""
         given = [_existing(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
@@ -174,7 +174,7 @@ class _Fetching:
             raise TraceError(self._nothing())
 
     def _downloaded(self) -> Iterator[Path]:
-        """The files of a data set. Of several those that are gone are left out."""
+        """Return the files of a data set. Of several those that are gone are left out."""
         if isinstance(self.source.remote, Listing):
             self.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
         for remote in _remote(self.source, self.options):
@@ -189,7 +189,8 @@ class _Fetching:
         return usual and fnmatch.fnmatchcase(recording.name, self.options.only)
 
     def _is_ours(self, name: str) -> bool:
-        """Whether an entry was made of this data set, even if it was changed since; a damaged one may have been."""
+        """Return whether an entry was made of this data set, even if it was changed since; a damaged one may have
+        been."""
         try:
             history = self.archive.entry(name).history
         except TraceError:
@@ -253,7 +254,7 @@ def _unknown_direction(source: Source) -> str:
 
 
 def _without_file(why: str, of: str) -> str:
-    """A refusal without the name of the file at its beginning."""
+    """Return a refusal without the name of the file at its beginning."""
     if line := re.match(rf"{re.escape(of)}:(\d+): ", why):
         return f"line {line[1]}: {why[line.end() :]}"
     return why.removeprefix(f"{of}: ")

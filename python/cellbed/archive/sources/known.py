@@ -32,7 +32,7 @@ SOURCES: tuple[Source, ...] = (
 
 
 def find_source(name: str) -> Source:
-    """The data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
+    """Return the data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
     for source in SOURCES:
         if source.name == name.lower():
             return source

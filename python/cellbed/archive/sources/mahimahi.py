@@ -40,7 +40,7 @@ def _mahimahi(folder: Path, _way: Part) -> Iterator[Recording]:
 
 
 def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
-    """The files that end in ``.up`` and ``.down``, paired by the rest of their names."""
+    """Return the files that end in ``.up`` and ``.down``, paired by the rest of their names."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".up", ".down"):

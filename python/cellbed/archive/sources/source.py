@@ -40,7 +40,7 @@ class Checksum:
         return f"{self.algorithm}:{self.digest}"
 
     def matches(self, path: Path) -> bool:
-        """Whether a file has this checksum. Raises OSError."""
+        """Return whether a file has this checksum. Raises OSError."""
         return digest(path, self.algorithm) == self.digest.lower()
 
 
@@ -64,7 +64,7 @@ def _all_published() -> dict[str, dict[str, str]]:
 
 
 def published(source: str) -> dict[str, str]:
-    """The digests of a data set's files, by path, as its repository has them."""
+    """Return the digests of a data set's files, by path, as its repository has them."""
     return _all_published()[source]
 
 
@@ -160,7 +160,7 @@ class Source:
 
 
 def named(*words: str) -> str:
-    """The name of an entry, made of words that describe it; empty ones are left out."""
+    """Return the name of an entry, made of words that describe it; empty ones are left out."""
     return valid_name("-".join(filter(None, words)))
 
 

@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 def second_of_day(about: About) -> float | None:
-    """Seconds since midnight, in the time zone of `date` (ISO 8601), else from `begins`; None: unknown."""
+    """Return seconds since midnight, in the time zone of `date` (ISO 8601), else from `begins`; None: unknown."""
     return _of_date(about.date) if names_time(about.date) else _of_time(about.begins)
 
 
 def names_time(date: str | None) -> bool:
-    """Whether a date contains a time of day."""
+    """Return whether a date contains a time of day."""
     return date is not None and len(date) > len("2021-04-30") and _of_date(date) is not None
 
 
 def is_time(text: str) -> bool:
-    """Whether it is a time of day: ``06:30``, ``06:30:15``."""
+    """Return whether it is a time of day: ``06:30``, ``06:30:15``."""
     return _of_time(text) is not None
 
 
 def time_words(second: float) -> str:
-    """A second of the day in the form of `begins`, to the second: ``06:30``."""
+    """Return a second of the day in the form of `begins`, to the second: ``06:30``."""
     return (datetime.datetime.min + datetime.timedelta(seconds=int(second))).time().isoformat().removesuffix(":00")
 
 

@@ -28,7 +28,7 @@ class Definition:
         return 1500 * 8 / (self.outage_ns / 1e9)
 
     def made(self, statistics: dict[str, Any] | None) -> bool:
-        """Whether `statistics` are by this definition, of this version."""
+        """Return whether `statistics` are by this definition, of this version."""
         return statistics is not None and (statistics.get("definition"), statistics.get("outage_from_ms")) == (
             VERSION,
             self.outage_ns / 1e6,

@@ -45,7 +45,7 @@ Note = Annotated[str | None, text("Further notes.")]
 
 
 def duration(text: str) -> int:
-    """A duration in ns."""
+    """Return a duration in ns."""
     from cellbed.support.units import DURATION, UnitError
 
     try:
@@ -69,7 +69,7 @@ Outage = Annotated[
 
 
 def size(text: str) -> int:
-    """A size in bytes."""
+    """Return a size in bytes."""
     from cellbed.support.units import SIZE, UnitError
 
     try:
@@ -79,7 +79,7 @@ def size(text: str) -> int:
 
 
 def bit_rate(text: str) -> float:
-    """A rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
+    """Return a rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.shell.mahimahi.arguments import MahimahiError, parse_rate
     from cellbed.support.units import BIT_RATE, UnitError
 
@@ -91,7 +91,7 @@ def bit_rate(text: str) -> float:
 
 
 def entry_names(incomplete: str) -> list[str]:
-    """Names of the archive's entries that begin so, for completion."""
+    """Return names of the archive's entries that begin so, for completion."""
     from cellbed.archive import TraceError, open_archive
 
     try:
@@ -101,17 +101,17 @@ def entry_names(incomplete: str) -> list[str]:
 
 
 def entries_and_files(incomplete: str) -> list[str]:
-    """The same, and files below the current folder but for pictures and pages, which hold no trace."""
+    """Return the same, and files below the current folder but for pictures and pages, which hold no trace."""
     return entry_names(incomplete) + [each for each in _files(incomplete) if not each.endswith(_DRAWN)]
 
 
 def entries_and_folders(incomplete: str) -> list[str]:
-    """Names of entries, and folders, where recordings are."""
+    """Return names of entries, and folders, where recordings are."""
     return entry_names(incomplete) + [each for each in _files(incomplete) if each.endswith("/")]
 
 
 def index_columns(incomplete: str) -> list[str]:
-    """Columns of the table of all entries that begin so, for completion."""
+    """Return columns of the table of all entries that begin so, for completion."""
     from cellbed.archive import TraceError, open_archive
 
     try:
@@ -144,13 +144,13 @@ def format_names(incomplete: str) -> list[str]:
 
 
 def entries_and_directions(incomplete: str) -> list[str]:
-    """The same, and the directions of one whose name is written out."""
+    """Return the same, and the directions of one whose name is written out."""
     name = incomplete.rpartition(".")[0] or incomplete
     return entry_names(incomplete) + [each for each in _directions(incomplete) if each.startswith(f"{name}.")]
 
 
 def directions_and_files(incomplete: str) -> list[str]:
-    """Names of directions of the archive's entries as scenarios write them, and files."""
+    """Return names of directions of the archive's entries as scenarios write them, and files."""
     return _directions(incomplete) + _files(incomplete)
 
 

@@ -155,7 +155,7 @@ def _duration(option: str, text: str) -> int:
 
 
 def _possible(applications: Iterable[Application], virtual: bool) -> Iterable[Application]:
-    """The applications that this machine can run; the requirements of the others are printed."""
+    """Return the applications that this machine can run; the requirements of the others are printed."""
     for each in applications:
         missing = None if virtual else each.missing()
         if missing is None:

@@ -70,7 +70,7 @@ class Plan:
     recorded_virtually: bool
 
     def settings(self) -> dict[str, Any]:
-        """The plan as the folder of results keeps it."""
+        """Return the plan as the folder of results keeps it."""
         return {
             "profiles": list(self.profiles),
             "methods": list(self.methods),
@@ -86,18 +86,18 @@ class Plan:
         }
 
     def steps(self) -> list[Step]:
-        """Every step, in the order they are made."""
+        """Return every step, in the order they are made."""
         networks = (REFERENCE, *self.methods)
         return steps(
             self.profiles, networks, self.applications, self.trials, self.course_ns, self.seed, self.recordings
         )
 
     def numbers(self) -> range:
-        """The numbers of the recordings of a condition that trials use."""
+        """Return the numbers of the recordings of a condition that trials use."""
         return range(min(self.recordings, self.trials))
 
     def weather(self, recording: int) -> int:
-        """The seed of the network that a recording is of."""
+        """Return the seed of the network that a recording is of."""
         return self.seed + 1000 * recording
 
 
@@ -171,11 +171,11 @@ class Evaluation:
             self.results.add(step, outcome.samples, outcome.took_s)
 
     def missing(self) -> list[Step]:
-        """The steps that are not done, in the order they are made."""
+        """Return the steps that are not done, in the order they are made."""
         return [step for step in self.plan.steps() if not self.results.has(step)]
 
     def table(self) -> Table:
-        """The table of all samples so far."""
+        """Return the table of all samples so far."""
         return table(self.results.samples(), self.plan.applications, self.plan.profiles, self.plan.methods)
 
     def _replayed(self, recorder: Recorder, profile: str, number: int, name: str) -> Network:
@@ -202,7 +202,7 @@ class Evaluation:
     def _recording(
         self, recorder: Recorder, profile: str, number: int, calibration: Calibration, plan: TrainPlan
     ) -> tuple[Path, int]:
-        """The recording by a plan, and when its time zero is on the reference's clock, ns.
+        """Return the recording by a plan, and when its time zero is on the reference's clock, ns.
 
         Methods that need the same trains share it.
         """

@@ -42,7 +42,7 @@ class Method:
     direction: Callable[[Recording, Way, Path], list[Stage]]
 
     def network(self, recording: Recording, folder: Path) -> Network:
-        """The recorded network as the method replays it. folder: for what it derives; there is none yet."""
+        """Return the recorded network as the method replays it. folder: for what it derives; there is none yet."""
         folder.mkdir(parents=True)
         uplink, downlink = (tuple(self.direction(recording, way, folder)) for way in WAYS)
         return Network(self.name, uplink, downlink)
@@ -79,7 +79,7 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
 
 
 def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
-    """The same trains everywhere."""
+    """Return the same trains everywhere."""
     return conditional_plan()
 
 

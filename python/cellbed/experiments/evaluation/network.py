@@ -35,12 +35,13 @@ class Network:
     downlink: Stages
 
     def at(self, position_ns: int) -> Network:
-        """The same network, with time zero at this position of its course."""
+        """Return the same network, with time zero at this position of its course."""
         return Network(self.name, _advanced(self.uplink, position_ns), _advanced(self.downlink, position_ns))
 
 
 def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Network:
-    """The generated radio network of a profile as a device meets it, a function of seed, device and position alone."""
+    """Return the generated radio network of a profile as a device meets it, a function of seed, device and position
+    alone."""
 
     def stage(way: str) -> Mapping[str, Any]:
         return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "device": device, "offset_ns": 0}
@@ -49,7 +50,7 @@ def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Net
 
 
 def itself(profile: str, seed: int) -> Network:
-    """The reference as another device meets it, as if it were a replay."""
+    """Return the reference as another device meets it, as if it were a replay."""
     other = reference(profile, seed, OTHER_DEVICE)
     return Network(ITSELF, other.uplink, other.downlink)
 

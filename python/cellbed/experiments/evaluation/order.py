@@ -46,7 +46,7 @@ def steps(
     seed: int,
     recordings: int = 1,
 ) -> list[Step]:
-    """All steps in the order they are made, trial after trial; more trials leave those before as they are.
+    """Return all steps in the order they are made, trial after trial; more trials leave those before as they are.
 
     recordings: of each condition; trials take them in turn. course_ns: length of the recording, within which
     applications begin and end, if they are not longer.
@@ -67,6 +67,6 @@ def steps(
 
 
 def _random(*parts: object) -> random.Random:
-    """A separate source for each purpose, so that adding one does not change the others."""
+    """Return a separate source for each purpose, so that adding one does not change the others."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest[:8], "little"))

@@ -21,7 +21,7 @@ class Recorder(Protocol):
     """Interrogates a network as two devices at one place."""
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
-        """The network's parameters. Errors: :class:`cellbed.support.errors.CellbedError`."""
+        """Return the network's parameters. Errors: :class:`cellbed.support.errors.CellbedError`."""
         ...
 
     def record(
@@ -40,7 +40,7 @@ class VirtualRecorder:
     """In virtual time: seconds instead of minutes, and nothing but the network in the recording."""
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
-        """The network's parameters by the recorder's own procedures."""
+        """Return the network's parameters by the recorder's own procedures."""
         from cellbed.experiments.calibration import calibrate_virtually
 
         return calibrate_virtually(network.uplink, network.downlink, seed)

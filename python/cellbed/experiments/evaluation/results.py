@@ -85,7 +85,7 @@ class Results:
             yield json.loads(line)
 
     def has(self, step: Step) -> bool:
-        """Whether the step is done."""
+        """Return whether the step is done."""
         return step.key in self._lines
 
     def add(self, step: Step, samples: Iterable[Measured], took_s: float) -> None:
@@ -114,7 +114,7 @@ class Results:
         return [line["took_s"] for line in self._lines.values() if "took_s" in line]
 
     def samples(self) -> pl.DataFrame:
-        """All samples so far, with the columns of :data:`COLUMNS`."""
+        """Return all samples so far, with the columns of :data:`COLUMNS`."""
         rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         for line in self._lines.values():
             counts: dict[str, int] = {}

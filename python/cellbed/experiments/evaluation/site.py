@@ -71,7 +71,7 @@ def perform(application: Application, network: Network, seed: int, around: Surro
 
 
 def configuration(network: Network) -> dict[str, Any]:
-    """The emulator's configuration: two nodes with the network between them."""
+    """Return the emulator's configuration: two nodes with the network between them."""
 
     def node(name: str) -> dict[str, Any]:
         # What one connection learnt of the link is not to help the next one.
@@ -101,7 +101,7 @@ def configuration(network: Network) -> dict[str, Any]:
 
 
 def congestion_control() -> str:
-    """The congestion control of all connections: cubic, unless this machine lacks what it takes to choose it."""
+    """Return the congestion control of all connections: cubic, unless this machine lacks what it takes to choose it."""
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
     chosen = find("ip") is not None and CONGESTION_CONTROL in available
     return CONGESTION_CONTROL if chosen else host_congestion_control()

@@ -43,7 +43,7 @@ class SocketRecorder:
     scratch: Path
 
     def calibrate(self, network: Network, seed: int) -> Calibration:
-        """The network's parameters, in less than five minutes. Errors: :class:`CellbedError`."""
+        """Return the network's parameters, in less than five minutes. Errors: :class:`CellbedError`."""
         found = self.scratch / "calibration.json"
         found.unlink(missing_ok=True)
         with _Sockets(self, network, network) as sockets:
@@ -171,7 +171,8 @@ def _command(*arguments: str) -> list[str]:
 
 
 def _rates(calibration: Calibration) -> Iterator[str]:
-    """The rates of the saturation. An adaptive one would keep the light device awake, whose path it asks for news."""
+    """Return the rates of the saturation. An adaptive one would keep the light device awake, whose path it asks for
+    news."""
     for option, found in (
         ("--uplink-rate", calibration.directions.uplink),
         ("--downlink-rate", calibration.directions.downlink),
@@ -181,7 +182,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 
 
 def _two_devices(light: Network, heavy: Network) -> dict[str, Any]:
-    """The evaluation's nodes behind one network, and a second device behind the other."""
+    """Return the evaluation's nodes behind one network, and a second device behind the other."""
     config = configuration(light)
     near = config["vertices"][0]
     config["vertices"].append({**near, "name": _SECOND, "addresses": [f"{_SECOND_ADDRESS}/32"]})

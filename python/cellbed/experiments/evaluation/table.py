@@ -79,7 +79,7 @@ class Table:
     targets: tuple[Target, ...]
 
     def json(self) -> dict[str, Any]:
-        """The whole table as JSON has it."""
+        """Return the whole table as JSON has it."""
         return {"rows": [asdict(row) for row in self.rows], "targets": [asdict(each) for each in self.targets]}
 
 
@@ -90,7 +90,7 @@ def table(
     methods: Sequence[str],
     seed: int = 1,
 ) -> Table:
-    """The table of samples with the columns of :data:`.results.COLUMNS`, in the order of the others.
+    """Return the table of samples with the columns of :data:`.results.COLUMNS`, in the order of the others.
 
     A trial counts in a condition when both the reference and the replay have it. Intervals come from recordings drawn
     whole; with a single recording of a condition, from its trials. Measures without samples are left out.
@@ -168,7 +168,7 @@ def _row(application: str, measure: str, method: str, profile: str, found: _Foun
 def _groups(
     application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
 ) -> Iterable[Row]:
-    """Rows of the measures that are reported together, for each condition and over all."""
+    """Return rows of the measures that are reported together, for each condition and over all."""
     for (group, members), method in product(application.groups().items(), methods):
         each = [
             (profile, name, one)

@@ -89,8 +89,8 @@ def _targets(targets: Sequence[Target]) -> Grid:
 
 
 def _mean(row: Row) -> str:
-    """The error of the mean. Of several conditions or pages its size, and behind it what it is with its sign: a size of
-    30 % may be 30 % too much everywhere, or here too much and there too little."""
+    """Return the error of the mean. Of several conditions or pages its size, and behind it what it is with its sign: a
+    size of 30 % may be 30 % too much everywhere, or here too much and there too little."""
     if row.distance is not None:
         return _percent(row.mean, signed=True)
     return f"{_percent(row.mean)} ({_signed(row.bias.value).removesuffix(' %')})"

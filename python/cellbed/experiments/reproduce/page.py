@@ -67,7 +67,7 @@ class Result:
         return evaluate(self.publication, self.data, self.inputs)
 
     def answers(self) -> dict[str, tuple[str, str]]:
-        """The main findings whose experiments are there: published sentence and paragraph."""
+        """Return the main findings whose experiments are there: published sentence and paragraph."""
         found, answers = self.findings, {}
         for each in self.publication.answers:
             try:
@@ -108,7 +108,7 @@ class Result:
         return found
 
     def json(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         return {
             "publication": self.publication.citation,
             "command": self.command,
@@ -142,7 +142,7 @@ class Result:
 
 
 def values_in(folder: Path) -> dict[str, str]:
-    """The values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
+    """Return the values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
     try:
         claims = inputs.json_value(folder / "findings.json")["claims"]
     except OSError:
@@ -152,7 +152,7 @@ def values_in(folder: Path) -> dict[str, str]:
 
 
 def trials_lost(trials: Trials) -> list[float]:
-    """The share of requests without a reply, of each trial."""
+    """Return the share of requests without a reply, of each trial."""
     found: list[float] = (
         trials.at()["lost_share"].drop_nulls().to_list() if "lost_share" in trials.frame.columns else []
     )
@@ -171,7 +171,7 @@ def _states(trials: Trials) -> dict[str, int]:
 
 
 def page(result: Result) -> str:
-    """The page, self-contained."""
+    """Return the page, self-contained."""
     findings = result.findings
     sections = []
     for experiment in result.publication.experiments:
@@ -209,7 +209,7 @@ def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callabl
 
 
 def _points(trials: Trials) -> list[tuple[str, dict[str, str]]]:
-    """Name and labels of each point with measures, in order."""
+    """Return name and labels of each point with measures, in order."""
     names = trials.frame.columns
     factors = names[names.index("late_p99_s") + 1 : names.index("app")]
     rows = trials.at().unique("point").sort("point").select(factors).rows()
@@ -269,7 +269,7 @@ def _lines(trials: Trials, lines: Lines) -> Figure:
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
-    """The table: experiment, section, statement, published, ours, direction, magnitude."""
+    """Return the table: experiment, section, statement, published, ours, direction, magnitude."""
     return [
         (
             each.claim.experiment,

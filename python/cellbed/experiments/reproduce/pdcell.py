@@ -96,7 +96,7 @@ def sizes() -> list[tuple[float, float]]:
 
 
 def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
-    """The distribution of flow sizes in a file, or ours; and what it is. Errors: :class:`CellbedError`."""
+    """Return the distribution of flow sizes in a file, or ours; and what it is. Errors: :class:`CellbedError`."""
     from cellbed.simulation.flow_files import read_sizes
 
     if file is None:
@@ -111,7 +111,7 @@ def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
 def describe(
     labels: Mapping[str, str], scale: Mapping[str, int], points: Sequence[tuple[float, float]]
 ) -> dict[str, Any]:
-    """The simulation of a setting, as the simulator reads it. points: of the distribution of flow sizes."""
+    """Return the simulation of a setting, as the simulator reads it. points: of the distribution of flow sizes."""
     mobile = 0.2 if labels["traffic"] == SHARE else 1.0
     radio: dict[str, Any] = {
         "scheduler": _SCHEDULERS[labels["scheduler"]],
@@ -220,7 +220,7 @@ def behind(user: Any, long: Any, start: Any, end: Any) -> Any:
 
 
 def rank(ordered: Any, at: float) -> float:
-    """The order statistic of rank ⌈n · at⌉."""
+    """Return the order statistic of rank ⌈n · at⌉."""
     return float(ordered[max(0, math.ceil(len(ordered) * at - 1e-9) - 1)])
 
 
@@ -231,7 +231,7 @@ def _written(value: Any) -> Any:
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
-    """The largest distance between two cumulative distributions (Kolmogorov-Smirnov)."""
+    """Return the largest distance between two cumulative distributions (Kolmogorov-Smirnov)."""
     first, second = np.sort(np.asarray(one)), np.sort(np.asarray(other))
     both = np.concatenate([first, second])
     below = [np.searchsorted(each, both, "right") / len(each) for each in (first, second)]
@@ -252,7 +252,7 @@ def _values(experiment: str, column: str, **labels: str) -> Callable[[Data], Val
 def _over(
     experiment: str, column: str, load: str, above: Mapping[str, str], below: Mapping[str, str]
 ) -> Callable[[Data], Values]:
-    """A measure of one setting over that of another, in each repetition: both have the same flows."""
+    """Return a measure of one setting over that of another, in each repetition: both have the same flows."""
     one, other = (_values(experiment, column, load=load, **each) for each in (above, below))
     return lambda data: ratio(one(data), other(data))
 
@@ -274,7 +274,7 @@ def _why(experiment: str, load: str, *settings: Mapping[str, str]) -> Callable[[
 
 
 def name(setting: Mapping[str, str]) -> str:
-    """A setting as the paper names it, with what differs from the usual one."""
+    """Return a setting as the paper names it, with what differs from the usual one."""
     labels = {**USUAL, **setting}
     joined = "-" if labels["transport"] == PDCELL else " + "
     others = [labels[each] for each in ("cqi", "traffic", "buffer", "network load") if labels[each] != USUAL[each]]
@@ -282,7 +282,7 @@ def name(setting: Mapping[str, str]) -> str:
 
 
 def account(trials: Trials, load: str, setting: Mapping[str, str]) -> str:
-    """A sentence on a setting: times, refused packets and the buffer; empty without simulations."""
+    """Return a sentence on a setting: times, refused packets and the buffer; empty without simulations."""
     labels = {**USUAL, "load": load, **setting}
 
     def mean(column: str) -> float | None:
@@ -642,7 +642,7 @@ def _bars(
 def _over_buffers(
     named: Mapping[str, Mapping[str, str]], column: str, factor: float, label: str, trials: Trials
 ) -> Figure:
-    """A measure over the size of the buffer, mean over repetitions with 95 % intervals."""
+    """Return a measure over the size of the buffer, mean over repetitions with 95 % intervals."""
     from cellbed.measure.repetitions import mean_interval
 
     figure, panels = _panels()
@@ -668,7 +668,7 @@ def _over_buffers(
 
 
 def _occupancy(trials: Trials) -> Figure:
-    """The occupancy of the buffer over time: mean over repetitions."""
+    """Return the occupancy of the buffer over time: mean over repetitions."""
     figure, panels = _panels()
     named = {"pHost+PFS": _PHOST_PFS, "pDCell-PFS": _PDCELL_PFS}
     for axes, load in zip(panels, MODES, strict=True):

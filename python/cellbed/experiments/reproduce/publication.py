@@ -96,7 +96,7 @@ class Swept(Experiment):
     lines: Lines | None = None
 
     def shortened(self) -> Swept:
-        """The experiment of a short reproduction."""
+        """Return the experiment of a short reproduction."""
         own = {"factors": self.factors, "repetitions": self.repetitions, "changes": {}, "levels": {}, **self.short}
         factors = {
             name: {**factor, "levels": {it: factor["levels"][it] for it in own["levels"].get(name, factor["levels"])}}
@@ -114,7 +114,7 @@ class Trials:
     frame: pl.DataFrame
 
     def at(self, **labels: str) -> pl.DataFrame:
-        """The trials with measures at these levels, by repetition."""
+        """Return the trials with measures at these levels, by repetition."""
         import polars as pl
 
         found = self.frame.filter(pl.col("status") != "failed").sort("repetition")
@@ -123,7 +123,7 @@ class Trials:
         return found
 
     def values(self, column: str, **labels: str) -> Values:
-        """A measure at a point; infinite for a percentile among requests without a reply."""
+        """Return a measure at a point; infinite for a percentile among requests without a reply."""
         if column not in self.frame.columns:
             return {}
         return dict(self.at(**labels).select("repetition", column).drop_nulls().iter_rows())
@@ -252,8 +252,8 @@ class Input:
 
 
 def paired(function: Callable[..., float], *columns: Values) -> Values:
-    """A function of measures, for each repetition that has all of them; not a number where one is not finite, so that
-    no such repetition is left out silently."""
+    """Return a function of measures, for each repetition that has all of them; not a number where one is not finite, so
+    that no such repetition is left out silently."""
     found = {}
     for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
         values = [column[repetition] for column in columns]
@@ -270,7 +270,8 @@ def ratio(above: Values, below: Values) -> Values:
 
 
 def slope(columns: Sequence[tuple[float, Values]]) -> Values:
-    """The least-squares slope of a measure over `x`, for each repetition with all points. columns: (x, measure)."""
+    """Return the least-squares slope of a measure over `x`, for each repetition with all points. columns: (x,
+    measure)."""
     points = np.array([x for x, _ in columns])
     if len(set(points)) < 2:
         return {}
@@ -278,7 +279,8 @@ def slope(columns: Sequence[tuple[float, Values]]) -> Values:
 
 
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
-    """The share of a measure's variance over all points and repetitions that a line over `x` explains: one value."""
+    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains: one
+    value."""
     pairs = [(x, value) for x, column in columns for value in column.values()]
     if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
         return {}
@@ -296,7 +298,7 @@ def rounds(packets: float, first: int = 10) -> int:
 
 
 def evaluate(publication: Publication, data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
-    """The claims of the experiments in `data`, by key."""
+    """Return the claims of the experiments in `data`, by key."""
     made = {each.name for each in inputs if each.stand_in}
     return {claim.key: _finding(claim, data, made) for claim in publication.claims if claim.experiment in data}
 
@@ -405,7 +407,7 @@ def where(trials: Trials, labels: Mapping[str, str]) -> str:
 
 
 def shown(interval: Interval, unit: Unit) -> str:
-    """A value with its interval, for people."""
+    """Return a value with its interval, for people."""
     if interval.value is None:
         return "–"
     value = quantity(interval.value, unit)
@@ -415,7 +417,7 @@ def shown(interval: Interval, unit: Unit) -> str:
 
 
 def quantity(value: float, unit: Unit) -> str:
-    """A number with its unit."""
+    """Return a number with its unit."""
     if unit == "share":
         return f"{100 * value:.1f} %" if abs(value) > 0.985 else f"{100 * value:.0f} %"
     if unit == "time":

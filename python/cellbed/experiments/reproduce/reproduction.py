@@ -74,8 +74,8 @@ class Prepared:
 
 
 def congestion_control(wanted: str) -> str:
-    """The congestion control of nodes: the wanted one, or Reno where only the first network namespace may have that
-    (net/ipv4/tcp_cong.c, ``tcp_set_default_congestion_control``)."""
+    """Return the congestion control of nodes: the wanted one, or Reno where only the first network namespace may have
+    that (net/ipv4/tcp_cong.c, ``tcp_set_default_congestion_control``)."""
     names = ("tcp_allowed_congestion_control", "tcp_congestion_control")
     try:
         allowed = [word for each in names for word in Path("/proc/sys/net/ipv4", each).read_text("ascii").split()]
@@ -110,8 +110,8 @@ def deviations(publication: SweptPublication, scenario: Mapping[str, Any]) -> li
 
 
 def traces(publication: SweptPublication, chosen: Sequence[str], folder: Path, given: Path | None) -> list[Played]:
-    """The trace of each direction of each role in the chosen experiments: a file in the folder `given`, else of the
-    user's archive, else a stand-in, which is written to `folder`. Errors: :class:`CellbedError`, OSError."""
+    """Return the trace of each direction of each role in the chosen experiments: a file in the folder `given`, else of
+    the user's archive, else a stand-in, which is written to `folder`. Errors: :class:`CellbedError`, OSError."""
     files = {}
     if given is not None:
         if not given.is_dir():
@@ -285,7 +285,7 @@ def _adopt(plan: trials.Plan, store: Store, others: Sequence[Path]) -> None:
 
 
 def collect(folder: Path) -> Trials:
-    """The trials in the folder of a sweep, with what claims need of their requests."""
+    """Return the trials in the folder of a sweep, with what claims need of their requests."""
     import polars as pl
 
     table = pl.read_parquet(inputs.checked(folder / DATASET))
@@ -323,7 +323,7 @@ def _float(value: Any) -> float | None:
 
 
 def check_names(publication: Publication, chosen: Sequence[str], option: str = "--experiment") -> list[str]:
-    """The experiments that a user chose, in their order; all by default. Errors: :class:`CellbedError`."""
+    """Return the experiments that a user chose, in their order; all by default. Errors: :class:`CellbedError`."""
     known = {each.name.casefold(): each.name for each in publication.experiments}
     for name in chosen:
         if name.casefold() not in known:

@@ -51,7 +51,7 @@ class Listener(Protocol):
 def scaled(
     publication: SimulatedPublication, *, short: bool, seeds: int | None, flows: int | None
 ) -> SimulatedPublication:
-    """The publication with other numbers of seeds and flows."""
+    """Return the publication with other numbers of seeds and flows."""
     scale = {**(publication.short if short else publication.full)}
     scale |= {name: value for name, value in (("seeds", seeds), ("flows", flows)) if value is not None}
     return replace(publication, short=scale) if short else replace(publication, full=scale)
@@ -72,8 +72,8 @@ def notes(publication: SimulatedPublication, data: Data) -> list[str]:
 
 
 def runs(publication: SimulatedPublication, chosen: Sequence[str], *, short: bool, inputs: Any) -> dict[str, list[Run]]:
-    """The simulations of each chosen experiment. Those of several experiments are equal in each, so that they are run
-    once. inputs: of the publication's `describe`."""
+    """Return the simulations of each chosen experiment. Those of several experiments are equal in each, so that they
+    are run once. inputs: of the publication's `describe`."""
     scale = publication.short if short else publication.full
     found = {}
     for experiment in publication.experiments:
@@ -97,7 +97,7 @@ def _run(
 
 
 def missing(of_experiments: Mapping[str, Sequence[Run]], folder: Path) -> list[Run]:
-    """The simulations without a result, each once; those of low seeds first, so that an early stop leaves few
+    """Return the simulations without a result, each once; those of low seeds first, so that an early stop leaves few
     repetitions of everything."""
     distinct = {run.key: run for group in of_experiments.values() for run in group}
     return sorted((run for run in distinct.values() if not _file(folder, run).is_file()), key=lambda run: run.seed)
@@ -141,7 +141,7 @@ def perform(
 
 
 def collect(of_experiment: Sequence[Run], folder: Path) -> Trials:
-    """The results of an experiment: a row for each simulation, with its labels and measures."""
+    """Return the results of an experiment: a row for each simulation, with its labels and measures."""
     import polars as pl
 
     points: dict[tuple[str, ...], int] = {}

@@ -230,7 +230,7 @@ def _share(part: str, whole: str, experiment: str, **labels: str) -> Callable[[D
 def _between(
     column: str, experiment: str, above: Mapping[str, str], below: Mapping[str, str], other: str | None = None
 ) -> Callable[[Data], Values]:
-    """A measure at one point over that, or `other`, at another."""
+    """Return a measure at one point over that, or `other`, at another."""
     return lambda data: ratio(
         data[experiment].values(column, **above), data[experiment].values(other or column, **below)
     )
@@ -279,7 +279,7 @@ def _slow_start(data: Data) -> str:
 
 
 def _queued(data: Data) -> Values:
-    """The share of the uplink's time in its queue, or waiting for bytes that are."""
+    """Return the share of the uplink's time in its queue, or waiting for bytes that are."""
     trials = data["E4"]
     names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
     columns = [trials.values(name, **_HIGH) for name in names]
@@ -314,14 +314,14 @@ def _at_both(one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data
 
 
 def _formula(data: Data) -> Values:
-    """The thesis's formula for the network, seconds."""
+    """Return the thesis's formula for the network, seconds."""
     bits = paired(lambda size: 8 * size, data["6G"].values("bytes_up_p50", network="6G"))
     return paired(lambda size: (size / _KBIT_6G + 0.2) / 1e3, bits)
 
 
 def _transported(data: Data) -> Values:
-    """The same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection, after a
-    pause of a second."""
+    """Return the same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
+    after a pause of a second."""
     from cellbed.link import Link
     from cellbed.simulation import Path
 

@@ -312,7 +312,7 @@ class Cluster:
         return [] if outcome is None else [outcome]
 
     def _outcome(self, task: _Task) -> Outcome | None:
-        """The outcome of a task that has ended; None if the trial was submitted again."""
+        """Return the outcome of a task that has ended; None if the trial was submitted again."""
         import distributed
 
         failed = Outcome(task.trial, None, "failed", False, None, 1, time.monotonic() - task.began)
@@ -439,7 +439,7 @@ class Cluster:
 
 
 def placed(trial: Trial) -> tuple[dict[str, Content], dict[str, Content]]:
-    """The inputs of a trial as :func:`run_trial` takes them. Traces that every installation has are left out."""
+    """Return the inputs of a trial as :func:`run_trial` takes them. Traces that every installation has are left out."""
     beside, moved = {}, {}
     for each in trial.inputs:
         if each.name in ARCHIVE:
@@ -462,7 +462,7 @@ def _versions(packages: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _connected(on: str) -> Any:
-    """A client of the scheduler."""
+    """Return a client of the scheduler."""
     scheme, _, where = on.partition("://")
     is_file = not where and Path(on).is_file()
     if not is_file and (scheme not in {"dask", "tls"} or not where):

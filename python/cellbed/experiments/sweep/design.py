@@ -34,7 +34,7 @@ class Point:
 
 
 def points(sweep: SweepFile) -> list[Point]:
-    """The points of a sweep, in the order of the file: of a factorial design the last factor changes fastest."""
+    """Return the points of a sweep, in the order of the file: of a factorial design the last factor changes fastest."""
     chosen: Iterator[Sequence[tuple[str, Any]]] | list[Sequence[tuple[str, Any]]]
     named = [list(factor.named().items()) for factor in sweep.factors.values()]
     match sweep.design:
@@ -59,8 +59,8 @@ def points(sweep: SweepFile) -> list[Point]:
 
 
 def strata(factors: int, count: int, seed: int) -> list[list[float]]:
-    """A Latin hypercube: `count` points in the unit cube, of which each coordinate has one in each of `count` equal
-    strata."""
+    """Return a Latin hypercube: `count` points in the unit cube, of which each coordinate has one in each of `count`
+    equal strata."""
     if not factors:
         return [[] for _ in range(count)]
     from scipy.stats import qmc
@@ -103,13 +103,13 @@ def _level(factor: Factor, at: float, count: int) -> tuple[str, Any]:
 
 
 def seed_of(sweep_seed: int, repetition: int) -> int:
-    """The scenario's seed in a repetition (from 1), the same at every point."""
+    """Return the scenario's seed in a repetition (from 1), the same at every point."""
     return int(_fraction("seed", sweep_seed, repetition) * _SEEDS)
 
 
 def offset_of(sweep_seed: int, repetition: int, most_ns: int = OFFSETS_NS) -> int:
-    """The offset of traces in a repetition, ns: uniform from 0 to `most_ns`, the same at every point with the same
-    `most_ns`, and independent of the number of repetitions."""
+    """Return the offset of traces in a repetition, ns: uniform from 0 to `most_ns`, the same at every point with the
+    same `most_ns`, and independent of the number of repetitions."""
     return int(_fraction("offset", sweep_seed, repetition) * max(0, most_ns) / _STEP_NS) * _STEP_NS
 
 

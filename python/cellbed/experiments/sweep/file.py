@@ -116,20 +116,20 @@ class Factor(Table):
         return self
 
     def named(self) -> dict[str, Any]:
-        """The levels by their labels."""
+        """Return the levels by their labels."""
         if isinstance(self.levels, dict):
             return self.levels
         return {label(level): level for level in self.levels or ()}
 
     def changes(self, name: str, level: Any) -> dict[str, Any]:
-        """Values by key of the scenario at a level. name: of the factor."""
+        """Return values by key of the scenario at a level. name: of the factor."""
         if self.keys is None:
             return {self.key or name: level}
         return dict(zip(self.keys, level if len(self.keys) > 1 else [level], strict=True))
 
 
 def label(level: Any) -> str:
-    """A level in the dataset: text as it is, else as in the file."""
+    """Return a level in the dataset: text as it is, else as in the file."""
     return level if isinstance(level, str) else as_toml(level)
 
 
@@ -144,7 +144,7 @@ class Range:
 
     @classmethod
     def of(cls, ends: list[Any]) -> Range:
-        """The range between two values of a sweep file. Raises a `refusal`."""
+        """Return the range between two values of a sweep file. Raises a `refusal`."""
         if all(map(_is_end, ends)):
             found = cls(ends[0], ends[1], None, all(isinstance(each, int) for each in ends))
         elif all(isinstance(each, str) for each in ends):
@@ -245,13 +245,13 @@ class SweepFile(Table):
 
 
 def read_sweep(path: Path) -> tuple[SweepFile, str]:
-    """The sweep file at a path, and its text. Raises ScenarioError with every problem and its line."""
+    """Return the sweep file at a path, and its text. Raises ScenarioError with every problem and its line."""
     text = read(path, "sweep")
     return parse_sweep(text, str(path)), text
 
 
 def parse_sweep(text: str, source: str) -> SweepFile:
-    """The sweep file with this text; `source` names it in errors."""
+    """Return the sweep file with this text; `source` names it in errors."""
     data = tables(text, source, "sweep")
     try:
         sweep = validated(SweepFile, data, {})
@@ -263,6 +263,6 @@ def parse_sweep(text: str, source: str) -> SweepFile:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of sweep files."""
+    """Return the JSON Schema of sweep files."""
     one = [{"required": ["scenario"]}, {"required": ["simulation"]}]
     return schema_of(SweepFile, "cellbed sweep") | {"oneOf": one}

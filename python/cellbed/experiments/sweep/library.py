@@ -42,7 +42,7 @@ class Sweep:
 
     @classmethod
     def load(cls, path: Path | str) -> Sweep:
-        """The sweep in a folder. Errors: :class:`CellbedError` for a folder that is not one of a sweep."""
+        """Return the sweep in a folder. Errors: :class:`CellbedError` for a folder that is not one of a sweep."""
         found = cls(path)
         if not (found.path / SWEEP_FILE).is_file():
             raise CellbedError(f"{path}: not the folder of a sweep: it has no {SWEEP_FILE}")
@@ -87,7 +87,8 @@ class Sweep:
             raise CellbedError(f"{self.path / DATASET}: damaged: {str(error).splitlines()[0]}") from None
 
     def study(self, *, statistic: Statistic = "mean", half_width: float = 0.1, disturbed: bool = False) -> Study:
-        """The dataset with its factors, for statistics over repetitions (:class:`cellbed.measure.factors.Study`)."""
+        """Return the dataset with its factors, for statistics over repetitions
+        (:class:`cellbed.measure.factors.Study`)."""
         labels = self.points
         found = []
         for name, factor in self.file.factors.items():
@@ -111,8 +112,8 @@ class Sweep:
         half_width: float = 0.1,
         disturbed: bool = False,
     ) -> pl.DataFrame:
-        """A measure at each point: mean or median over repetitions with its 95 % interval, and the repetitions still
-        needed for an interval of ± `half_width` of the mean (:meth:`cellbed.measure.factors.Study.intervals`).
+        """Return a measure at each point: mean or median over repetitions with its 95 % interval, and the repetitions
+        still needed for an interval of ± `half_width` of the mean (:meth:`cellbed.measure.factors.Study.intervals`).
 
         app: application, where there are several. disturbed: use disturbed trials, too; failed ones are left out.
         Errors: :class:`CellbedError` for an unknown measure or application.
@@ -121,7 +122,7 @@ class Sweep:
         return study.intervals(self._chosen(study, measure, app), measure)
 
     def effects(self, measure: str, *, app: str | None = None, disturbed: bool = False) -> pl.DataFrame:
-        """Each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
+        """Return each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
         procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors are those of `intervals`."""
         study = self.study(disturbed=disturbed)
         return study.effects(self._chosen(study, measure, app), measure)
@@ -135,8 +136,8 @@ class Sweep:
         statistic: Statistic = "mean",
         disturbed: bool = False,
     ) -> Figure:
-        """A measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors are those
-        of `intervals`; also an error for a factor without a second level in the dataset."""
+        """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors
+        are those of `intervals`; also an error for a factor without a second level in the dataset."""
         import matplotlib as mpl
 
         from cellbed.report import factor_figures, plot
@@ -157,8 +158,8 @@ class Sweep:
         half_width: float = 0.1,
         disturbed: bool = False,
     ) -> SweepReport:
-        """The report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of the
-        dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
+        """Return the report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of
+        the dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
         from cellbed.report.sweep import FLOW_MEASURES, MEASURES, SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
@@ -168,7 +169,7 @@ class Sweep:
         return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
-        """The application; checks the measure, too."""
+        """Return the application; checks the measure, too."""
         study.check(measure)
         names = study.trials["app"].unique(maintain_order=True).to_list()
         if app is None and len(names) == 1:
@@ -179,7 +180,8 @@ class Sweep:
         return str(app)
 
     def run(self, key: str) -> Run:
-        """The run of a trial, by its key in the dataset. Errors: :class:`CellbedError` for a trial without a run."""
+        """Return the run of a trial, by its key in the dataset. Errors: :class:`CellbedError` for a trial without a
+        run."""
         for folder in (self.path / "trials" / key, self.path / "attempts" / key):
             if (folder / "run.json").is_file():
                 return load(folder)

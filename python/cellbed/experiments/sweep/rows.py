@@ -56,14 +56,15 @@ PART = "part_"
 
 
 def is_taken(name: str, *, simulated: bool) -> bool:
-    """Whether a factor cannot have this name: the dataset, or a table of its results, has such a column. simulated:
-    of a dataset of simulations."""
+    """Return whether a factor cannot have this name: the dataset, or a table of its results, has such a column.
+    simulated: of a dataset of simulations."""
     measures = FLOW_MEASURES if simulated else MEASURES
     return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith(PART)
 
 
 def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The measures of each application of a run, with what the machine did to the run; and why the run is disturbed.
+    """Return the measures of each application of a run, with what the machine did to the run; and why the run is
+    disturbed.
 
     A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
     Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
@@ -97,8 +98,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def flows_of(folder: Path) -> list[dict[str, Any]]:
-    """The measures of a simulation with one seed: those of all flows, then of each class of sizes that has flows.
-    Packets dropped and marked, and unfinished flows, are those of the whole simulation."""
+    """Return the measures of a simulation with one seed: those of all flows, then of each class of sizes that has
+    flows. Packets dropped and marked, and unfinished flows, are those of the whole simulation."""
     (run,) = inputs.json_value(folder / "summary.json")["runs"]
     whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
     whole["unfinished"] = float(run["unfinished"])
@@ -117,7 +118,8 @@ def flows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:
-    """The measures of an application. requests: its rows of ``requests.parquet``. measured_s: of the schedule. Pure."""
+    """Return the measures of an application. requests: its rows of ``requests.parquet``. measured_s: of the schedule.
+    Pure."""
     import polars as pl
 
     skipped = int((requests["status"] == "skipped").sum())

@@ -64,7 +64,7 @@ class Executor(Protocol):
         """Begin a trial; the folder of its run is made below `place`."""
 
     def wait(self, timeout_s: float) -> list[Outcome]:
-        """The trials that end within the next seconds, as soon as there is one."""
+        """Return the trials that end within the next seconds, as soon as there is one."""
 
     def interrupt(self) -> None:
         """Ask the running trials to end in order."""
@@ -204,14 +204,14 @@ class LocalPool:
 
 
 def is_disturbed(outcome: Outcome) -> bool:
-    """Whether a run is worth repeating: the machine disturbed it, or links and limits were not as asked, as where the
-    machine is too busy for them."""
+    """Return whether a run is worth repeating: the machine disturbed it, or links and limits were not as asked, as
+    where the machine is too busy for them."""
     return outcome.disturbed or outcome.exit_code == ProofError.exit_code
 
 
 def missing(plan: Plan, results: dict[str, Result], repeats: int) -> list[Trial]:
-    """The trials to run, in their order: those without a result, failed ones, and disturbed ones that may be repeated
-    more often than they were."""
+    """Return the trials to run, in their order: those without a result, failed ones, and disturbed ones that may be
+    repeated more often than they were."""
 
     def is_done(trial: Trial) -> bool:
         result = results.get(trial.key)
@@ -351,7 +351,7 @@ class Runner:
 
 
 def words(seconds: float) -> str:
-    """An estimate of a time."""
+    """Return an estimate of a time."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return f"about {max(1, round(seconds))} s"
@@ -375,7 +375,7 @@ def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
 
 
 def sentence(trial: Trial, result: Result, progress: Progress) -> str:
-    """A finished attempt as a line."""
+    """Return a finished attempt as a line."""
     what = result.status if result.reason is None else f"{result.status}: {result.reason}"
     tried = f", attempt {result.attempts}" if result.attempts > 1 else ""
     left = f"; {words(progress.left_s)} left" if progress.done < progress.total else ""

@@ -134,7 +134,7 @@ class Store:
         self.write_dataset(plan)
 
     def place(self, trial: Trial) -> Path:
-        """An empty folder in which a run of a trial is made."""
+        """Return an empty folder in which a run of a trial is made."""
         path = self._running / trial.key
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
@@ -189,7 +189,7 @@ def _remove(path: Path) -> None:
 
 
 def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
-    """The results in the folder of a sweep, by key. note: takes what is damaged, and so missing."""
+    """Return the results in the folder of a sweep, by key. note: takes what is damaged, and so missing."""
     found = {}
     for path in (*sorted(folder.glob(f"attempts/[!.]*/{_RESULT}")), *sorted(folder.glob(f"trials/[!.]*/{_RESULT}"))):
         try:

@@ -104,7 +104,7 @@ Lacks = Callable[[Scenario], list[Problem]]
 
 
 def plan(file: Path, lacks: Lacks = lambda scenario: []) -> Plan:
-    """The plan of a sweep file. Raises ScenarioError with all problems of the file and of the scenarios that it
+    """Return the plan of a sweep file. Raises ScenarioError with all problems of the file and of the scenarios that it
     makes."""
     sweep, text = read_sweep(file)
     kind = "scenario" if sweep.simulation is None else "simulation"
@@ -149,7 +149,8 @@ class _Checker:
         self._of_scenario: dict[tuple[KeyPath, str], list[Point]] = {}
 
     def scenario(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Scenario] | None:
-        """The tables and the scenario of a point, not completed; None where it has problems, which `finish` reports."""
+        """Return the tables and the scenario of a point, not completed; None where it has problems, which `finish`
+        reports."""
         if (data := self._tables(point, base)) is None:
             return None
         try:
@@ -181,7 +182,7 @@ class _Checker:
         return data, stated
 
     def simulation(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Described] | None:
-        """The same for a simulation."""
+        """Return the same for a simulation."""
         if (data := self._tables(point, base)) is None:
             return None
         try:
@@ -288,7 +289,7 @@ def _simulations(
 def _varied(
     sweep: SweepFile, scenario: Scenario, data: dict[str, Any], notes: dict[str, None]
 ) -> list[tuple[tuple[str, ...], int, int]]:
-    """The mobile links whose start the repetitions vary: path, start, and the largest offset, ns."""
+    """Return the mobile links whose start the repetitions vary: path, start, and the largest offset, ns."""
     found = []
     for path, link in scenario.mobile_links():
         key = ".".join((*map(str, path), "start"))
@@ -307,7 +308,7 @@ def _varied(
 
 
 def _follows(path: KeyPath, data: dict[str, Any]) -> bool:
-    """Whether the link of a group has the start of [links.mobile]."""
+    """Return whether the link of a group has the start of [links.mobile]."""
     if path[0] != "nodes":
         return False
     link = data["nodes"][path[1]].get("link")
@@ -353,8 +354,8 @@ def _with_start(scenario: Scenario, path: tuple[str, ...], start: int) -> Scenar
 
 
 def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
-    """The key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults have no
-    part in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
+    """Return the key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults
+    have no part in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
     def masked(value: Any) -> Any:
@@ -378,8 +379,8 @@ _SYSTEM = tuple(Path(each) for each in ("/bin", "/dev", "/etc", "/lib", "/lib64"
 
 
 def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[Input, ...]:
-    """The files and folders that a scenario names: traces, recordings, models, files to copy, and files of this machine
-    that commands name by an absolute path."""
+    """Return the files and folders that a scenario names: traces, recordings, models, files to copy, and files of this
+    machine that commands name by an absolute path."""
     found: dict[Path, str] = {}
     for each in _inside(scenario):
         if isinstance(each, Path):
@@ -404,7 +405,7 @@ def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[I
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """A value of a scenario and all values in it."""
+    """Return a value of a scenario and all values in it."""
     yield value
     inner: Any = ()
     if isinstance(value, Table):

@@ -84,7 +84,7 @@ class Profile:
 
 
 def read(path: Path) -> Profile:
-    """The profile in a file, or of a run's folder. Raises ProfileError."""
+    """Return the profile in a file, or of a run's folder. Raises ProfileError."""
     if path.is_dir() and not (path / FILE).exists():
         return of_run(path)
     file = path / FILE if path.is_dir() else path
@@ -100,7 +100,8 @@ def read(path: Path) -> Profile:
 
 
 def of_run(run: Path) -> Profile:
-    """The profile of a real run. Raises MeasureError where it cannot be read, ProfileError where it has too little."""
+    """Return the profile of a real run. Raises MeasureError where it cannot be read, ProfileError where it has too
+    little."""
     import polars as pl
 
     from cellbed.measure.packets import read_service_packets
@@ -125,7 +126,7 @@ def of_run(run: Path) -> Profile:
 
 
 def checked(profile: Profile, scenario: Scenario) -> Profile:
-    """The profile, if it has enough of all applications of a scenario. Raises ProfileError."""
+    """Return the profile, if it has enough of all applications of a scenario. Raises ProfileError."""
     known = samplings()
     for name, application in scenario.applications.items():
         if application.kind in known:
@@ -164,8 +165,9 @@ def _measures_limits(text: str, *, limits: bool) -> bool:
 
 
 def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *, limits: bool) -> Profile:
-    """The profile of a scenario, of the user's cache or measured now: its programs run over fast links, few requests
-    at a time. text: of the scenario's file; folder: of its paths; limits: whether CPU limits apply to the prediction.
+    """Return the profile of a scenario, of the user's cache or measured now: its programs run over fast links, few
+    requests at a time. text: of the scenario's file; folder: of its paths; limits: whether CPU limits apply to the
+    prediction.
 
     Errors: :class:`CellbedError` where it cannot run here.
     """
@@ -212,7 +214,8 @@ def keep(profile: Profile, place: Path) -> Profile:
 
 
 def _of_programs(text: str, *, limits: bool) -> str:
-    """The scenario with one endpoint of each group, fast links, and few requests. limits: whether CPU limits apply."""
+    """Return the scenario with one endpoint of each group, fast links, and few requests. limits: whether CPU limits
+    apply."""
     import tomli_w
 
     from cellbed.scenario.reader import tables

@@ -37,7 +37,7 @@ class LogError(CellbedError):
 
 
 def reason(drop: int) -> str:
-    """The word for a value of the field `drop` other than 0."""
+    """Return the word for a value of the field `drop` other than 0."""
     return REASONS.get(drop, f"reason-{drop}")
 
 
@@ -73,11 +73,11 @@ class PacketLog:
         return {int(d["index"]): d for d in (self.run or {}).get("directions") or []}
 
     def direction_name(self, index: int) -> str:
-        """Name of a direction."""
+        """Return name of a direction."""
         return self._names.get(index, f"direction-{index}")
 
     def vertex_name(self, index: int) -> str:
-        """Name of a vertex: nodes are numbered as in ``run.json``."""
+        """Return name of a vertex: nodes are numbered as in ``run.json``."""
         return self._vertices[index] if index < len(self._vertices) else f"vertex-{index}"
 
     def direction_index(self, name: str) -> int:
@@ -100,7 +100,7 @@ class PacketLog:
         return sorted(seen)
 
     def chunks(self, direction: int | None = None, since_ns: int | None = None) -> Iterator[Records]:
-        """The records in the order of the file, at most :data:`CHUNK` at a time.
+        """Return the records in the order of the file, at most :data:`CHUNK` at a time.
 
         direction: only those of this index. since_ns: only of packets that arrived then or later.
         Errors: :class:`LogError` for a record that cannot be.
@@ -141,7 +141,7 @@ def _refuse(wrong: NDArray[np.bool_], path: Path, begin: int, what: str) -> None
 
 
 def open_log(path: Path) -> PacketLog:
-    """The packet log of a run's folder, or a packet log by its file.
+    """Return the packet log of a run's folder, or a packet log by its file.
 
     Errors: :class:`LogError`; :class:`cellbed.measure.run_folder.MeasureError` for a folder that is no run's.
     """
@@ -205,7 +205,8 @@ class Events:
 
 
 def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
-    """The chunks of a log, each with a time before which no packet of a later one arrived; at the end `FOREVER`."""
+    """Return the chunks of a log, each with a time before which no packet of a later one arrived; at the end
+    `FOREVER`."""
     earliest = [
         int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
     ]
@@ -218,7 +219,7 @@ def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iter
 def in_order(
     log: PacketLog, *, leaves: str = "departed", direction: int | None = None, since_ns: int | None = None
 ) -> Iterator[Events]:
-    """The events of a log, ascending in time; arguments as for :meth:`PacketLog.chunks`.
+    """Return the events of a log, ascending in time; arguments as for :meth:`PacketLog.chunks`.
 
     leaves: the field that says when a packet leaves (``released`` or ``departed``); for a dropped one it is the drop.
     """

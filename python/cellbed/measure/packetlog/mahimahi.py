@@ -35,7 +35,8 @@ class Offers(Protocol):
     """What a schedule offers."""
 
     def between(self, begin_ns: int, end_ns: int) -> Integers:
-        """Times of the opportunities in [begin, end), ns since the start of the schedule, one entry each, ascending."""
+        """Return times of the opportunities in [begin, end), ns since the start of the schedule, one entry each,
+        ascending."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Opportunities:
         return counts
 
     def between(self, begin_ns: int, end_ns: int) -> Integers:
-        """Times of the opportunities in [begin, end), ns since the start of the schedule, one entry each."""
+        """Return times of the opportunities in [begin, end), ns since the start of the schedule, one entry each."""
         first = -(-(begin_ns + self.offset_ns) // MS)
         last = -(-(end_ns + self.offset_ns) // MS)
         position = np.arange(max(0, first), max(0, last), dtype=np.int64)
@@ -78,7 +79,7 @@ class Opportunities:
 
 
 def header(*, way: str, trace: str, log: str, command_line: str, queue: str, init_ms: int) -> str:
-    """The lines at the beginning of a log whose times count from the start of the schedule.
+    """Return the lines at the beginning of a log whose times count from the start of the schedule.
 
     way: ``Uplink`` or ``Downlink``. init_ms: that start.
     """
@@ -150,13 +151,15 @@ class LogLines:
         return self._lines((settled_ns - self._zero) // self.slot * self.slot)
 
     def finish(self, until_ns: int | None = None) -> str:
-        """The lines that are left. until_ns: the end of time, for the opportunities; the last record if not given."""
+        """Return the lines that are left. until_ns: the end of time, for the opportunities; the last record if not
+        given."""
         last = int(self._waiting["departed"].max()) - self._zero if len(self._waiting) else self._done - 1
         until = until_ns - self._zero if until_ns is not None else last + 1
         return self._lines(max(until, self._done), rest=True)
 
     def _lines(self, until: int, *, rest: bool = False) -> str:
-        """The lines of the times before `until` that have not been given, or all that are left, but opportunities."""
+        """Return the lines of the times before `until` that have not been given, or all that are left, but
+        opportunities."""
         if until <= self._done and not rest:
             return ""
         records = self._waiting
@@ -176,7 +179,7 @@ class LogLines:
         return _text(self.parts(Passages(records, arrives, goes, lost, arrived, left, offered)))
 
     def parts(self, of: Passages) -> list[Part]:
-        """The lines, by kind."""
+        """Return the lines, by kind."""
         size = of.records["bytes"].astype(np.int64)
         arrived, left = of.arrived[of.arrives], of.left[of.goes]
         gone = of.left[of.lost]
@@ -247,7 +250,7 @@ def write_mahimahi(
 
 
 def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities | None:
-    """The schedule of a direction; `None` where it had no trace.
+    """Return the schedule of a direction; `None` where it had no trace.
 
     folder: where a relative path of a trace is looked for, after the folders of the run.
     Errors: :class:`LogError` where the trace is not there any more, is another one, or was not played throughout.
@@ -275,7 +278,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
 
 
 def _changed(log: PacketLog, direction: int) -> bool:
-    """Whether schedule or queue were changed, by the scenario or manually, or the link was down."""
+    """Return whether schedule or queue were changed, by the scenario or manually, or the link was down."""
     assert log.folder is not None
     planned = log.directions.get(direction, {}).get("changes") or []
     kinds = {kind for each in planned for kind in each.get("kinds", ())}

@@ -68,7 +68,7 @@ class Families:
 
 
 def _connections(tcp: Records) -> NDArray[np.uint64]:
-    """A number for each packet's connection, the same in both of its directions."""
+    """Return a number for each packet's connection, the same in both of its directions."""
     one = tcp["source_vertex"].astype(np.uint64) << np.uint64(16) | tcp["source_port"]
     other = tcp["destination_vertex"].astype(np.uint64) << np.uint64(16) | tcp["destination_port"]
     connections: NDArray[np.uint64] = np.minimum(one, other) << np.uint64(32) | np.maximum(one, other)
@@ -101,7 +101,7 @@ class Shape:
 
 
 def shapes(records: Records, versions: NDArray[np.uint8]) -> Iterator[tuple[Shape, NDArray[np.int64]]]:
-    """The shapes of some packets, with the indices of those that have each."""
+    """Return the shapes of some packets, with the indices of those that have each."""
     protocol = records["protocol"].astype(np.int64)
     headers = records["bytes"].astype(np.int64) - records["payload"]
     network = np.where(versions == 6, _FIXED[6], _FIXED[4])
@@ -147,7 +147,7 @@ def _made_up(version: int, number: int) -> bytes:
 
 
 def build(shape: Shape, records: Records, addresses: Addresses) -> Octets:
-    """The headers of packets of one shape, a row of ``shape.captured`` octets for each."""
+    """Return the headers of packets of one shape, a row of ``shape.captured`` octets for each."""
     fixed = _FIXED[shape.version]
     rows = np.zeros((len(records), fixed + shape.transport), np.uint8)
     (_ipv4 if shape.version == 4 else _ipv6)(rows, shape, records, addresses)
@@ -295,13 +295,13 @@ def _blocks(
 
 
 def section() -> bytes:
-    """The block with which a file begins."""
+    """Return the block with which a file begins."""
     body = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
     return _block(_SECTION, body + _option(_SHB_APPLICATION, b"cellbed") + _option(0, b""))
 
 
 def interface(name: str, description: str = "") -> bytes:
-    """The block that describes the next interface, with raw IP packets and times in ns."""
+    """Return the block that describes the next interface, with raw IP packets and times in ns."""
     options = _option(_IF_NAME, name.encode()) + _option(_IF_RESOLUTION, bytes([_NANOSECONDS]))
     if description:
         options += _option(_IF_DESCRIPTION, description.encode())
@@ -309,7 +309,7 @@ def interface(name: str, description: str = "") -> bytes:
 
 
 def packet(number: int, time_ns: int, captured: bytes, length: int) -> bytes:
-    """The block of one packet at the interface of this number. captured: its first bytes; length: its own."""
+    """Return the block of one packet at the interface of this number. captured: its first bytes; length: its own."""
     head = struct.pack("<IIIII", number, time_ns >> 32, time_ns & 0xFFFFFFFF, len(captured), length)
     return _block(_PACKET, head + captured + bytes(-len(captured) % 4))
 

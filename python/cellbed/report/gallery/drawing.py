@@ -27,7 +27,7 @@ _BESIDE = 4
 
 
 def draw(picture: Picture, ending: Literal["png", "svg"]) -> bytes:
-    """The picture as a file of this kind: 11 inches wide, 150 dots an inch."""
+    """Return the picture as a file of this kind: 11 inches wide, 150 dots an inch."""
     return drawn(ending, lambda: _figure(picture), picture.title)
 
 

@@ -78,7 +78,7 @@ class Picture:
 
 
 def time_unit(longest_s: float) -> Unit:
-    """The unit of an axis of time that is this long."""
+    """Return the unit of an axis of time that is this long."""
     return Unit("h", 1 / 3600) if longest_s > 3 * 3600 else Unit("s", 1.0)
 
 
@@ -102,7 +102,7 @@ _FOLDED: Final = ", days on top of each other"
 
 
 def portrait(name: str, about: About, parts: Parts) -> Picture:
-    """The picture of one entry."""
+    """Return the picture of one entry."""
     panels = []
     capacity: dict[Part, Analysis] = {part: found for part, found in parts.items() if part != "round-trip"}
     if capacity:
@@ -226,7 +226,7 @@ def _rate_distribution(drawn: _Drawn, *, both_scales: bool, word: str = "") -> P
 
 
 def _asymmetry(uplink: Analysis, downlink: Analysis) -> Panel:
-    """The rates of the two directions in the same seconds."""
+    """Return the rates of the two directions in the same seconds."""
     count = min(len(uplink.seconds), len(downlink.seconds))
     up, down = uplink.seconds[:count], downlink.seconds[:count]
     unit = rate_unit(max(float(up.max(initial=0)), float(down.max(initial=0))))
@@ -282,7 +282,7 @@ def _hours_panel(what: str, y_label: str, curves: list[Curve], drawn: list[Analy
 def _by_hour(
     name: str, colour: str, figures: Mapping[str, Any], key: str, factor: float = 1, *, faint: bool = False
 ) -> Curve:
-    """A figure of each hour; no line leads over hours of which nothing is known."""
+    """Return a figure of each hour; no line leads over hours of which nothing is known."""
     hours = np.array(figures["hours"], float)
     values = np.array(figures[key], float) * factor
     gaps = np.flatnonzero(np.diff(hours) > 1) + 1
@@ -338,7 +338,7 @@ def _trips(name: str, colour: str, found: Analysis, clock: Unit, *, band: bool) 
 
 
 def _single(found: Analysis) -> bool:
-    """Whether probes are so far apart that a mean would be of one."""
+    """Return whether probes are so far apart that a mean would be of one."""
     return bool(found.statistics.get("interval_ms", 0.0) * 1e6 >= found.step_ns)
 
 
@@ -416,7 +416,8 @@ def _middles(count: int, width: float) -> Floats:
 
 
 def _visible(values: Floats, shares: Floats, least: float = 0.0) -> tuple[Floats, Floats]:
-    """The steps of a distribution function, as many as can be seen, from 0 on, which it is at `least` times its first.
+    """Return the steps of a distribution function, as many as can be seen, from 0 on, which it is at `least` times its
+    first.
 
     A series of one value has a step.
     """

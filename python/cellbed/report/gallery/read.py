@@ -19,7 +19,7 @@ from cellbed.archive.store import Archive
 def analysed(
     archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
 ) -> dict[Part, Analysis]:
-    """The parts of an entry, or the direction of one that `name` says, read whole.
+    """Return the parts of an entry, or the direction of one that `name` says, read whole.
 
     Raises TraceError, also where it has none of them.
     """
@@ -37,7 +37,7 @@ def analysed(
 
 
 def stored(entry: Entry) -> dict[Part, Analysis]:
-    """Each part that has statistics, in their resolution: 120 means, 51 quantiles, the 64 longest outages."""
+    """Return each part that has statistics, in their resolution: 120 means, 51 quantiles, the 64 longest outages."""
     return {part: found for part, held in entry.parts.items() if (found := _sketch(held)) is not None}
 
 

@@ -44,7 +44,7 @@ _LEAST_MEANING: Final = 40
 
 
 def of_one(parts: Mapping[Part, Statistics], width: int) -> RenderableType:
-    """Every figure of an entry with what it means, in lines of `width` letters; lists are left to ``--json``."""
+    """Return every figure of an entry with what it means, in lines of `width` letters; lists are left to ``--json``."""
     rows = []
     for key, figure in FIGURES.items():
         values = [found.get(key) for found in parts.values()]
@@ -119,7 +119,7 @@ def _width(columns: Iterable[int]) -> int:
 
 
 def _in_one_unit(key: str, values: list[Any]) -> list[str]:
-    """Each value as a number, and last the unit of all."""
+    """Return each value as a number, and last the unit of all."""
     known = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     unit = FIGURES[key].unit
     if not known or unit not in ("bit/s", "ms", "s"):
@@ -135,7 +135,7 @@ def _in_one_unit(key: str, values: list[Any]) -> list[str]:
 
 
 def words(key: str, value: Any) -> str:
-    """A figure with its unit: ``"16.7 Mbit/s"``, ``"yes"``, ``"–"`` for one that is not there."""
+    """Return a figure with its unit: ``"16.7 Mbit/s"``, ``"yes"``, ``"–"`` for one that is not there."""
     if value is None or isinstance(value, list):
         return "–"
     if isinstance(value, bool):
@@ -181,7 +181,8 @@ def _plot(name: str, colour: str, found: Analysis) -> Text:
 
 
 def _lines(shares: NDArray[np.float64]) -> list[str]:
-    """Columns of eighths of a character, HEIGHT characters high, the uppermost line first; what is above 0 is seen."""
+    """Return columns of eighths of a character, HEIGHT characters high, the uppermost line first; what is above 0 is
+    seen."""
     eighths = np.where(shares > 0, np.maximum(1, np.round(shares * HEIGHT * 8)), 0).astype(int)
     return [
         "".join(_EIGHTHS[each] for each in np.clip(eighths - 8 * row, 0, 8).tolist()) for row in reversed(range(HEIGHT))

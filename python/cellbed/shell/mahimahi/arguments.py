@@ -45,7 +45,7 @@ class CommandLine:
     publish: tuple[str, ...] = ()
 
     def chosen(self, *names: str) -> bool:
-        """Whether any of these options was given."""
+        """Return whether any of these options was given."""
         return any(name in self.options for name in names)
 
 
@@ -100,7 +100,7 @@ def _permuting(arguments: list[str], letters: str, long: Sequence[str]) -> tuple
 
 
 def number(text: str, what: str, usage: str, *, most: float = math.inf) -> float:
-    """A number from 0 to `most`. what: name of the argument, for the message. Errors: :class:`UsageError`."""
+    """Return a number from 0 to `most`. what: name of the argument, for the message. Errors: :class:`UsageError`."""
     try:
         value = float(text)
     except ValueError:
@@ -120,7 +120,8 @@ _MOST_OPPORTUNITIES = 200_000
 
 
 def parse_rate(text: str) -> Fraction | None:
-    """The rate that `text` names, bit/s, such as ``12mbit``, ``1.5Gbit``, ``12Mbps`` or ``12 Mbit/s``; else ``None``.
+    """Return the rate that `text` names, bit/s, such as ``12mbit``, ``1.5Gbit``, ``12Mbps`` or ``12 Mbit/s``; else
+    ``None``.
 
     Prefixes are powers of ten and their case does not matter; ``b`` is a bit in every spelling.
     Errors: :class:`MahimahiError` for a rate outside 1 kbit/s to 100 Gbit/s.
@@ -135,7 +136,7 @@ def parse_rate(text: str) -> Fraction | None:
 
 
 def constant_trace(rate: Fraction) -> str:
-    """A trace whose loop offers `rate` bit/s, its opportunities as evenly spread as milliseconds allow.
+    """Return a trace whose loop offers `rate` bit/s, its opportunities as evenly spread as milliseconds allow.
 
     The period is the shortest in which the rate comes out whole; where that is over a minute or 200,000 opportunities,
     the rate is met to 1 in 100,000 or better from 10 kbit/s on.

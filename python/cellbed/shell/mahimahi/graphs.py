@@ -35,7 +35,7 @@ error."""
 
 
 def throughput_graph(arguments: Sequence[str] | None = None) -> int:
-    """The command ``mm-throughput-graph MS_PER_BIN [FILE]``; returns its exit status."""
+    """Run the command ``mm-throughput-graph MS_PER_BIN [FILE]``, its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--help"]:
         print(_THROUGHPUT_USAGE)
@@ -46,7 +46,7 @@ def throughput_graph(arguments: Sequence[str] | None = None) -> int:
 
 
 def delay_graph(arguments: Sequence[str] | None = None) -> int:
-    """The command ``mm-delay-graph [FILE]``; returns its exit status."""
+    """Run the command ``mm-delay-graph [FILE]``, its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--help"]:
         print(_DELAY_USAGE)
@@ -57,7 +57,7 @@ def delay_graph(arguments: Sequence[str] | None = None) -> int:
 
 
 def throughput_plot(figures: Figures, bins: Bins, bin_ms: int) -> str:
-    """The picture of rates over time."""
+    """Return the picture of rates over time."""
     joined = -(-len(bins.capacity) // MOST_COLUMNS)
     width = bin_ms * joined / 1000
     capacity, ingress, egress = (_joined(column, joined) for column in (bins.capacity, bins.ingress, bins.egress))
@@ -77,7 +77,7 @@ def throughput_plot(figures: Figures, bins: Bins, bin_ms: int) -> str:
 
 
 def delay_plot(figures: Figures, log: Log) -> str:
-    """The picture of delays over time."""
+    """Return the picture of delays over time."""
     first, signal = log.signal_delays()
     step = -(-len(signal) // MOST_COLUMNS)
     least = max(1, min(30, figures.median_delay))

@@ -29,7 +29,7 @@ class Launcher:
 
 
 def launchers(prefix: Path) -> list[Launcher]:
-    """The state of each command in ``PREFIX/bin``."""
+    """Return the state of each command in ``PREFIX/bin``."""
     return [Launcher(name, path, _state(path, name)) for name, path in _paths(prefix)]
 
 
@@ -73,7 +73,7 @@ def uninstall(prefix: Path) -> list[Path]:
 
 
 def is_on_path(prefix: Path) -> bool:
-    """Whether ``PREFIX/bin`` is on the PATH."""
+    """Return whether ``PREFIX/bin`` is on the PATH."""
     folder = (prefix / "bin").resolve()
     return any(Path(entry).resolve() == folder for entry in os.environ.get("PATH", "").split(":") if entry)
 

@@ -86,7 +86,7 @@ class Log:
     points: pl.DataFrame
 
     def figures(self) -> Figures:
-        """The statistics.
+        """Return the statistics.
 
         Errors: :class:`MahimahiLogError` where the log has too little.
         """
@@ -117,7 +117,7 @@ class Log:
         )
 
     def bins(self, width: int) -> Bins:
-        """The rates in bins of `width` ms.
+        """Return the rates in bins of `width` ms.
 
         Errors: :class:`MahimahiLogError` if all of the log is in one bin.
         """
@@ -132,7 +132,7 @@ class Log:
         return Bins(first, rates("#"), rates("+"), rates("-"))
 
     def signal_delays(self) -> tuple[int, Integers]:
-        """The first ms at which a packet was sent, and the signal delay of each from there to the last."""
+        """Return the first ms at which a packet was sent, and the signal delay of each from there to the last."""
         sent, delay = (self.signal[column].to_numpy() for column in ("sent", "delay"))
         times = np.arange(sent[0], sent[-1] + 1)
         following = np.searchsorted(sent, times)
@@ -203,7 +203,8 @@ def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _base(data: bytes, name: str, number: int, base: int | None) -> int | None:
-    """The base timestamp, from these lines or, `base`, from earlier ones. number: of the first of these lines."""
+    """Return the base timestamp, from these lines or, `base`, from earlier ones. number: of the first of these
+    lines."""
     found = list(_BASE.finditer(data)) if b"# base timestamp" in data else []
     if len(found) > 1 or (found and base is not None):
         place = number + data.count(b"\n", 0, found[base is None].start())
@@ -212,7 +213,7 @@ def _base(data: bytes, name: str, number: int, base: int | None) -> int | None:
 
 
 def _events(data: bytes, name: str, number: int) -> pl.DataFrame:
-    """The events in lines of a log: ``time`` (ms), ``kind``, ``value`` and ``second``, the fields behind it.
+    """Return the events in lines of a log: ``time`` (ms), ``kind``, ``value`` and ``second``, the fields behind it.
 
     number: of the first line. Errors: :class:`MahimahiLogError` names the malformed line.
     """

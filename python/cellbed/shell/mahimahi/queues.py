@@ -58,7 +58,7 @@ def parse_queue(kind: str, arguments: str, option: str, seed: int) -> LinkQueue:
 
 
 def _value(arguments: str, name: str, option: str) -> int:
-    """The number of an argument, 0 where the argument is absent, read as the original reads it.
+    """Return the number of an argument, 0 where the argument is absent, read as the original reads it.
 
     The first occurrence of the name counts, in any text; digits follow its ``=``, the rest of the number (a fraction,
     a unit) is not read, and 32 bits of the number are kept (``DroppingPacketQueue::get_arg``).

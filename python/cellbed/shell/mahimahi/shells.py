@@ -158,7 +158,8 @@ def meter(arguments: Sequence[str]) -> int:
 
 
 def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
-    """A direction that is on and off in turn. exponential: whether the times are means of exponential distributions."""
+    """Return a direction that is on and off in turn. exponential: whether the times are means of exponential
+    distributions."""
     mean, words, drawn = ("MEAN-", " on average", ", exponentially distributed") if exponential else ("", "", "")
     usage = (
         f"Usage: mm-{name} uplink|downlink {mean}ON-TIME {mean}OFF-TIME [COMMAND...]\n\n"
@@ -199,7 +200,7 @@ def _seed(line: CommandLine) -> int:
 
 
 def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_line: str) -> Mapping[str, Any] | None:
-    """A log for the emulator to write. Errors: :class:`MahimahiError` where it cannot be written."""
+    """Return a log for the emulator to write. Errors: :class:`MahimahiError` where it cannot be written."""
     if not name:
         return None
     try:
@@ -220,7 +221,7 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
+    """Return a descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
 
     /dev/stdout and the like are descriptors of this process, a device may be open to its user alone. Opening a FIFO
     would wait for its reader, which may be started by the command. Errors: ``OSError``.
@@ -240,7 +241,7 @@ def _opened(path: Path) -> int | None:
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path such as /dev/stdout or /dev/fd/63 leads to."""
+    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/63 leads to."""
     descriptors = Path("/proc/self/fd").resolve()
     for _ in range(_MOST_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
@@ -253,7 +254,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _quoted(word: str) -> str:
-    """The word quoted for a shell, without a line break: the log has one line for the whole command."""
+    """Return the word quoted for a shell, without a line break: the log has one line for the whole command."""
     return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 
 

@@ -27,7 +27,7 @@ class Replayed:
 
 
 def replayed(text: str) -> Replayed:
-    """The trace that `text` names, validated: a file, otherwise a rate, otherwise a name of the archive.
+    """Return the trace that `text` names, validated: a file, otherwise a rate, otherwise a name of the archive.
 
     Errors: :class:`MahimahiError`.
     """
@@ -56,7 +56,7 @@ def replayed(text: str) -> Replayed:
 
 
 def _archived(text: str, error: OSError) -> str:
-    """The file of the archive's trace with this name. error: the reason why no other file was found."""
+    """Return the file of the archive's trace with this name. error: the reason why no other file was found."""
     from cellbed.archive import TraceError, is_named, resolve
 
     if not is_named(text):
@@ -68,7 +68,7 @@ def _archived(text: str, error: OSError) -> str:
 
 
 def _in_memory(content: bytes) -> int:
-    """A descriptor of memory with that content: nothing is left behind, however the processes end."""
+    """Return a descriptor of memory with that content: nothing is left behind, however the processes end."""
     descriptor = os.memfd_create("trace")
     with contextlib.closing(os.fdopen(descriptor, "wb", closefd=False)) as file:
         file.write(content)

@@ -79,7 +79,7 @@ class Control:
             self._socket.close()
 
     def describe(self) -> list[dict[str, Any]]:
-        """The directions with name, ends and stages as they are now."""
+        """Return the directions with name, ends and stages as they are now."""
         directions: list[dict[str, Any]] = self._ask({"do": "describe"}, "description")["directions"]
         return directions
 

@@ -86,12 +86,12 @@ class Emulator:
         return path
 
     def interface(self, node: str) -> str:
-        """Name of a node's network interface."""
+        """Return name of a node's network interface."""
         name: str = self.ready["nodes"][node]["interface"]
         return name
 
     def is_alive(self) -> bool:
-        """Whether the process still runs."""
+        """Return whether the process still runs."""
         return self._process.poll() is None
 
     @contextlib.contextmanager
@@ -121,7 +121,7 @@ class Emulator:
         return {str(direction["name"]): direction for direction in directions}
 
     def losses(self, account: dict[str, Any], counters: dict[str, dict[str, Any]]) -> list[str]:
-        """A line for each loss that is not part of the emulated network: infinite queues, logs, network devices.
+        """Return a line for each loss that is not part of the emulated network: infinite queues, logs, network devices.
 
         account: as of :meth:`finish`. counters: as of :meth:`counters`.
         """
@@ -217,7 +217,7 @@ def _check_names(config: dict[str, Any]) -> None:
 
 
 def _has_infinite_queue(direction: dict[str, Any]) -> bool:
-    """Whether a direction has an infinite queue and no other, as configured."""
+    """Return whether a direction has an infinite queue and no other, as configured."""
     stages = [*direction["stages"], *(change["to"] for change in direction.get("changes", ()))]
     kinds = {stage["queue"]["kind"] for stage in stages if stage.get("queue")}
     return kinds == {"infinite"}

@@ -37,7 +37,7 @@ def live() -> list[Record]:
 
 
 def find(name: str | None) -> Record:
-    """The live run, testbed or shell called `name`: its name, identifier or folder; the only one for ``None``.
+    """Return the live run, testbed or shell called `name`: its name, identifier or folder; the only one for ``None``.
 
     The beginning of a name will do where it is one's alone. Errors: :class:`LiveError`.
     """
@@ -62,7 +62,8 @@ def find(name: str | None) -> Record:
 
 
 def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
-    """The live run, testbed or shell and the link in it that up to two names mean: it first, either may be left out.
+    """Return the live run, testbed or shell and the link in it that up to two names mean: it first, either may be left
+    out.
 
     Errors: :class:`LiveError`.
     """
@@ -82,7 +83,7 @@ def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
 
 
 def _has(record: Record, link: str) -> bool:
-    """Whether a live run, testbed or shell has a link or direction of this name."""
+    """Return whether a live run, testbed or shell has a link or direction of this name."""
     try:
         with connect(record) as control:
             return any(each["name"] == link or each["name"].startswith(f"{link}.") for each in control.describe())
@@ -96,13 +97,14 @@ def label(record: Record) -> str:
 
 
 def connect(record: Record) -> Control:
-    """The emulator of a live run, testbed or shell. Errors: :class:`cellbed.testbed.links.control.ControlError`."""
+    """Return the emulator of a live run, testbed or shell. Errors:
+    :class:`cellbed.testbed.links.control.ControlError`."""
     assert record.control is not None
     return Control(Path(record.control))
 
 
 def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[str, Any]]:
-    """The directions that `link` names: one by its whole name, both of a link by the link's, all for ``None``.
+    """Return the directions that `link` names: one by its whole name, both of a link by the link's, all for ``None``.
 
     directions: as the emulator describes them. Errors: :class:`LiveError`.
     """

@@ -35,7 +35,7 @@ class RateChangeError(CellbedError):
 
 
 def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
-    """Number and new content of each stage that the settings concern.
+    """Return number and new content of each stage that the settings concern.
 
     name: of the direction; it goes into errors and into the seeds of what draws for the first time.
 
@@ -70,7 +70,7 @@ def changed(stages: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
 
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
-    """The bottleneck with another schedule or queue; the rest stays."""
+    """Return the bottleneck with another schedule or queue; the rest stays."""
     now = dict(stage)
     capacity = settings.rate
     if capacity is not None:

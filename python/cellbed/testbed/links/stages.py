@@ -77,7 +77,7 @@ class Playing:
 
 
 def slot_of(stage: Stage) -> Slot:
-    """The place of a stage."""
+    """Return the place of a stage."""
     kind = stage["kind"]
     return _SLOT_OF.get(kind) or kind
 
@@ -85,7 +85,7 @@ def slot_of(stage: Stage) -> Slot:
 def stages(
     parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio", "replay"]], int]
 ) -> dict[Slot, Stage]:
-    """The stages of a direction by their place. seed: of the random numbers of a place.
+    """Return the stages of a direction by their place. seed: of the random numbers of a place.
 
     Loss, gate, bottleneck and delay exist even where they have no effect, so that each of them can change; duplication
     and corruption only where the scenario has them.
@@ -107,8 +107,8 @@ def stages(
 def bottleneck_stage(
     parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio", "replay"]], int]
 ) -> Stage:
-    """A stage in which packets queue for their turn: for a schedule, a recording that depends on the load, or the slots
-    of a radio link. seed: as for :func:`stages`."""
+    """Return a stage in which packets queue for their turn: for a schedule, a recording that depends on the load, or
+    the slots of a radio link. seed: as for :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:
             played = {"kind": REPLAY, "looped": playing.looped, "offset_ns": playing.start_ns}
@@ -129,12 +129,12 @@ def bottleneck_stage(
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
-    """A stage that strikes each packet with the same probability."""
+    """Return a stage that strikes each packet with the same probability."""
     return {"kind": kind, "probability": probability, "seed": seed}
 
 
 def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
-    """A stage that loses packets."""
+    """Return a stage that loses packets."""
     match loss:
         case GilbertElliott() | OnOff():
             return loss.stage() | {"seed": seed}
@@ -146,7 +146,7 @@ def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
 
 
 def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
-    """A stage that delays packets."""
+    """Return a stage that delays packets."""
     match delay:
         case DelaySeries():
             return {"kind": "delay", "series": _pairs(advanced(delay.series, playing.start_ns, linear=True))}
@@ -159,7 +159,7 @@ def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
 
 
 def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
-    """The schedule of a bottleneck."""
+    """Return the schedule of a bottleneck."""
     match capacity:
         case TraceSource():
             how = {"looped": playing.looped, "offset_ns": playing.start_ns}
@@ -194,7 +194,7 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
 
 
 def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
-    """A queue as the emulator takes it; ``None`` is an infinite one."""
+    """Return a queue as the emulator takes it; ``None`` is an infinite one."""
     if queue is None:
         return {"kind": "infinite"}
     return queue.stage() | ({"seed": seed} if queue.DRAWS else {})
@@ -205,6 +205,6 @@ def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
 
 
 def derived_seed(seed: int, purpose: str) -> int:
-    """A separate seed for each random stage, so that adding one does not change the others."""
+    """Return a separate seed for each random stage, so that adding one does not change the others."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "little")

@@ -75,7 +75,7 @@ class Group:
         return tuple(str(folder / "cgroup.procs") for folder in self._unique())
 
     def contains(self, process: int) -> bool:
-        """Whether a process comes under the limits."""
+        """Return whether a process comes under the limits."""
         return all(str(process) in _read(folder / "cgroup.procs").split() for folder in self._unique())
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
@@ -96,7 +96,7 @@ class Group:
         _write(self.folders["memory"] / "memory.limit_in_bytes", str(memory_bytes if memory_bytes is not None else -1))
 
     def limits(self) -> tuple[float | None, int | None]:
-        """The limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
+        """Return the limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
         if self.version == 2:
             quota, period = _read(self.folders["cpu"] / "cpu.max").split()
             memory = _read(self.folders["memory"] / "memory.max").strip()
@@ -249,7 +249,7 @@ def divide(folder: Path) -> None:
 
 
 def is_group(folder: Path) -> bool:
-    """Whether a folder is a control group: whether it lies in a file system of control groups."""
+    """Return whether a folder is a control group: whether it lies in a file system of control groups."""
     mounts = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -376,7 +376,7 @@ def _read(path: Path) -> str:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """A flat keyed file: ``name value`` lines."""
+    """Return a flat keyed file: ``name value`` lines."""
     pairs = {}
     for line in _read(path).splitlines():
         name, _, value = line.partition(" ")

@@ -28,7 +28,7 @@ class EventProcess:
         self._rest = b""
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when there is something to :meth:`read`."""
+        """Return the descriptor that becomes readable when there is something to :meth:`read`."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
@@ -68,7 +68,7 @@ class EventProcess:
         return self.events.pop(0)
 
     def last_words(self) -> str | None:
-        """The last line of its standard error; ``None`` without one."""
+        """Return the last line of its standard error; ``None`` without one."""
         if isinstance(self.errors, Path):
             return last_line(self.errors.read_bytes())
         self.errors.seek(0)

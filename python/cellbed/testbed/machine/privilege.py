@@ -28,7 +28,7 @@ def may_configure_network() -> bool:
 
 
 def is_granted(user: int) -> bool:
-    """Whether the network helper is installed and `user` may use it."""
+    """Return whether the network helper is installed and `user` may use it."""
     try:
         lines = NETWORK_USERS.read_text(encoding="utf-8").split()
     except (OSError, ValueError):

@@ -41,7 +41,7 @@ class Running(Protocol):
         """The pipe from its standard output, if there is one."""
 
     def poll(self) -> int | None:
-        """Its exit status, negative for a signal, or ``None`` while it runs."""
+        """Return its exit status, negative for a signal, or ``None`` while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
@@ -238,7 +238,7 @@ def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> 
 
 
 def last_line(output: bytes) -> str | None:
-    """The last line of a program's output that is not blank; ``None`` without one."""
+    """Return the last line of a program's output that is not blank; ``None`` without one."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else None
 

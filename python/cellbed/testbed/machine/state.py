@@ -153,7 +153,7 @@ class Record:
             path.unlink(missing_ok=True)
 
     def is_stale(self) -> bool:
-        """Whether the supervising process is gone, as far as that can be seen from here."""
+        """Return whether the supervising process is gone, as far as that can be seen from here."""
         if self.boot != boot_identifier():
             return True
         if self.namespace in (None, own := _own_namespace()):
@@ -161,7 +161,7 @@ class Record:
         return own == _INITIAL_NAMESPACE and not self._runs_elsewhere()
 
     def _runs_elsewhere(self) -> bool:
-        """Whether a process of any PID namespace is the supervising one: the initial namespace contains all."""
+        """Return whether a process of any PID namespace is the supervising one: the initial namespace contains all."""
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 status = (folder / "status").read_text(encoding="utf-8", errors="replace")
@@ -171,7 +171,7 @@ class Record:
         return False
 
     def is_registered(self) -> bool:
-        """Whether the record is still there: else everything is undone."""
+        """Return whether the record is still there: else everything is undone."""
         return self._path().exists()
 
     def _path(self) -> Path:
@@ -179,18 +179,19 @@ class Record:
 
 
 def live_folder() -> Path:
-    """The folder of the registry."""
+    """Return the folder of the registry."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "cellbed" / "live"
 
 
 def records() -> list[Record]:
-    """All records of this user, oldest first; without those that :func:`read_records` skips."""
+    """Return all records of this user, oldest first; without those that :func:`read_records` skips."""
     return read_records()[0]
 
 
 def read_records() -> tuple[list[Record], list[str]]:
-    """All records of this user, oldest first, and a line for each file that is skipped: another user's, malformed."""
+    """Return all records of this user, oldest first, and a line for each file that is skipped: another user's,
+    malformed."""
     found: list[tuple[float, Record]] = []
     skipped: list[str] = []
     for path in sorted(live_folder().glob("*.json")):
@@ -207,7 +208,7 @@ def read_records() -> tuple[list[Record], list[str]]:
 
 
 def read_own(path: Path) -> tuple[bytes, float]:
-    """The content of a small file that only this user can have written, and when it was written (``st_mtime``).
+    """Return the content of a small file that only this user can have written, and when it was written (``st_mtime``).
 
     Errors: ``OSError``; ``ValueError`` where another user may have written it.
     """
@@ -227,7 +228,8 @@ def read_own(path: Path) -> tuple[bytes, float]:
 
 
 def parse_record(content: bytes, name: str) -> Record:
-    """The record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, where it is none."""
+    """Return the record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, where it is
+    none."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -254,7 +256,7 @@ def parse_record(content: bytes, name: str) -> Record:
 
 
 def _is_plain(path: str, name: str | None = None) -> bool:
-    """Whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
+    """Return whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
     plain = path.startswith("/") and os.path.normpath(path) == path and "\0" not in path
     return plain and name in (None, Path(path).name)
 
@@ -264,7 +266,7 @@ def _own_namespace() -> int:
 
 
 def boot_identifier() -> str:
-    """The kernel's random identifier of this boot."""
+    """Return the kernel's random identifier of this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 

@@ -61,7 +61,8 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
 
 def delivery(source: bytes, **setup: Any) -> bytes:
-    """The bytes that make :data:`BOOTSTRAP` run the agent. source: this file. setup: arguments of :func:`main`."""
+    """Return the bytes that make :data:`BOOTSTRAP` run the agent. source: this file. setup: arguments of
+    :func:`main`."""
     code = source + f"\nmain(r, **{setup!r})\n".encode()
     too_old = '"cellbed needs Python 3.8 or newer on this machine"'
     loop = f"s=b''\nwhile len(s)<{len(code)}: s+=f.read(65536) or sys.exit(1)\nexec(compile(s,'agent','exec'))"
@@ -113,7 +114,7 @@ class Wire:
         self._sinks[number] = _Sink(descriptor)
 
     def unsent(self, number: int) -> bool:
-        """Whether something is waiting to be read for the stream `number`."""
+        """Return whether something is waiting to be read for the stream `number`."""
         source = self._sources.get(number)
         if source is None:
             return False
@@ -124,7 +125,7 @@ class Wire:
         return bool(waiting)
 
     def unwritten(self, number: int) -> bool:
-        """Whether something of the stream `number` has been received and not been written yet."""
+        """Return whether something of the stream `number` has been received and not been written yet."""
         sink = self._sinks.get(number)
         return sink is not None and bool(sink.buffer)
 
@@ -280,7 +281,7 @@ FIRST_FORWARDED = 1 << 31
 
 
 def descendants(process: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and all that descend from it."""
     found, waiting = [], [process]
     while waiting:
         process = waiting.pop()
@@ -724,7 +725,7 @@ def ip(*arguments: str) -> None:
 
 
 def _answers(address: str, size: int) -> bool:
-    """Whether an ICMP echo request with `size` bytes of data is answered (RFC 792)."""
+    """Return whether an ICMP echo request with `size` bytes of data is answered (RFC 792)."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
         echo.settimeout(0.2)
         body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + bytes(size)
@@ -827,7 +828,7 @@ def _be_host(options: dict[str, Any]) -> None:
 
 
 def _own_folder() -> str:
-    """A new folder in which programs start, for the user who logged in."""
+    """Return a new folder in which programs start, for the user who logged in."""
     for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
         # Of agents that were killed together with their parents.
         process = left.name.split("-")[2]
@@ -863,7 +864,7 @@ def _read(path: Path) -> str:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """The lines of a file that begin with a name and a number."""
+    """Return the lines of a file that begin with a name and a number."""
     pairs = {}
     for line in _read(path).splitlines():
         fields = line.split()

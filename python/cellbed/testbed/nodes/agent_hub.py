@@ -46,7 +46,7 @@ Probe = tuple[int, int]
 
 
 def probe(sent: int, received: int, replied: int, returned: int) -> Probe:
-    """The offset between two clocks from the four stamps of a request and its reply (RFC 5905, section 8).
+    """Return the offset between two clocks from the four stamps of a request and its reply (RFC 5905, section 8).
 
     The offset is right to half of the round trip (Cristian, Distributed Computing 3, 1989).
     """

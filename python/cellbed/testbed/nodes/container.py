@@ -85,7 +85,7 @@ class Image:
 
 @functools.lru_cache(maxsize=256)
 def find_image(reference: str, engine: str) -> Image:
-    """The image of a local engine, Podman's before Docker's with ``"auto"``. Nothing is downloaded.
+    """Return the image of a local engine, Podman's before Docker's with ``"auto"``. Nothing is downloaded.
 
     The engine is asked once in each process, which makes one run. Errors: :class:`ContainerError`.
     """
@@ -112,7 +112,7 @@ def find_image(reference: str, engine: str) -> Image:
 
 
 def unpacked(image: Image, record: Record) -> tuple[Path, int]:
-    """The folder with an image's files, and a descriptor that keeps it from being removed while it is open.
+    """Return the folder with an image's files, and a descriptor that keeps it from being removed while it is open.
 
     Errors: :class:`ContainerError`.
     """
@@ -369,7 +369,8 @@ class ContainerNode(Backend):
         return {**os.environ, RUN_VARIABLE: self.setup.run}
 
     def _inside(self, path: str) -> tuple[str, PurePosixPath]:
-        """A path of the container for :mod:`~cellbed.testbed.nodes.copies`; relative ones lie in its working folder."""
+        """Return a path of the container for :mod:`~cellbed.testbed.nodes.copies`; relative ones lie in its working
+        folder."""
         return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
@@ -383,7 +384,7 @@ class ContainerNode(Backend):
         }
 
     def _specification(self) -> dict[str, Any]:
-        """The container as the runtime reads it (OCI runtime specification 1.0)."""
+        """Return the container as the runtime reads it (OCI runtime specification 1.0)."""
         binds = [(source, target, "ro") for source, target in self.setup.place.binds]
         binds += [(str(each.source), each.target, "ro" if each.read_only else "rw") for each in self.table.mounts]
         if (group := self.setup.group) is not None:
@@ -424,7 +425,7 @@ _NO_COMMAND = "the image '{}' has no command: write one"
 
 
 def _own_command(table: ContainerBackend, image: Image) -> list[str]:
-    """The command of an image, with what the table has instead of its parts."""
+    """Return the command of an image, with what the table has instead of its parts."""
     entrypoint, command = table.entrypoint, table.command
     if entrypoint is None:
         entrypoint = image.config.get("Entrypoint") or []
@@ -465,7 +466,7 @@ class Executed:
 
 
 def _status(status: int) -> int:
-    """The exit status of a program by that of the runtime's process: the runtime has 128 + n for signal n."""
+    """Return the exit status of a program by that of the runtime's process: the runtime has 128 + n for signal n."""
     return 128 - status if 128 < status < 128 + signal.NSIG else status
 
 
@@ -474,12 +475,13 @@ def _mount(target: str, kind: str, options: Sequence[str], source: str = "") -> 
 
 
 def _is_mapped() -> bool:
-    """Whether containers have no other users than this one, who is their root."""
+    """Return whether containers have no other users than this one, who is their root."""
     return os.geteuid() != 0
 
 
 def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
-    """The user of an image as the runtime takes it, and the home folder. text: ``USER[:GROUP]``, names or numbers."""
+    """Return the user of an image as the runtime takes it, and the home folder. text: ``USER[:GROUP]``, names or
+    numbers."""
     name, _, group = text.partition(":")
     users, groups = ([row.split(":") for row in _lines(root, f"/etc/{file}")] for file in ("passwd", "group"))
     found = next((row for row in users if len(row) > 5 and (name or "0") in (row[0], row[2])), None)

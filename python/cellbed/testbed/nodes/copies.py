@@ -149,7 +149,7 @@ def _open(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
 
 
 def _file_system(descriptor: int) -> int:
-    """The type of the file system with an open file, the first member of the structure of statfs(2)."""
+    """Return the type of the file system with an open file, the first member of the structure of statfs(2)."""
     found = ctypes.create_string_buffer(256)
     if _libc.fstatfs(descriptor, found) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -132,7 +132,7 @@ _PYTHON = "python3 -I -S"
 
 
 def _ssh(table: HostBackend, command: str) -> list[str]:
-    """The command that runs another one on the machine, as root. command: of the shell."""
+    """Return the command that runs another one on the machine, as root. command: of the shell."""
     ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
     ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
     for option in table.options:
@@ -153,7 +153,7 @@ def _reason(line: str | None) -> str:
 
 
 def path_mtu(address: str) -> int:
-    """The largest packet to an address, as far as this machine knows."""
+    """Return the largest packet to an address, as far as this machine knows."""
     version = ip_address(address).version
     family, level, option = (
         (socket.AF_INET, socket.IPPROTO_IP, IP_MTU)

@@ -268,7 +268,8 @@ class RemoteGroup:
         self._stated: tuple[float | None, int | None] = (None, None)
 
     def contains(self, process: int) -> bool:
-        """Whether a program comes under the limits. process: of its relay. The agent starts no other programs."""
+        """Return whether a program comes under the limits. process: of its relay. The agent starts no other
+        programs."""
         return process > 0
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
@@ -277,11 +278,11 @@ class RemoteGroup:
         self._stated = stated[0], stated[1]
 
     def limits(self) -> tuple[float | None, int | None]:
-        """The limits as the machine's kernel states them."""
+        """Return the limits as the machine's kernel states them."""
         return self._stated
 
     def sample(self) -> Sample:
-        """The usage at this moment; it waits for the answer."""
+        """Return the usage at this moment; it waits for the answer."""
         return Sample(**self._node.call("sample"))
 
 
@@ -297,7 +298,7 @@ def _archive(folder: Path) -> Any:
 
 
 def last_line_of(file: IO[bytes]) -> str | None:
-    """The last line of a file that a process still writes."""
+    """Return the last line of a file that a process still writes."""
     file.seek(0)
     return last_line(file.read())
 

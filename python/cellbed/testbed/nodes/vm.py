@@ -170,12 +170,13 @@ def network(tap: str, mac: str, *, vhost: bool) -> list[str]:
 
 
 def can_use_vhost() -> bool:
-    """Whether this machine's kernel can move the packets of VMs' network cards."""
+    """Return whether this machine's kernel can move the packets of VMs' network cards."""
     return os.access(VHOST, os.R_OK | os.W_OK)
 
 
 def can_use_kvm(booted: Image) -> bool:
-    """Whether KVM boots the kernel here: a device that can be opened is not enough. Tried once after each boot."""
+    """Return whether KVM boots the kernel here: a device that can be opened is not enough. Tried once after each
+    boot."""
     if not os.access(KVM, os.R_OK | os.W_OK):
         return False
     known = cache_folder() / "vm" / f"kvm-{boot_identifier()}"

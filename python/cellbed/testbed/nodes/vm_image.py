@@ -98,7 +98,8 @@ def folder() -> Path:
 
 
 def image(disk: Path | None = None) -> Image:
-    """The built image, with another `disk` if given. Errors: :class:`ImageError` where it is not built or missing."""
+    """Return the built image, with another `disk` if given. Errors: :class:`ImageError` where it is not built or
+    missing."""
     found = Image(disk or folder() / "disk.img", folder() / "vmlinuz", folder() / "initrd")
     if not found.kernel.exists() or not found.initial.exists():
         raise ImageError("VM nodes have no kernel and disk image yet; build them with: cellbed vm build")
@@ -166,7 +167,7 @@ def _run(command: list[str]) -> None:
 
 
 def _initial(kernel: Path, busybox: Path) -> bytes:
-    """An initial file system (cpio, "newc") that loads the kernel's modules and mounts the disk."""
+    """Return an initial file system (cpio, "newc") that loads the kernel's modules and mounts the disk."""
     entries: list[tuple[str, int, bytes]] = [
         (name, 0o040755, b"") for name in ("bin", "dev", "proc", "sys", "root", "modules")
     ]
@@ -183,7 +184,8 @@ def _initial(kernel: Path, busybox: Path) -> bytes:
 
 
 def _modules(kernel: Path) -> list[tuple[str, bytes]]:
-    """The modules that VMs need, in an order in which they can be loaded; one that is missing is part of the kernel."""
+    """Return the modules that VMs need, in an order in which they can be loaded; one that is missing is part of the
+    kernel."""
     files = {path.name.split(".")[0].replace("-", "_"): path for path in kernel.rglob("*.ko*")}
     ordered: dict[str, bytes] = {}
 

@@ -44,7 +44,7 @@ def environment(plan: Plan) -> dict[str, Any]:
 
 
 def host_congestion_control() -> str:
-    """The congestion control that new network namespaces of this host begin with."""
+    """Return the congestion control that new network namespaces of this host begin with."""
     return _sysctl(CONGESTION_CONTROL) or "unknown"
 
 
@@ -82,7 +82,7 @@ def _distribution() -> str | None:
 
 
 def processor() -> str | None:
-    """The name of this machine's processor."""
+    """Return the name of this machine's processor."""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()

@@ -76,7 +76,7 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit status, negative for a signal, or ``None`` while it runs."""
+        """Return the exit status, negative for a signal, or ``None`` while it runs."""
         if self.returncode is None:
             try:
                 self.returncode = self._server.ask({"poll": self.pid})

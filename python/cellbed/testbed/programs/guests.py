@@ -55,7 +55,7 @@ class Guests:
                 client.close()
 
     def _is_served(self, client: socket.socket, process: Running | None) -> bool:
-        """Whether a client still waits for something."""
+        """Return whether a client still waits for something."""
         try:
             message, streams, _, _ = socket.recv_fds(client, _LARGEST, 3)
         except BlockingIOError:

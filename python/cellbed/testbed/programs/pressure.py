@@ -89,12 +89,13 @@ class Usage:
         of[process] = max(of.get(process, 0), cpu_ns)
 
     def cpu_ns(self, program: str) -> int:
-        """The processor time of a program until it was last counted."""
+        """Return the processor time of a program until it was last counted."""
         return sum(self._used.get(program, {}).values())
 
 
 def _processors() -> tuple[int, int]:
-    """Time for which processors were idle, and for which the hypervisor gave them to others (proc(5), ``stat``)."""
+    """Return time for which processors were idle, and for which the hypervisor gave them to others (proc(5),
+    ``stat``)."""
     _, _, _, _, idle, waiting, _, _, steal, *_ = (
         Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0] + " 0" * 10
     ).split()

@@ -62,7 +62,7 @@ def nodes_of(record: Record) -> dict[str, Any]:
 
 
 def find_node(name: str, record: Record | None) -> tuple[Record, str]:
-    """The live run or testbed, and the node of it called `name`: any that has it, or `record`.
+    """Return the live run or testbed, and the node of it called `name`: any that has it, or `record`.
 
     Errors: :class:`LiveError` with the nearest name, or where several have such a node.
     """

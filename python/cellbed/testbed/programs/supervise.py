@@ -188,11 +188,11 @@ class Supervisor:
         return found
 
     def names_on(self, node: str) -> list[str]:
-        """The programs of a node."""
+        """Return the programs of a node."""
         return [name for name, (process, _) in self._known.items() if process.node == node]
 
     def names_of(self, text: str) -> list[str]:
-        """The programs whose names begin with `text`; of an application those that are no loads."""
+        """Return the programs whose names begin with `text`; of an application those that are no loads."""
         whole = "." in text
         return [
             name

@@ -236,7 +236,7 @@ class UnmodifiedProgram:
         self._spawn()
 
     def has_died(self) -> bool:
-        """Whether it ended with an unexpected status and is not started again."""
+        """Return whether it ended with an unexpected status and is not started again."""
         return any(event["event"] == "died" for event in self.events)
 
     def failure(self) -> ProgramError:
@@ -256,7 +256,7 @@ class UnmodifiedProgram:
                 self.process.terminate()
 
     def _poll(self, process: Running) -> int | None:
-        """The exit status of its process; what that has used is counted before the status is taken."""
+        """Return the exit status of its process; what that has used is counted before the status is taken."""
         with contextlib.suppress(ChildProcessError):  # it was taken: `terminate` and `wait` do that, too
             if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 self._count(process.pid)
@@ -386,7 +386,7 @@ class UnmodifiedProgram:
         return True
 
     def _succeeds(self, begin: Callable[[], Running]) -> bool:
-        """Whether a check that runs as a process has succeeded; begins the next one if there is none."""
+        """Return whether a check that runs as a process has succeeded; begins the next one if there is none."""
         if self._check is None:
             try:
                 self._check = begin()
@@ -423,7 +423,7 @@ class UnmodifiedProgram:
         return False
 
     def _listening(self) -> set[int]:
-        """The ports of the node at which some program listens."""
+        """Return the ports of the node at which some program listens."""
         names = [f"/proc/net/{table}" for table in _TABLES]
         place = self._node.place
         if place is not None:

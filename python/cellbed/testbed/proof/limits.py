@@ -123,7 +123,7 @@ def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
 
 
 def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
-    """The proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
+    """Return the proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
     node = limited.node
     what = f"{node.name} CPU limit"
     stated, _ = limited.group.limits()

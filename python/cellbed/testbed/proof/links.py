@@ -183,7 +183,7 @@ def _prove_pairs(
 
 
 def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Flow | Proof]:
-    """The flows that prove the rates of a path, and what cannot be proved."""
+    """Return the flows that prove the rates of a path, and what cannot be proved."""
     limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
     why = _unsteady(path)
     expected = {step.name: _expected(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
@@ -207,7 +207,7 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
 
 
 def _is_exact(path: list[Direction]) -> bool:
-    """Whether the prediction is a single value: a span is too inaccurate for a short window."""
+    """Return whether the prediction is a single value: a span is too inaccurate for a short window."""
     spans = (prediction.delays(step.parameters.delay) for step in path)
     return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
 
@@ -239,7 +239,7 @@ class _Batch:
         self._crossing: dict[str, int] = {}
 
     def has_room(self, flow: _Flow, most: int) -> bool:
-        """Whether a flow can be added; `most`: bit/s of all."""
+        """Return whether a flow can be added; `most`: bit/s of all."""
         return (
             flow.begin_ns == self.flows[0].begin_ns
             and self._bit_rate + flow.bit_rate <= most
@@ -261,7 +261,7 @@ class _Batch:
                 self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
 
     def _shared(self, flow: _Flow) -> Iterator[tuple[str, str]]:
-        """The directions of a flow that share a cell, and the cell."""
+        """Return the directions of a flow that share a cell, and the cell."""
         return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
 
 
@@ -362,7 +362,7 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
 
 
 def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
-    """Each datagram compared with the model's result; random draws may differ for single ones."""
+    """Return each datagram compared with the model's result; random draws may differ for single ones."""
     due = rehearsal.arrivals(path, flow["sent_ns"], SMALL, clock)
     met = [
         (sent, expected, received)
@@ -447,7 +447,7 @@ def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any
 
 
 def _stalled_ns(sent_ns: Sequence[int]) -> float:
-    """The time in which a sender stood still for longer than its spacing and `STALL_NS`."""
+    """Return the time in which a sender stood still for longer than its spacing and `STALL_NS`."""
     gaps = [after - before for before, after in pairwise(sent_ns)]
     usual = statistics.median(gaps) if gaps else 0
     return sum(gap - usual for gap in gaps if gap - usual > STALL_NS)
@@ -465,7 +465,8 @@ def _not_filled(path: list[Direction]) -> str | None:
 
 
 def _missing(direction: Direction) -> float:
-    """The share of what leaves a bottleneck that need not be counted at the end: lost, damaged, or second copies."""
+    """Return the share of what leaves a bottleneck that need not be counted at the end: lost, damaged, or second
+    copies."""
     parameters = direction.parameters
     return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
 
@@ -551,7 +552,7 @@ class _Offers:
 
 
 def _end(direction: Direction) -> float:
-    """The position behind which a trace that is played once has nothing; infinite for all else."""
+    """Return the position behind which a trace that is played once has nothing; infinite for all else."""
     if isinstance(direction.capacity, TraceSource) and not direction.playing.looped:
         return direction.capacity.trace.duration_ns - direction.playing.start_ns
     return float("inf")

@@ -40,11 +40,11 @@ class Clock:
     begin_ns: int
 
     def position(self, time_ns: int) -> int:
-        """The position at a time."""
+        """Return the position at a time."""
         return time_ns - self.zero_ns + self.begin_ns
 
     def time(self, position_ns: int) -> int:
-        """The time of a position."""
+        """Return the time of a position."""
         return position_ns + self.zero_ns - self.begin_ns
 
 
@@ -85,7 +85,7 @@ def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
 
 
 def delays(delay: Delay) -> Span:
-    """The least and the most that a delay can be, ns."""
+    """Return the least and the most that a delay can be, ns."""
     match delay:
         case int():
             return delay, delay
@@ -148,7 +148,7 @@ def _extremes(values: list[int]) -> Span:
 
 
 def _linear(points: Points, position_ns: int) -> int:
-    """Value of a series that is linear between its points and constant outside of them."""
+    """Return value of a series that is linear between its points and constant outside of them."""
     after = bisect_right(points, position_ns, key=lambda point: point[0])
     if after == 0:
         return int(points[0][1])
@@ -159,7 +159,7 @@ def _linear(points: Points, position_ns: int) -> int:
 
 
 def _when(series: RateSeries, begin_ns: int, size: int) -> int:
-    """The position by which `size` bytes are offered from a position on; at most a day later."""
+    """Return the position by which `size` bytes are offered from a position on; at most a day later."""
     low, high = begin_ns, begin_ns + 24 * 3600 * 10**9
     target = series.area(begin_ns) + size * BYTE
     while low < high:

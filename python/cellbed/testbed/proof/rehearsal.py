@@ -17,7 +17,7 @@ from cellbed.testbed.proof.prediction import Clock
 
 
 def depends_on_load(path: Sequence[Direction]) -> bool:
-    """Whether what becomes of a packet on this path depends on the packets before it."""
+    """Return whether what becomes of a packet on this path depends on the packets before it."""
     return any(isinstance(direction.capacity, Replay | Conditional | Radio) for direction in path)
 
 

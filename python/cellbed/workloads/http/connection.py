@@ -256,7 +256,7 @@ class Connection:
         raise NotImplementedError
 
     def under_way(self) -> list[Exchange]:
-        """The requests that have no reply yet."""
+        """Return the requests that have no reply yet."""
         raise NotImplementedError
 
 

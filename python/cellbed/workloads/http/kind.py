@@ -27,7 +27,7 @@ def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """The user's servers, if they are given, and the load generators of the clients; see
+    """Return the user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
     table: Http = deployment.table
     started: list[Process | Command] = []
@@ -51,7 +51,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """The configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
     table: Http = deployment.table
     node, servers = deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None

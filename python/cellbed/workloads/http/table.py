@@ -73,7 +73,7 @@ class Http(Load):
         return key == "client"
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """The server can be a program of the user, which another application runs if this one has none."""
+        """Return the server can be a program of the user, which another application runs if this one has none."""
         if key == "server" and role.model_fields_set != {"on"}:
             return self._program_misfits(key, role, groups)
         return super()._own_misfits(key, role, groups)

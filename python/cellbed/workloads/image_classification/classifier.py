@@ -32,7 +32,7 @@ class Input:
 
 
 def load_onnx_runtime() -> Any:
-    """The module ``onnxruntime``, imported without its vendor's telemetry.
+    """Return the module ``onnxruntime``, imported without its vendor's telemetry.
 
     Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
     vendor's host: lookups that would be part of what is measured.
@@ -49,7 +49,7 @@ class Network(Protocol):
     input: Input
 
     def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The score of each class."""
+        """Return the score of each class."""
 
 
 class OnnxNetwork:
@@ -129,7 +129,8 @@ class Classifier:
         self.input = self._network.input
 
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
-        """The photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged one."""
+        """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
+        one."""
         size = (self.input.width, self.input.height)
         try:
             with Image.open(io.BytesIO(photograph)) as image:
@@ -146,12 +147,12 @@ class Classifier:
         return array[np.newaxis]
 
     def compute(self, image: NDArray[np.float32]) -> str:
-        """The class with the highest score, such as ``"class 417"``."""
+        """Return the class with the highest score, such as ``"class 417"``."""
         return f"class {int(np.argmax(self._network.scores(image)))}"
 
 
 def load(model: str, runtime: str = "onnx") -> Classifier:
-    """The classifier of a model file after it has classified a grey image. Raises ModelError."""
+    """Return the classifier of a model file after it has classified a grey image. Raises ModelError."""
     classifier = Classifier(Path(model), runtime)
     grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
     buffer = io.BytesIO()

@@ -38,20 +38,20 @@ class Photographs:
         self._photographs = dict(zip(self.names, bank.load(), strict=True))
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """The photograph of this name as it is sent. Raises UnusableInputError."""
+        """Return the photograph of this name as it is sent. Raises UnusableInputError."""
         return preprocess(self._photographs[name][:], scale)
 
 
 def preprocess(photograph: bytes, scale: float = 1.0) -> bytes:
-    """The photograph as it is sent: checked for exposure, without metadata, and below a `scale` of 1 with this share of
-    its width and height. Raises UnusableInputError."""
+    """Return the photograph as it is sent: checked for exposure, without metadata, and below a `scale` of 1 with this
+    share of its width and height. Raises UnusableInputError."""
     check_exposure(photograph)
     return strip_metadata(photograph) if scale == 1 else reduce(photograph, scale)
 
 
 def reduce(photograph: bytes, scale: float) -> bytes:
-    """The photograph with `scale` times its width and height, at least one pixel, encoded with the quantisation of the
-    original and without metadata but the colour profile. Raises UnusableInputError."""
+    """Return the photograph with `scale` times its width and height, at least one pixel, encoded with the quantisation
+    of the original and without metadata but the colour profile. Raises UnusableInputError."""
     buffer = io.BytesIO()
     try:
         with Image.open(io.BytesIO(photograph), formats=("JPEG",)) as image:
@@ -84,7 +84,8 @@ def check_exposure(photograph: bytes) -> float:
 
 
 def strip_metadata(photograph: bytes) -> bytes:
-    """The same picture without EXIF, XMP, IPTC and comments; all other bytes unchanged (ITU-T T.81, Annex B.1.1).
+    """Return the same picture without EXIF, XMP, IPTC and comments; all other bytes unchanged (ITU-T T.81, Annex
+    B.1.1).
 
     Raises UnusableInputError where the headers before the first scan are not those of a JPEG.
     """

@@ -49,7 +49,8 @@ _WRITERS: dict[Runtime, tuple[str, str]] = {
 
 
 def seeded_model(cache: Path, runtime: Runtime = "onnx", *, seed: int = SEED, note: Note = silent) -> Path:
-    """The model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be built."""
+    """Return the model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be
+    built."""
     ending, module = _WRITERS[runtime]
     path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.{ending}"
     if not path.is_file():
@@ -64,7 +65,7 @@ def write(path: Path, seed: int = SEED) -> None:
 
 
 def build(seed: int = SEED) -> "onnx.ModelProto":
-    """The model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000]."""
+    """Return the model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000]."""
     return _Builder(seed).model()
 
 

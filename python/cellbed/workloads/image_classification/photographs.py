@@ -53,7 +53,7 @@ class Bank:
     photographs: tuple[Photograph, ...]
 
     def load(self) -> list[mmap.mmap]:
-        """The content of each photograph, in order: mapped, so that many endpoints have it in memory once.
+        """Return the content of each photograph, in order: mapped, so that many endpoints have it in memory once.
 
         Errors: ``OSError``; ``ValueError`` for an empty file.
         """
@@ -66,7 +66,7 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Bank:
-    """The bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
+    """Return the bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
 
     Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
@@ -85,7 +85,7 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
 
 def open_bank(folder: Path) -> Bank:
-    """The bank in ``folder`` as its manifest lists it; nothing is verified (data_bank did). For quick starts."""
+    """Return the bank in ``folder`` as its manifest lists it; nothing is verified (data_bank did). For quick starts."""
     manifest = inputs.json_value(folder / _MANIFEST)
     return Bank(folder, tuple(Photograph(**entry) for entry in manifest["photographs"]))
 
@@ -114,7 +114,7 @@ def target_sizes(count: int, seed: int) -> list[int]:
 
 
 def _open(folder: Path) -> Bank | None:
-    """The bank in ``folder``, or None unless every file agrees with its manifest."""
+    """Return the bank in ``folder``, or None unless every file agrees with its manifest."""
     try:
         bank = open_bank(folder)
         contents = bank.load()
@@ -151,7 +151,7 @@ def _build(folder: Path, count: int, seed: int) -> None:
 
 
 def _photograph(original: "Image.Image", size: int, generator: random.Random) -> bytes:
-    """A JPEG of about ``size`` bytes (3 % around) of a random part of ``original``."""
+    """Return a JPEG of about ``size`` bytes (3 % around) of a random part of ``original``."""
     from PIL import Image
 
     share = generator.uniform(0.5, 1.0)  # of the original's width and height
@@ -174,7 +174,8 @@ def _photograph(original: "Image.Image", size: int, generator: random.Random) ->
 
 
 def _encode(image: "Image.Image", size: int) -> bytes:
-    """The JPEG of the best quality between 30 and 95 that is not larger than 3 % above ``size``, nor than LARGEST.
+    """Return the JPEG of the best quality between 30 and 95 that is not larger than 3 % above ``size``, nor than
+    LARGEST.
 
     Empty where none is.
     """
@@ -194,7 +195,7 @@ def _encode(image: "Image.Image", size: int) -> bytes:
 
 
 def _source() -> Path:
-    """The photograph; found without importing Matplotlib, which takes long."""
+    """Return the photograph; found without importing Matplotlib, which takes long."""
     found = importlib.util.find_spec("matplotlib")
     folders = (found.submodule_search_locations if found else None) or []
     paths = [Path(folder) / "mpl-data" / "sample_data" / _SOURCE for folder in folders]

@@ -20,7 +20,7 @@ def write(path: Path, seed: int = mobilenet.SEED) -> None:
 
 
 def convert(model: "onnx.ModelProto") -> bytes:
-    """The content of the file for a model of :func:`cellbed.workloads.mobilenet.build`."""
+    """Return the content of the file for a model of :func:`cellbed.workloads.mobilenet.build`."""
     return _Converter(model).content()
 
 

@@ -45,7 +45,7 @@ def find_mosquitto() -> str | None:
 
 
 def command(name: str, node: str, addresses: list[str], port: int, raw: Path) -> Command:
-    """The broker as a program of a run; its configuration is written into `raw`.
+    """Return the broker as a program of a run; its configuration is written into `raw`.
 
     name: begins the names of its files. addresses: where it listens. Errors: :class:`CellbedError` where Mosquitto is
     not installed.

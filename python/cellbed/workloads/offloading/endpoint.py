@@ -47,8 +47,8 @@ class Inputs(Protocol):
     names: Sequence[str]
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """The input as it is sent, pre-processed; `scale`: share of the width and height of one that has them, below 1
-        where a policy reduces it. Raises UnusableInputError."""
+        """Return the input as it is sent, pre-processed; `scale`: share of the width and height of one that has them,
+        below 1 where a policy reduces it. Raises UnusableInputError."""
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, p
 def endpoint_settings(
     deployment: Deployment, raw: Path, kind: Programs, index: int, seed: int, port: int
 ) -> dict[str, Any]:
-    """The configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
+    """Return the configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
     servers, clients = deployment.servers, deployment.clients
     return {
         **deployment.load(raw, index, seed),

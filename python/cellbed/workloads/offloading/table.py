@@ -26,7 +26,7 @@ class Offloading(Load):
         return self.server
 
     def completed(self, groups: Groups) -> Self:
-        """The application with the defaults that depend on the nodes filled in."""
+        """Return the application with the defaults that depend on the nodes filled in."""
         server = self.served_by
         group = groups.get(server.on) if server is not None else None
         workers = self.workers or (max(1, int(group.cpus)) if group is not None else None)

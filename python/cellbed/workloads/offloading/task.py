@@ -19,10 +19,10 @@ class Task(Protocol):
     """A loaded model with its pre-processing."""
 
     def decode(self, payload: bytes) -> Any:
-        """The payload as the model's input. Raises any exception for a damaged one."""
+        """Return the payload as the model's input. Raises any exception for a damaged one."""
 
     def compute(self, decoded: Any) -> str:
-        """The text of the reply."""
+        """Return the text of the reply."""
 
 
 def check(task: str, **options: object) -> None:

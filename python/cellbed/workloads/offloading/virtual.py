@@ -87,7 +87,7 @@ class Broker:
 
 
 def publish(topic: bytes, correlation: bytes, payload: bytes) -> bytes:
-    """The packet of a message with correlation data (MQTT 5.0, §3.3)."""
+    """Return the packet of a message with correlation data (MQTT 5.0, §3.3)."""
     properties = bytes((_CORRELATION_DATA,)) + _text(correlation)
     return _packet(_PUBLISH << 4, _text(topic) + _length(len(properties)) + properties + payload)
 
@@ -101,7 +101,7 @@ def _text(content: bytes) -> bytes:
 
 
 def _length(value: int) -> bytes:
-    """A variable byte integer (MQTT 5.0, §1.5.5)."""
+    """Return a variable byte integer (MQTT 5.0, §1.5.5)."""
     found = bytearray()
     while True:
         value, digit = divmod(value, 128)
@@ -111,7 +111,7 @@ def _length(value: int) -> bytes:
 
 
 def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """The integer at a place and the place behind it; None where it is not complete."""
+    """Return the integer at a place and the place behind it; None where it is not complete."""
     value = shift = 0
     while at < len(data):
         value |= (data[at] & 0x7F) << shift

@@ -37,7 +37,7 @@ class Job:
 
 
 def read_job(channel: socket.socket) -> Job | None:
-    """The next job, or None when the dispatcher has gone."""
+    """Return the next job, or None when the dispatcher has gone."""
     try:
         topic, correlation, payload = _LENGTHS.unpack(_read(channel, _LENGTHS.size))
         content = _read(channel, topic + correlation + payload)

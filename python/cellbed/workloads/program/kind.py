@@ -22,12 +22,12 @@ def prepare(table: "Program", cache: Path, note: Note = silent) -> None:
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Command]:
-    """The programs of servers and clients; see :class:`cellbed.workloads.kind.Workload`."""
+    """Return the programs of servers and clients; see :class:`cellbed.workloads.kind.Workload`."""
     return [*commands(deployment, "server", raw, seed), *commands(deployment, "client", raw, seed)]
 
 
 def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path, seed: int) -> Iterator[Command]:
-    """The user's program of a role on each of its nodes. raw: of the run."""
+    """Return the user's program of a role on each of its nodes. raw: of the run."""
     role = getattr(deployment.table, key)
     clients, servers = deployment.clients, deployment.servers
     for index, node in enumerate(clients if key == "client" else servers):
@@ -61,7 +61,7 @@ def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
 
 
 def port_of(url: str) -> int | None:
-    """The port of a URL in which names may still have to be filled in; ``None`` where that is open."""
+    """Return the port of a URL in which names may still have to be filled in; ``None`` where that is open."""
     try:
         return urlsplit(re.sub(r"\{[^{}]*\}", "host", url)).port or 80
     except ValueError:
@@ -69,7 +69,7 @@ def port_of(url: str) -> int | None:
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """No requests are known of it: its connections are reported."""
+    """Return no requests are known of it: its connections are reported."""
     roles = {key: role for key in ("client", "server") if isinstance(role := table.get(key), Mapping)}
     parts = [f"{Path((role.get('command') or ['its image'])[0]).name} on {role['on']}" for role in roles.values()]
     ready = roles.get("server", {}).get("ready") or {}

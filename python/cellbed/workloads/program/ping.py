@@ -113,7 +113,7 @@ class Ping:
         self._world.at(until_ns, lambda: self._send() if number == len(self._sent) else None)
 
     def _is_last(self) -> bool:
-        """Whether it sends no more; with a deadline it does so until all replies have come."""
+        """Return whether it sends no more; with a deadline it does so until all replies have come."""
         options = self._options
         return options.count is not None and options.deadline_ns is None and len(self._sent) >= options.count
 
@@ -163,7 +163,7 @@ class Ping:
 
 
 def _milliseconds(span_ns: int) -> str:
-    """A time as ping prints it: three digits."""
+    """Return a time as ping prints it: three digits."""
     span = span_ns / 1e6
     return (
         f"{span:.0f}"

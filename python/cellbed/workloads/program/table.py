@@ -41,6 +41,6 @@ class Program(Application):
             yield ("client", "ready"), "nothing waits for a client: remove this key"
 
     def __str__(self) -> str:
-        """The application in a line."""
+        """Return the application in a line."""
         parts = [f"{(role.command or ['the program of its image'])[0]} on {role.on}" for _, role in self.roles()]
         return f"{self.kind}: {' and '.join(parts)}"

@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
         raise UnmodelledError(f"{self.prog}: {message}")
 
     def parsed(self, words: Sequence[str]) -> argparse.Namespace:
-        """The options in `words`. Raises UnmodelledError with the options that are not among them."""
+        """Return the options in `words`. Raises UnmodelledError with the options that are not among them."""
         found, more = self.parse_known_args(list(words))
         if more:
             unknown = [word for word in more if word.startswith("-")] or more
@@ -142,7 +142,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], Model]] = {"ping": _ping, "iperf3
 
 
 def model_of(command: Sequence[str]) -> Model | None:
-    """The model of a command line; None of another program. Raises UnmodelledError."""
+    """Return the model of a command line; None of another program. Raises UnmodelledError."""
     name = PurePosixPath(command[0]).name if command else ""
     return _PROGRAMS[name](command[1:]) if name in _PROGRAMS else None
 

@@ -50,7 +50,8 @@ BASE = Shape()
 
 
 def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
-    """The model's folder under ``cache``, built where it is missing. Raises CellbedError when it cannot be built."""
+    """Return the model's folder under ``cache``, built where it is missing. Raises CellbedError when it cannot be
+    built."""
     folder = cache / f"marian-{_FORMAT}-{seed}"
     if not folder.is_dir():
         note(f"building MarianMT with seeded weights (80 MB), once: {folder}")
@@ -82,7 +83,7 @@ def write(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
 
 
 def _source_pieces(seed: int) -> tuple[list[str], bytes]:
-    """The vocabulary of the data bank's sentences, and SentencePiece's model of it."""
+    """Return the vocabulary of the data bank's sentences, and SentencePiece's model of it."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -112,7 +113,7 @@ def _target_pieces(count: int) -> list[str]:
 
 
 def _weights(seed: int, shape: Shape) -> dict[str, Any]:
-    """The network's arrays by Marian's names, with the variances that keep activations in their range."""
+    """Return the network's arrays by Marian's names, with the variances that keep activations in their range."""
     import numpy
 
     generator = numpy.random.Generator(numpy.random.PCG64(seed))

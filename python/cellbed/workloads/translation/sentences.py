@@ -42,7 +42,8 @@ _TIMES = ("yesterday", "in the morning", "last week", "on Monday", "in the winte
 
 
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Path:
-    """The file with ``count`` sentences under ``cache``, one a line, built where it is missing. Raises CellbedError."""
+    """Return the file with ``count`` sentences under ``cache``, one a line, built where it is missing. Raises
+    CellbedError."""
     path = cache / f"sentences-{_FORMAT}-{count}-{seed}.txt"
     if not path.is_file():
         note(f"building the data bank of {count} sentences, once: {path}")
@@ -56,7 +57,7 @@ def write(path: Path, count: int, seed: int) -> None:
 
 
 def sentence(seed: int, number: int) -> str:
-    """The sentence of this number: from SHORTEST to LONGEST bytes."""
+    """Return the sentence of this number: from SHORTEST to LONGEST bytes."""
     generator = random.Random(f"{seed}/{number}")
     while True:
         clauses = [_clause(generator) for _ in range(generator.randint(2, 4))]
@@ -84,7 +85,7 @@ class Sentences:
         self.names: Sequence[str] = list(self._sentences)
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """The sentence of this name as it is sent: single spaces, UTF-8. No policy reduces it."""
+        """Return the sentence of this name as it is sent: single spaces, UTF-8. No policy reduces it."""
         return " ".join(self._sentences[name].split()).encode()
 
 

@@ -42,13 +42,13 @@ class Model:
         self._seeded = (folder / "seeded.json").is_file()
 
     def decode(self, payload: bytes) -> tuple[list[str], int]:
-        """The pieces of the sentence, and its length in bytes. Raises ValueError for text that is not UTF-8."""
+        """Return the pieces of the sentence, and its length in bytes. Raises ValueError for text that is not UTF-8."""
         text = _text(payload)
         pieces: list[str] = text.split() if self._pieces is None else self._pieces.encode(text, out_type=str)
         return pieces, len(payload)
 
     def compute(self, decoded: tuple[list[str], int]) -> str:
-        """The translation. That of seeded weights would not end: it has the length of its sentence."""
+        """Return the translation. That of seeded weights would not end: it has the length of its sentence."""
         pieces, length = decoded
         options: dict[str, Any] = {}
         if self._seeded:

@@ -121,7 +121,7 @@ class Server(Protocol):
     """What accepts the connections at a port of a host."""
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """A client has connected; returns what processes its bytes."""
+        """Return a client has connected, what processes its bytes."""
 
 
 class Socket:
@@ -155,7 +155,7 @@ class Socket:
         return len(self.buffer) if self.buffer or self.ended or self.broken else None
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """All of it is taken; it leaves when the program that sends is there."""
+        """Return all of it is taken; it leaves when the program that sends is there."""
         content = bytes(data)
         for begin in range(0, len(content), _PIECE):
             self.world.transmit(self, content[begin : begin + _PIECE])
@@ -399,12 +399,12 @@ class World:
         self.network.wake(time_ns, label)
 
     def register(self, arrived: Callable[[int], None]) -> int:
-        """The label of the first datagram of a socket. arrived: gets their numbers."""
+        """Return the label of the first datagram of a socket. arrived: gets their numbers."""
         self._datagrams.append(arrived)
         return (len(self._datagrams) - 1) * _DATAGRAMS
 
     def is_connected(self, descriptor: int) -> bool:
-        """Whether a socket can be written to."""
+        """Return whether a socket can be written to."""
         return self._by_descriptor[descriptor].connected
 
     def waiting(self, descriptor: int) -> int | None:
@@ -417,18 +417,18 @@ class World:
         self.network.restart(zero_ns)
 
     def hosts_of(self, name: str) -> list[Host]:
-        """The hosts of this name or address; several servers can share one."""
+        """Return the hosts of this name or address; several servers can share one."""
         address = self._names.get(name, name)
         if address in self._shared:
             return list(self._shared[address].values())
         return [self._by_address[address]] if address in self._by_address else []
 
     def address_of(self, name: str) -> str:
-        """The address of a name; of an address itself."""
+        """Return the address of a name; of an address itself."""
         return self._names.get(name, name)
 
     def name_of(self, address: str) -> str:
-        """The first name of an address."""
+        """Return the first name of an address."""
         return next((name for name, found in self._names.items() if found == address), address)
 
     def server_at(self, host: Host, port: int) -> Server | None:
@@ -436,7 +436,7 @@ class World:
         return self._servers.get((host, port))
 
     def host_of(self, address: str, client: Host) -> Host | None:
-        """The host that a client reaches at an address now."""
+        """Return the host that a client reaches at an address now."""
         if address.startswith("127."):
             return client
         if address not in self._shared:
@@ -446,7 +446,7 @@ class World:
         return self._shared[address][cell]
 
     def _is_stale(self, client: Socket) -> bool:
-        """Whether a client's packets reach another server than the one that it is connected to."""
+        """Return whether a client's packets reach another server than the one that it is connected to."""
         return client.shared is not None and self.host_of(client.shared, client.host) is not client.peer_host
 
     def moved(self, clients: Iterable[Host]) -> None:

@@ -51,7 +51,7 @@ class Application:
         raise NotImplementedError
 
     def measures(self) -> list[str]:
-        """Names of what the application measures, in the order of reports."""
+        """Return names of what the application measures, in the order of reports."""
         raise NotImplementedError
 
     def groups(self) -> dict[str, dict[str, str]]:
@@ -61,7 +61,7 @@ class Application:
 
     @classmethod
     def quick(cls) -> Self:
-        """A shortened application, for a first look."""
+        """Return a shortened application, for a first look."""
         return cls()
 
     def missing(self) -> str | None:
@@ -85,7 +85,7 @@ class Application:
         run_first()
 
     def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process | Command]:
-        """The programs of one run, whose files lie in `folder`."""
+        """Return the programs of one run, whose files lie in `folder`."""
         started: list[Process | Command] = []
         for role, node in (("serve", server), ("run", client)):
             config = {
@@ -112,19 +112,19 @@ class Application:
         return started
 
     def described(self) -> dict[str, Any]:
-        """Name and parameters as JSON has them; :meth:`from_description` is the inverse."""
+        """Return name and parameters as JSON has them; :meth:`from_description` is the inverse."""
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
-        """The application with the parameters of a description; keys it does not know are ignored."""
+        """Return the application with the parameters of a description; keys it does not know are ignored."""
         known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in description.items()}
         return cls(**{key: value for key, value in values.items() if key in known})
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as virtual time has them."""
+    """Return seconds as virtual time has them."""
     return round(seconds * SECOND)
 
 

@@ -47,7 +47,7 @@ CUSHION_S = 12.0
 
 
 def download(size: int) -> str:
-    """Name of the measure: how long a file of `size` bytes took."""
+    """Return name of the measure: how long a file of `size` bytes took."""
     return f"download of {size // _KB} KB" if size < 1000 * _KB else f"download of {size // (1000 * _KB)} MB"
 
 
@@ -118,7 +118,7 @@ class Downloads(_ByTcp):
             yield download(size), ended - began
 
     def _turns(self, seed: int) -> list[tuple[float, int]]:
-        """The files in random order, each with the pause before it, seconds."""
+        """Return the files in random order, each with the pause before it, seconds."""
         chance, sizes = random.Random(seed), self._all()
         chance.shuffle(sizes)
         return [(chance.uniform(*self.pause_s), size) for size in sizes]
@@ -207,7 +207,7 @@ class Player(_ByTcp):
 
 
 def rung(rule: Rule, rungs: Sequence[float], throughputs: Sequence[float], buffered_s: float) -> int:
-    """Number of the rung that the next segment is asked for in. Pure.
+    """Return number of the rung that the next segment is asked for in. Pure.
 
     throughput: the highest rung below 90 % of the harmonic mean of the last three segments' throughputs (Mbit/s; Jiang
     et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with FESTIVE",

@@ -118,13 +118,13 @@ class Page:
         return sum(each.bytes for each in self.objects)
 
     def children(self, parent: int) -> list[PageObject]:
-        """The objects that object number `parent` asks for."""
+        """Return the objects that object number `parent` asks for."""
         return [each for each in self.objects if each.parent == parent]
 
 
 @functools.cache
 def pages() -> tuple[Page, ...]:
-    """The pages of ``pages.toml``, with the sources of their figures."""
+    """Return the pages of ``pages.toml``, with the sources of their figures."""
     content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
     spread = content.pop("spread")
     return tuple(_page(name, groups, spread) for name, groups in content.items())
@@ -154,7 +154,7 @@ def _falling(count: int, total: int, spread: float) -> list[int]:
 
 
 def page(name: str, protocol: Protocol) -> str:
-    """Name of the measure: how long a page took."""
+    """Return name of the measure: how long a page took."""
     return f"page {name} {protocol}"
 
 
@@ -174,11 +174,11 @@ class Pages(Application):
         return len(self.protocols) * sum(loads)
 
     def measures(self) -> list[str]:
-        """The load time of each page by each protocol."""
+        """Return the load time of each page by each protocol."""
         return [page(name, protocol) for protocol in self.protocols for name in self.names]
 
     def groups(self) -> dict[str, dict[str, str]]:
-        """All pages of a protocol."""
+        """Return all pages of a protocol."""
         return {
             f"every page {protocol}": {page(name, protocol): name for name in self.names} for protocol in self.protocols
         }
@@ -213,7 +213,7 @@ class Pages(Application):
         return found
 
     def processes(self, client: Node, server: Node, folder: Path, seed: int) -> list[Process | Command]:
-        """The programs of one run; makes the server's certificate and pages. Errors: :class:`CellbedError`."""
+        """Return the programs of one run; makes the server's certificate and pages. Errors: :class:`CellbedError`."""
         _make_certificate(folder)
         # Not super(): the class that it names is not the one that `slots` makes.
         others = Application.processes(self, client, server, folder, seed)
@@ -291,7 +291,7 @@ def browser() -> str | None:
 
 
 def _load(program: Browser, url: str, protocol: Protocol) -> float | None:
-    """Seconds from the navigation's start to the load event, in a new context: no cache, no connections."""
+    """Return seconds from the navigation's start to the load event, in a new context: no cache, no connections."""
     from playwright.sync_api import Error
 
     context = program.new_context()
@@ -311,7 +311,7 @@ def _load(program: Browser, url: str, protocol: Protocol) -> float | None:
 
 
 def body(page: Page, number: int) -> bytes:
-    """An object of exactly its size, with the references to the objects that it asks for."""
+    """Return an object of exactly its size, with the references to the objects that it asks for."""
     each = page.objects[number]
     asked = page.children(number)
     match each.kind:

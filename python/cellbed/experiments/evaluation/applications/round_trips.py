@@ -45,7 +45,7 @@ class RoundTrips(Application):
         return self.packets * self.interval_s
 
     def measures(self) -> list[str]:
-        """The round-trip time of each packet."""
+        """Return the round-trip time of each packet."""
         return [ROUND_TRIP]
 
     def simulate(self, path: NetworkPath, seed: int) -> list[Measured]:

@@ -32,7 +32,7 @@ _HEADER = struct.Struct("!QQQ")  # train, index, length
 
 
 def train(length: int) -> str:
-    """Name of the measure: how long a train of `length` packets took."""
+    """Return name of the measure: how long a train of `length` packets took."""
     return f"train of {length}"
 
 
