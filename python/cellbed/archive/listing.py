@@ -32,7 +32,7 @@ class _Column:
 
     @property
     def whole(self) -> bool:
-        """Whether a value is never shortened: numbers, dates, and the name, which other commands need."""
+        """Return whether a value is never shortened: numbers, dates, and the name, which other commands need."""
         return self.scale is not None or self.of in ("name", "date")
 
     def cell(self, value: Any) -> str:

@@ -43,7 +43,7 @@ class Replayed:
         return duration if self._whole(duration) else self.workload
 
     def met(self, begin: int, length: int, duration: int) -> int:
-        """How long it is in the span of that beginning and length, in one round of a trace of this duration."""
+        """Return its duration in the span of that beginning and length, in one round of a trace of this duration."""
         if self._whole(duration):
             return length
         return sum(end - start for start, end in self.spans(begin, length, duration))

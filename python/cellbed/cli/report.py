@@ -9,7 +9,7 @@ import typer
 
 
 class Open(StrEnum):
-    """Whether to open the report in a browser."""
+    """Cases in which the report opens in a browser."""
 
     auto = "auto"
     yes = "yes"

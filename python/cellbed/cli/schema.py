@@ -9,7 +9,7 @@ import typer
 
 
 class What(StrEnum):
-    """What a schema describes."""
+    """Files that a schema describes."""
 
     scenario = "scenario"
     sweep = "sweep"

@@ -1,4 +1,4 @@
-"""How wide a table may be."""
+"""The width of tables in a terminal."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def setting_path(name: str) -> str:
 
 
 def kernel(release: str | None = None) -> Check:
-    """Whether the kernel is recent enough. release: as ``uname -r`` gives it."""
+    """Check whether the kernel is recent enough. release: as ``uname -r`` prints it."""
     release = platform.release() if release is None else release
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if platform.system() != "Linux" or numbers is None:
@@ -49,7 +49,7 @@ def restricted_namespaces(machine: Machine) -> list[str]:
 
 
 def user_namespaces(machine: Machine) -> Check:
-    """Whether the user may make a user namespace with a network namespace in it; root needs none."""
+    """Check whether the user may make a user namespace with a network namespace in it; root needs none."""
     name = "user namespaces"
     if machine.user == 0:
         return Check(name, "ok", "not needed by root")
@@ -66,7 +66,7 @@ def user_namespaces(machine: Machine) -> Check:
 
 
 def tun(machine: Machine) -> Check:
-    """Whether the user may open ``/dev/net/tun``."""
+    """Check whether the user may open ``/dev/net/tun``."""
     name, device = "TUN devices", machine.path("/dev/net/tun")
     if not device.exists():
         return Check(name, "missing", "no /dev/net/tun", "sudo modprobe tun; in a container: --device /dev/net/tun")
@@ -102,7 +102,7 @@ def congestion_control(machine: Machine) -> Check:
 
 
 def lateness(count: int = 100, sleep_s: float = 0.0005) -> list[float]:
-    """How late the process wakes from `count` sleeps, seconds."""
+    """Measure the lateness of `count` wake-ups of this process, seconds."""
     late = []
     for _ in range(count):
         due = time.monotonic() + sleep_s
@@ -112,7 +112,7 @@ def lateness(count: int = 100, sleep_s: float = 0.0005) -> list[float]:
 
 
 def timers(late: Sequence[float]) -> Check:
-    """Whether sleeps end on time. late: lateness of wake-ups, seconds."""
+    """Check whether sleeps end on time. late: lateness of wake-ups, seconds."""
     median, worst = statistics.median(late), max(late)
     found = f"{len(late)} short sleeps ended {1e6 * median:.0f} µs late in the median, {1e6 * worst:.0f} µs at worst"
     if median > 0.001:

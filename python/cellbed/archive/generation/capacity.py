@@ -33,7 +33,7 @@ class Capacity:
     end_ns: int
 
     def opportunities(self) -> float:
-        """How many there are, about."""
+        """Return the approximate number of opportunities."""
         import numpy as np
 
         lengths = np.append(self.at_ns[1:], np.int64(self.end_ns)) - self.at_ns
@@ -42,7 +42,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How a scheduler hands a rate out.
+    """The pattern in which a scheduler grants a rate.
 
     slot_ns: what a slot carries is there at its end; 1 for no slots. quarters: four times how many opportunities come
     together, on the average: 6 for one and two by turns. scattered: whether each batch comes at a random place between

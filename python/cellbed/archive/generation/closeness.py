@@ -50,7 +50,7 @@ class Closeness:
 
 
 def closeness(recorded: Recorded, generated: Recorded, outage_ns: int = OUTAGE_NS) -> Closeness:
-    """How close `generated` is to `recorded`."""
+    """Compare `generated` with `recorded`."""
     return Closeness(distance(recorded, generated, outage_ns), distance(*recorded.halves(), outage_ns))
 
 

@@ -24,7 +24,7 @@ SLOT_MIDBAND: Final = Grain(500_000)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is generated.
+    """The parameters of a series to generate.
 
     model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
     """

@@ -57,7 +57,7 @@ class Recorded:
         )
 
     def together(self) -> float:
-        """How many opportunities come in a millisecond that has any, on the average."""
+        """Return the mean number of opportunities in a millisecond that has any."""
         import numpy as np
 
         return len(self.at_ns) / max(1, len(np.unique(self.at_ns // 1_000_000)))

@@ -41,7 +41,7 @@ class Format(Protocol):
 
     @property
     def passes(self) -> int:
-        """How often a file is read."""
+        """Number of passes over a file."""
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Why the files may be of this format; null if they are not. head: first bytes of a single file, else none."""

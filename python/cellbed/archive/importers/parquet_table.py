@@ -153,7 +153,7 @@ def _value(part: Part, column: Column, missing: str | None) -> pl.Expr:
 
 
 def _fault(values: dict[Part, pl.Expr]) -> pl.Expr:
-    """Whether something of a row is wrong."""
+    """Return an expression that is true for an invalid row."""
     import polars as pl
 
     time = pl.col("stamp").is_null() | (pl.col("step") < 0).fill_null(False)

@@ -39,7 +39,7 @@ class Bundle:
 
     @property
     def duration(self) -> int:
-        """How long all parts last, ns."""
+        """Return the duration of all parts together, ns."""
         return min(each.duration for each in self.parts.values())
 
     def each(self, change: Callable[[Timeline], Timeline]) -> Bundle:

@@ -31,7 +31,7 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """What is wanted of a data set.
+    """Options of fetching a data set.
 
     given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
     it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
@@ -52,7 +52,7 @@ class FetchOptions:
 
 @dataclass(slots=True)
 class Fetched:
-    """What came of it.
+    """The result of fetching a data set.
 
     kept, there: names of entries that are new, and that were there. left_out: files that could not be converted, and
     why. unwanted: how many more entries there could be. notes: remarks on an entry, by its name.

@@ -1,4 +1,4 @@
-"""What is known of a public data set: where it is, what one may do with it, and how its files become entries."""
+"""Descriptions of public data sets: address, licence, and the files that become entries."""
 
 from __future__ import annotations
 

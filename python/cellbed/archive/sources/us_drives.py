@@ -141,7 +141,7 @@ def _pings(path: Path, draft: Draft) -> None:
 
 
 def _path(name: str) -> str:
-    """Where a file is in the data set's folder."""
+    """Return the path of a file in the data set's folder."""
     if found := _PINGS.fullmatch(name):
         return f"extracted_ping_data/{found[1]}/d{found[2]}/{name}"
     operator, way = name.partition("_")[0], name.removesuffix(".csv")[-2:]

@@ -11,7 +11,7 @@ import typer
 
 
 class Origin(StrEnum):
-    """Where a trace comes from, as an option takes it."""
+    """A source of a trace as an option takes it."""
 
     recorded = "recorded"
     synthetic = "synthetic"

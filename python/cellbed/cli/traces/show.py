@@ -79,7 +79,7 @@ def _show_trace(name: str, as_json: bool) -> None:
 
 
 def _to_add(name: str) -> str | None:
-    """What to do with a file that is a recording of another kind than a trace; null where it is none."""
+    """Return a remedy for a file that is a recording of another kind than a trace; null where it is none."""
     from cellbed.archive import TraceError
     from cellbed.recordings.importing import recognise
 
