@@ -1,4 +1,4 @@
-"""Whether and how this user can limit CPU and memory of nodes, by the methods of `cellbed.testbed.machine.cgroups`."""
+"""Checks of the CPU and memory limits that this user can set, by the methods of `cellbed.testbed.machine.cgroups`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def version_2(machine: Machine) -> str | None:
 
 
 def limits(machine: Machine) -> Check:
-    """Whether CPU and memory limits can be enforced."""
+    """Check whether CPU and memory limits can be enforced."""
     name = "CPU and memory limits"
     mounts = version_1(machine)
     if "cpu" in mounts and "memory" in mounts:

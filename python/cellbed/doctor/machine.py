@@ -66,7 +66,7 @@ class Machine:
 
 
 def executable() -> str:
-    """How to call this program by an absolute path, as sudo needs it: its search path is another."""
+    """Return a call of this program by an absolute path, as sudo needs it: its search path is another."""
     if Path(sys.argv[0]).name == "cellbed":
         return str(Path(sys.argv[0]).absolute())
     beside = Path(sys.executable).with_name("cellbed")

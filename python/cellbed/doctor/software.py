@@ -20,7 +20,7 @@ _CACHED = {"neural network": "mobilenetv2-", "photographs": "photographs-"}
 
 
 def core() -> Check:
-    """Whether the compiled part of cellbed can be loaded."""
+    """Check whether the compiled part of cellbed can be loaded."""
     if importlib.util.find_spec("cellbed._core") is None:
         return Check("emulator", "missing", "the compiled module cellbed._core is not built", "make")
     try:
@@ -31,7 +31,7 @@ def core() -> Check:
 
 
 def program(machine: Machine, name: str, package: str, purpose: str, absent: Status = "warn") -> Check:
-    """Whether a program is installed. package: where Debian and Ubuntu have it. absent: how bad it is if not."""
+    """Check whether a program is installed. package: of Debian and Ubuntu. absent: the severity if it is not."""
     path = machine.find(name)
     if path is not None:
         return Check(name, "ok", path)
@@ -39,7 +39,7 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
 
 
 def virtual_machines(machine: Machine) -> Check:
-    """Whether nodes can be virtual machines, and which devices of the kernel make them fast."""
+    """Check whether nodes can be virtual machines, and which devices of the kernel make them fast."""
     from cellbed.testbed.nodes.vm import KVM, QEMU, VHOST
 
     check = program(machine, QEMU, "qemu-system-x86", "nodes that are virtual machines")
@@ -54,7 +54,7 @@ def virtual_machines(machine: Machine) -> Check:
 
 
 def containers(machine: Machine) -> Check:
-    """Whether nodes can be containers: an engine for images, and the runtime."""
+    """Check whether nodes can be containers: an engine for images, and the runtime."""
     from cellbed.testbed.machine.state import ENGINES
     from cellbed.testbed.nodes.container import INIT, RUNTIME
 
@@ -80,7 +80,7 @@ def containers(machine: Machine) -> Check:
 
 
 def way_out(machine: Machine) -> Check:
-    """Whether this user's shell reaches the network: a connection from inside a shell to a server here.
+    """Check whether this user's shell reaches the network: a connection from inside a shell to a server here.
 
     Takes a second. For another machine or user only the programs are checked.
     """
@@ -160,7 +160,7 @@ def _answer(server: socket.socket) -> None:
 
 
 def browser(machine: Machine) -> Check:
-    """Whether there is a browser for the tests of the report."""
+    """Check whether there is a browser for the tests of the report."""
     for candidate in ("chromium", "chromium-browser", "google-chrome"):
         path = machine.find(candidate)
         if path is not None:
@@ -169,7 +169,7 @@ def browser(machine: Machine) -> Check:
 
 
 def traces(folder: Path, names: tuple[str, ...]) -> Check:
-    """Whether the traces of the archive are there. names: what the archive offers."""
+    """Check whether the traces of the archive are there. names: of the archive's traces."""
     there = [name for name in names if list(folder.glob(f"{name}*"))] if folder.is_dir() else []
     if len(there) == len(names):
         return Check("trace archive", "ok", f"{len(there)} traces in {folder}")
@@ -179,7 +179,7 @@ def traces(folder: Path, names: tuple[str, ...]) -> Check:
 
 
 def cache(folder: Path) -> Check:
-    """Whether the workload's data bank and model are built."""
+    """Check whether the workload's data bank and model are built."""
     there = [name for name, start in _CACHED.items() if list(folder.glob(f"{start}*"))] if folder.is_dir() else []
     if len(there) == len(_CACHED):
         return Check("cache", "ok", f"{' and '.join(there)}, in {folder}")

@@ -23,7 +23,7 @@ Level = Literal["not mapped", "differs", "not needed", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What happened to a key of the input.
+    """The treatment of a key of the input.
 
     level: *not mapped*: the scenario lacks it; *differs*: the scenario approximates it; *not needed*: a run behaves the
     same without it; *assumed*: a value that the input lacks.
@@ -36,7 +36,7 @@ class Note:
 
     @property
     def is_loss(self) -> bool:
-        """Whether the scenario may behave differently."""
+        """Return whether the scenario may behave differently."""
         return self.level in ("not mapped", "differs")
 
     def __str__(self) -> str:
@@ -89,13 +89,13 @@ class Service:
 
     @property
     def node_class(self) -> NodeClass:
-        """Where it is placed by default: what others use is on the edge, what only uses others on an endpoint."""
+        """Return its default place: the edge if others use it, an endpoint if it only uses others."""
         return "edge" if self.offers or not self.uses else "endpoint"
 
 
 @dataclass(slots=True)
 class Imported:
-    """What a file or several contain. notes: on no service in particular."""
+    """The content of one file or several. notes: on no service in particular."""
 
     name: str
     services: list[Service] = field(default_factory=list)

@@ -68,7 +68,7 @@ def check_length(size: int, most: int = _LONGEST) -> None:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the brace is that closes the one before `at`."""
+    """Return the index of the brace that closes the one before `at`."""
     level = 1
     for brace in re.compile(r"\$\{|\}").finditer(text, at):
         level += 1 if brace[0] == "${" else -1

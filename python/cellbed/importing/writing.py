@@ -30,7 +30,7 @@ _LEAST_CPUS, _MOST_CPUS = 0.1, 1024
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What an imported file does not contain.
+    """Choices that an imported file does not contain.
 
     placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
     cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
@@ -287,7 +287,7 @@ def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str
 
 
 def _summary(imported: Imported, notes: list[Note]) -> list[str]:
-    """How much is not mapped, and the notes on no service in particular; those on a service are above its tables."""
+    """Summarise the keys that are not mapped, with the notes on no service."""
     count = sum(note.is_loss for note in notes)
     lines = [f"{_settings(count)} not mapped or approximated"] if count else ["Everything is mapped"]
     rest = sum(note.level == "not needed" for note in notes)

@@ -94,7 +94,7 @@ def model_text(recording: Recording, way: Way) -> str:
 
 
 def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
-    """What :func:`model_text` writes.
+    """Derive the content of a model's file, as :func:`model_text` writes it.
 
     drift: separates the trend of the delays from chance.
 
@@ -153,7 +153,7 @@ class _Firsts:
     arrivals: list[Int64]
 
     def cold(self) -> Bools:
-        """Which were sent after an idle time that leaves the link cold but awake, approximately."""
+        """Select packets that were sent after an idle time that leaves the link cold but awake, approximately."""
         gap = self.sent - self.before()
         found: Bools = (gap > _COLD[0]) & (gap < _COLD[1])
         return found
@@ -202,7 +202,7 @@ def _whole(points: Points) -> list[list[int]]:
 
 
 def _trend(firsts: _Firsts, drift: Drift) -> Trend:
-    """How the delay of cold packets drifts, sizes brought together."""
+    """Return the drift of the delay of cold packets, sizes brought together."""
     cold = firsts.cold()
     edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), drift.edge)
     delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]

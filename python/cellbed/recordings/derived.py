@@ -88,7 +88,7 @@ def write_replay_files(recording: Recording, way: Way, method: Method, folder: P
 
 
 def cache_folder() -> Path:
-    """Where the files are kept: ``$XDG_CACHE_HOME/cellbed/replay`` or ``~/.cache/cellbed/replay``."""
+    """Return the folder of derived files: ``$XDG_CACHE_HOME/cellbed/replay`` or ``~/.cache/cellbed/replay``."""
     return user_folders.cache_folder() / "replay"
 
 

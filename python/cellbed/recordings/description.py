@@ -76,14 +76,14 @@ Saturation = Annotated[Fixed | Adaptive, Field(discriminator="method")]
 
 
 class Light(Part):
-    """How the light workload was made."""
+    """The parameters of the light workload."""
 
     interface: str | None = None
     plan: TrainPlan | None = Field(default=None, description="Null where it is not known, as in files of another tool.")
 
 
 class Heavy(Part):
-    """How the heavy workload was made; null for a direction without saturation, or with an unknown kind."""
+    """The parameters of the heavy workload; null for a direction without saturation, or with an unknown kind."""
 
     interface: str | None = None
     uplink: Saturation | None = None
@@ -123,7 +123,7 @@ class Clocks(Part):
 
 
 class Length(Part):
-    """How trains of one length arrived in the calibration: R_N(i) (CellReplay §4.4)."""
+    """The arrivals within trains of one length in the calibration: R_N(i) (CellReplay §4.4)."""
 
     length: Annotated[int, Field(ge=1)]
     trials: Count

@@ -32,7 +32,7 @@ _SHORT: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
 
 
 def trace_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
-    """What replays Mahimahi's traces, of both directions or of one."""
+    """Return the lines that replay Mahimahi's traces, of both directions or of one."""
     options = " ".join(f"--{_SHORT[way]} {shlex.quote(file)}" for way, file in files.items())
     shell = f"cellbed shell {options} -- COMMAND"
     if len(files) == len(WAYS):
@@ -42,14 +42,14 @@ def trace_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
 
 
 def rate_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
-    """What replays rates over time."""
+    """Return the lines that replay rates over time."""
     lines = tuple(f'{_SHORT[way]} = {{ kind = "series", file = "{file}" }}' for way, file in files.items())
     about = "rate_bit_s holds from time_s, seconds since the start, until the next row. In a scenario's mobile link:"
     return (about, *lines, *_unread(files.values()))
 
 
 def round_trip_notes(file: str) -> tuple[str, ...]:
-    """What replays round-trip times."""
+    """Return the lines that replay round-trip times."""
     about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
     return (about, f'cloud = {{ kind = "round-trips", record = "{file}" }}', *_unread([file]))
 

@@ -132,7 +132,7 @@ def _fill_series(draft: Draft, recording: Recording) -> None:
 
 
 def _numbers_in_a_line(path: Path) -> int:
-    """How many numbers the first lines hold at most; 0 if they hold anything else."""
+    """Return the largest count of numbers in the first lines; 0 if they contain anything else."""
     try:
         with inputs.opened(path) as file:
             lines = file.read(_HEAD).split(b"\n")[:20]

@@ -1,4 +1,4 @@
-"""What a recording amounts to, in a few numbers, and these on a terminal."""
+"""A summary of a recording in a few figures, and its table in a terminal."""
 
 from __future__ import annotations
 

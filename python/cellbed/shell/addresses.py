@@ -78,7 +78,7 @@ def networks_in_sight(proc: Path = Path("/proc")) -> list[IPv4Network]:
 
 
 def parse_trie(text: str) -> list[IPv4Network]:
-    """What ``/proc/net/fib_trie`` has: a line ``|-- ADDRESS``, then one ``/PREFIX SCOPE TYPE`` for each entry there.
+    """Read the content of ``/proc/net/fib_trie``: a line ``|-- ADDRESS``, then ``/PREFIX SCOPE TYPE`` for each entry.
 
     It has addresses of the machine, which ``/proc/net/route`` lacks, and takes no other library to read.
     """

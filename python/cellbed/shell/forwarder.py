@@ -57,14 +57,14 @@ def open_port(port: dict[str, Any]) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a port leads. inside, inside_ipv6: addresses of the inner end."""
+    """The destination of a port. inside, inside_ipv6: addresses of the inner end."""
 
     inside: str
     inside_ipv6: str
     port: int
 
     def places(self, client: str) -> list[tuple[str, int]]:
-        """Where to connect for a client by its address: its own family first, since servers may have only one."""
+        """Return the addresses to try for a client, its own family first, since servers may have only one."""
         families = [self.inside, self.inside_ipv6]
         if ":" in client and not client.startswith("::ffff:"):
             families.reverse()

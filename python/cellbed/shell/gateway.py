@@ -134,7 +134,7 @@ class Gateway:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What the emulator must inherit."""
+        """Return the descriptors that the emulator must inherit."""
         return (*self._tuns, *self._netlinks)
 
     @property

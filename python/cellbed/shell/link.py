@@ -60,7 +60,7 @@ class ShellDirection:
 
 @dataclass(frozen=True, slots=True)
 class ShellLink:
-    """What the two directions of a shell's link do, seen from the command: the uplink leads out of the shell.
+    """The two directions of a shell's link, seen from the command: the uplink leads out of the shell.
 
     prefix: what the name of the device on the host begins with, before the number of the process.
     mahimahi: addresses and the device inside are as in Mahimahi's shells.
@@ -111,7 +111,7 @@ class ShellLink:
         }
 
     def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:
-        """What a reader of the packet log needs to know beside it: the keys of a run's ``run.json``.
+        """Return the keys of a run's ``run.json`` that a reader of the packet log needs beside it.
 
         started_ns: monotonic time of the start of the schedules.
         """

@@ -23,7 +23,7 @@ VARIABLE = "CELLBED_METER"
 
 @dataclass(frozen=True, slots=True)
 class ShellMeter:
-    """What a shell shows of its link while the command runs.
+    """Options of the display of a shell's link while the command runs.
 
     descriptor: of a terminal, whose last lines are kept for the meter where the command has it as well, or of a file,
     which gets a line a second. directions: which, of ``"uplink"`` and ``"downlink"``.

@@ -1,4 +1,4 @@
-"""What a user writes after `cellbed shell`, read with the units and words of the scenario file."""
+"""The options of `cellbed shell`, read with the units and terms of the scenario file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OptionError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class EachWay:
-    """What was written for both directions, and for one alone where that differs."""
+    """The values of an option for both directions, and for one alone where that differs."""
 
     both: str
     uplink: str | None = None
@@ -159,7 +159,7 @@ def _table(**keys: str) -> str:
 
 
 def _read(key: str, option: str, text: str, folder: Path) -> Settings:
-    """What an option asks for. key: what a scenario's settings call it."""
+    """Read the value of an option. key: of the same setting in a scenario."""
     try:
         return read_texts({key: text}, folder)
     except ScenarioError as error:

@@ -44,7 +44,7 @@ _program = "cellbed shell"
 
 @dataclass
 class _Surroundings:
-    """What a shell has set up around its command.
+    """The resources that a shell has set up around its command.
 
     resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
     agents: processes that serve the command, by their function. metered: path of the terminal that has its meter.
@@ -207,7 +207,7 @@ def _publish(
 
 
 def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
-    """Where the host's resolver cannot be reached from inside, answer for it at the gateway."""
+    """Answer DNS queries at the gateway where the host's resolver cannot be reached from inside."""
     if not resolver.RESOLV_CONF.exists():
         return
     text = resolver.RESOLV_CONF.read_text(errors="replace", encoding="utf-8")
@@ -343,7 +343,7 @@ def _environment(around: _Surroundings) -> dict[str, str]:
 
 
 def _depth() -> int:
-    """How many shells are around this one."""
+    """Return the number of shells around this one."""
     depth = os.environ.get(DEPTH_VARIABLE, "")
     return int(depth) if depth.isascii() and depth.isdecimal() else 0
 

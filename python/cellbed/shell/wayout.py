@@ -1,4 +1,4 @@
-"""Which way leads from the outer end of a shell's link to the host's network, for this user on this machine."""
+"""The way from the outer end of a shell's link to the host's network, for this user on this machine."""
 
 from __future__ import annotations
 

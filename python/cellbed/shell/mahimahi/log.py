@@ -1,4 +1,4 @@
-"""What the graphs show of a log of mm-link: read some megabytes at a time, kept as sums per millisecond."""
+"""The figures that the graphs show of a log of mm-link: read in pieces, kept as sums per millisecond."""
 
 from __future__ import annotations
 
