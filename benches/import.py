@@ -3,8 +3,8 @@
 Each file is made here, about as large as asked, and imported in a process of its own, so that its peak memory is its
 own; interleaved with that, the same bytes are only read, and hashed as an import does it. CPU time counts besides the
 time that passes, since the machine may be shared. Then `cellbed traces add` takes it, which also checks the series,
-makes their statistics and hashes them; of that the memory is told, too. The targets: 200 MB/s for Mahimahi's text,
-100 MB for any.
+makes their statistics and hashes them; its memory is printed, too. The targets: 200 MB/s for Mahimahi's text; 100 MB
+for any import but that of Parquet, which Polars holds in memory.
 
     python benches/import.py [--size MB] [--rounds N] [--only FORMAT] [--json]
 """
