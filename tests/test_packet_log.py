@@ -186,9 +186,11 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     make_run(run, Shape(duration=3.0, drain=1.0))
     (tmp_path / "my.up").write_text("1\n5\n5\n10\n")
     described = json.loads((run / "run.json").read_text())
-    described["directions"][0]["trace"] = {"name": "my.up", "sha256": None, "synthetic": False}
+    described["directions"][0]["trace"] = {"name": "my.up", "sha256": None, "synthetic": False} | {
+        "offset_ns": 4_000_000,
+        "looped": True,
+    }
     (run / "run.json").write_text(json.dumps(described))
-    (run / "scenario.resolved.json").write_text(json.dumps({"links": {"mobile": {"start": "4 ms", "loop": True}}}))
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
     header, lines = parse_mahimahi(done.stdout)
     assert header["mahimahi mm-link (Uplink) [my.up] > mobile-0.uplink"]
@@ -196,8 +198,8 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
     assert offered[:6] == [1, 1, 6, 7, 11, 11]
 
-    # Where the run has it beside the trace, as for groups with their own links, that counts. Outages offer nothing.
-    described["directions"][0]["trace"] |= {"offset_ns": 0, "looped": True}
+    # Outages offer nothing.
+    described["directions"][0]["trace"]["offset_ns"] = 0
     described["directions"][0]["outages_ns"] = [[5_000_000, 6_000_000]]
     (run / "run.json").write_text(json.dumps(described))
     done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)

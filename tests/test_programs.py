@@ -236,9 +236,14 @@ def test_restarts_follow_their_policy_and_are_counted(site: Site, restart: Any, 
         "import sys, time, pathlib\n"
         "tries = pathlib.Path('tries'); n = len(tries.read_text()) if tries.exists() else 0\n"
         "tries.write_text('x' * (n + 1)); print('try', n, flush=True)\n"
+        "go = pathlib.Path(sys.argv[2])\n"
+        "while not go.exists(): time.sleep(0.01)\n"
         "time.sleep(600) if n == 2 else sys.exit(int(sys.argv[1]))"
     )
-    (program,) = site.start(site.python(code, str(status), restart=restart))
+    # Before it is ready its end would be an error.
+    go = site.raw / "go"
+    (program,) = site.start(site.python(code, str(status), str(go), restart=restart))
+    go.touch()
     site.until(lambda: "try 2" in output(site) if again else program.notes)
     assert program.restarts == (2 if again else 0)
     assert not program.has_died()

@@ -7,11 +7,14 @@ in grey can still be read.
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 from cellbed.runformat.spans import Place, Span
+from cellbed.support.user_folders import cache_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,9 +106,8 @@ _STEPS: tuple[tuple[float, ...], ...] = (
 
 
 def drawn(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], title: str) -> bytes:
-    """What `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
-    import matplotlib as mpl
-
+    """Return what `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
+    mpl = _matplotlib()
     style: Any = STYLE
     with mpl.rc_context(style):
         content = io.BytesIO()
@@ -116,6 +118,20 @@ def drawn(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], ti
         }
         figure().savefig(content, format=ending, dpi=150, metadata=metadata[ending])
     return content.getvalue()
+
+
+def _matplotlib() -> Any:
+    """Import matplotlib with its cache of fonts in cellbed's own cache, where this process has not imported it yet."""
+    given = os.environ.get("MPLCONFIGDIR")
+    if given is None and "matplotlib" not in sys.modules:
+        os.environ["MPLCONFIGDIR"] = str(cache_folder() / "matplotlib")
+    try:
+        import matplotlib as mpl
+        import matplotlib.font_manager
+    finally:
+        if given is None:
+            os.environ.pop("MPLCONFIGDIR", None)
+    return mpl
 
 
 def svg(
