@@ -45,7 +45,7 @@ _CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
 
 
 class Requests(Protocol):
-    """What takes the requests of a broker."""
+    """A receiver of the requests of a broker."""
 
     def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
         """A request has arrived. reply: takes the packet of the reply."""

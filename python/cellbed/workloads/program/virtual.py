@@ -29,7 +29,7 @@ _UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
 
 
 class UnmodelledError(Exception):
-    """What of a command line has no model, in words."""
+    """A part of a command line has no model; the message describes it."""
 
 
 @dataclass(frozen=True, slots=True)

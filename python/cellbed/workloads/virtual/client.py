@@ -29,7 +29,7 @@ class Client:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it waits for its start."""
+        """Return whether the client waits for its start."""
         return self._prepared and self.generator.ready
 
     def prepare(self) -> None:
@@ -101,7 +101,7 @@ class Client:
             self._world.at(at_ns, due)
 
     def _taken(self, part: str) -> int:
-        """What the program takes until it has noticed something, ns."""
+        """Return the time until the program has noticed something, ns."""
         request = f"{self._deployment.name}/{self.program.host.name}/{part}/{next(self._events)}"
         taken: int = self._draw.sample(request).get(part, 0)
         return taken

@@ -1,4 +1,4 @@
-"""What the model of a kind in virtual time offers: its loads, its servers, and how its profile is measured.
+"""The model of a kind in virtual time: its loads, its servers, and the measurement of its profile.
 
 The model of a kind is the object ``VIRTUAL`` in the module ``virtual`` of its package.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Packets = Callable[[Collection[int]], Any]
 """Returns the packets of a run to or from ports of services (:data:`cellbed.measure.packets.RECORD`)."""
 Sample = Mapping[str, Any]
-"""What a request took, ns by part, and its answer."""
+"""The time of a request, ns by part, and its answer."""
 FEWEST = 10
 """Requests that a profile needs."""
 _NEAREST = 8
@@ -35,7 +35,7 @@ _NEAREST = 8
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the profile of a kind is measured: a run over fast links.
+    """The measurement of the profile of a kind: a run over fast links.
 
     samples: of an application in such a run, by its table in ``run.json``, its rows of ``requests.parquet``, and the
     packets of ports. keys: of each sample. rate: of requests, so that programs wait half of the time or
@@ -103,7 +103,7 @@ class Load(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the load has ended."""
 
     @property
     def failure(self) -> CellbedError | None:

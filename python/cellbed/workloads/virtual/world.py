@@ -26,7 +26,7 @@ from cellbed.workloads.tcp import pack_info
 
 SECOND = 1_000_000_000
 TURNAROUND_NS = 100_000
-"""What a host and the emulator take to put a packet on the path, about."""
+"""The approximate time that a host and the emulator need to put a packet on the path."""
 _LOOPBACK_NS = 30_000
 """One way between programs of one host."""
 _PIECE = 1 << 16
@@ -118,10 +118,10 @@ class Program:
 
 
 class Server(Protocol):
-    """What accepts the connections at a port of a host."""
+    """A server that accepts the connections at a port of a host."""
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """Return a client has connected, what processes its bytes."""
+        """Accept the connection of a client; return the function that processes its bytes."""
 
 
 class Socket:
@@ -138,7 +138,7 @@ class Socket:
         self.connected = self.closed = False
         self.buffer = bytearray()
         self.ended = False
-        """Whether the other end has closed."""
+        """True after the other end has closed."""
         self.on_event: Callable[[], None] = lambda: None
         self.on_room: Callable[[], None] = lambda: None
         self.last = 0
@@ -146,7 +146,7 @@ class Socket:
         self.shared: str | None = None
         """Of a client, the address that it has connected to, where several servers share that."""
         self.broken = False
-        """Whether the other end has reset it."""
+        """True after the other end has reset the connection."""
         self._descriptor = next(world.descriptors)
 
     @property
@@ -432,7 +432,7 @@ class World:
         return next((name for name, found in self._names.items() if found == address), address)
 
     def server_at(self, host: Host, port: int) -> Server | None:
-        """What listens at a port of a host."""
+        """Return the server at a port of a host."""
         return self._servers.get((host, port))
 
     def host_of(self, address: str, client: Host) -> Host | None:
@@ -484,7 +484,7 @@ class World:
         self._datagram_servers[host, port] = server
 
     def datagram_server(self, host: Host, port: int) -> DatagramServer | None:
-        """What takes the datagrams to a port of a host."""
+        """Return the receiver of the datagrams to a port of a host."""
         return self._datagram_servers.get((host, port))
 
     def open_datagrams(self, address: str, port: int) -> DatagramSocket:
