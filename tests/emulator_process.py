@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -172,3 +173,16 @@ def packets(folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
 def series(folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """Records of the series file."""
     return np.sort(read_series(folder / "series.bin"), order=["direction", "start"])
+
+
+def busy(log: np.ndarray[Any, np.dtype[Any]]) -> list[tuple[int, int]]:
+    """Return the times at which packets of a direction or flow waited."""
+    gaps = np.flatnonzero(log["arrived"][1:] > log["released"][:-1]) + 1
+    begins, ends = np.r_[0, gaps], np.r_[gaps, len(log)] - 1
+    return [(int(log["arrived"][one]), int(log["released"][other])) for one, other in zip(begins, ends, strict=True)]
+
+
+def both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the times that are in two lists."""
+    pairs = [(max(a, c), min(b, d)) for (a, b), (c, d) in itertools.product(one, other)]
+    return [(begin, end) for begin, end in pairs if begin < end]

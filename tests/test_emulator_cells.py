@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cellbed.measure.packets import UDP
-from emulator_process import EmulatorProcess, Stages, constant, delay, packets, series
+from emulator_process import EmulatorProcess, Stages, both, busy, constant, delay, packets, series
 
 RATE = 12_000_000
 SLOT_NS = 1_000_000
@@ -170,19 +170,6 @@ def test_users_of_a_cell_share_its_capacity(tmp_path: Path) -> None:
         # A packet that was there at the restart is counted when it leaves.
         left = log[(log["direction"] == direction) & (log["released"] >= zero)]
         assert rows["used"].sum() == left["bytes"][left["released"] < rows["start"][-1] + 10_000_000].sum()
-
-
-def busy(log: np.ndarray[Any, np.dtype[Any]]) -> list[tuple[int, int]]:
-    """The times at which packets of a direction waited."""
-    gaps = np.flatnonzero(log["arrived"][1:] > log["released"][:-1]) + 1
-    begins, ends = np.r_[0, gaps], np.r_[gaps, len(log)] - 1
-    return [(int(log["arrived"][one]), int(log["released"][other])) for one, other in zip(begins, ends, strict=True)]
-
-
-def both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The times that are in two lists."""
-    pairs = [(max(a, c), min(b, d)) for (a, b), (c, d) in itertools.product(one, other)]
-    return [(begin, end) for begin, end in pairs if begin < end]
 
 
 # One user sends packets of 1428 bytes, and says so.
