@@ -1,8 +1,9 @@
 //! The configuration line: a graph of vertices and directions, as JSON.
 //!
-//! Everything but the stages is checked in [`Config::parse`], those in [`Config::build`].
+//! What users can get wrong is refused by the schema of scenarios. Here [`Config::parse`] checks what the engine relies on,
+//! and [`Config::build`] the stages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -182,8 +183,42 @@ impl Config {
     pub fn parse(line: &str) -> Result<Self> {
         let config: Self = serde_json::from_str(line)
             .map_err(|error| Error::ConfigurationSyntax(one_line(&error)))?;
-        config.check()?;
+        config.graph().check()?;
+        config.check_owners()?;
         Ok(config)
+    }
+
+    /// Checks that each address has one owner, unless it is shared, and that the default vertex takes packets.
+    fn check_owners(&self) -> Result<()> {
+        let wrong = |place: &str, problem: String| Err(Error::configuration(place, problem));
+        let mut owners: HashMap<IpAddr, &str> = HashMap::new();
+        for vertex in &self.vertices {
+            for address in vertex.reached_at() {
+                if let Some(owner) = owners.insert(address, &vertex.name) {
+                    let problem = format!("the address {address} belongs to {owner:?} already");
+                    return wrong(&vertex.name, problem);
+                }
+            }
+        }
+        for vertex in &self.vertices {
+            let mut shared = vertex.shared.iter();
+            if let Some(it) = shared.find(|it| owners.contains_key(&it.address)) {
+                let (address, owner) = (it.address, owners[&it.address]);
+                let problem = format!("the shared address {address} belongs to {owner:?} alone");
+                return wrong(&vertex.name, problem);
+            }
+        }
+        let takes_packets = |name: &str| {
+            let index = self.vertex(name)?;
+            self.vertices[index].has_device().then_some(())
+        };
+        match self.default_vertex.as_deref() {
+            Some(name) if takes_packets(name).is_none() => wrong(
+                "default_vertex",
+                format!("there is no vertex {name:?} with a device"),
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// The tables of the graph.
@@ -203,5 +238,165 @@ impl Config {
     /// The place of the vertex called `name`.
     pub fn vertex(&self, name: &str) -> Option<usize> {
         self.vertices.iter().position(|vertex| vertex.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(vertices: &str, directions: &str, default: &str) -> String {
+        format!(
+            r#"{{"namespaces":"auto","vertices":[{vertices}],"default_vertex":{default},"directions":[{directions}],"series":null,"packet_log":null}}"#
+        )
+    }
+
+    const TWO: &str = r#"{"name":"a","namespace":"new","addresses":["100.64.0.2/32"]},{"name":"t","namespace":null}"#;
+
+    fn direction(stage: &str) -> String {
+        format!(r#"{{"name":"up","from":"a","to":"t","stages":[{stage}]}}"#)
+    }
+
+    /// A line with one direction, `up`, and a cell.
+    fn cells(cell: &str) -> String {
+        let line = line(TWO, &direction(""), "null");
+        line.replacen('{', &format!(r#"{{"cells":[{cell}],"#), 1)
+    }
+
+    #[test]
+    fn a_good_line_is_read() {
+        let stages = r#"{"kind":"loss","probability":0.01,"seed":7},
+            {"kind":"bottleneck","schedule":{"kind":"trace","path":"/x.up","looped":true,"offset_ns":5},"queue":{"kind":"droptail","packets":null,"bytes":1000000}},
+            {"kind":"delay","fixed_ns":10000000},{"kind":"delay","series":[[0,1],[5,2]]}"#;
+        let config = Config::parse(&line(TWO, &direction(stages), "\"a\"")).unwrap();
+        assert_eq!(config.directions[0].table.stages.len(), 4);
+        assert_eq!(config.vertices[0].addresses[0].to_string(), "100.64.0.2/32");
+    }
+
+    #[test]
+    fn errors_name_place_and_problem() {
+        let two = |more: &str| line(&format!("{TWO},{more}"), "", "null");
+        let up = |rest: &str| {
+            line(
+                TWO,
+                &format!(r#"{{"name":"up","from":"a",{rest}}}"#),
+                "null",
+            )
+        };
+        let cell = |scheduler: &str, rest: &str| {
+            cells(&format!(
+                r#"{{"name":"c","scheduler":{{"kind":{scheduler}}},{rest}}}"#
+            ))
+        };
+        let cases = [
+            (
+                line(TWO, "", "\"b\""),
+                "default_vertex: there is no vertex \"b\"",
+            ),
+            (
+                line(TWO, "", "\"t\""),
+                "default_vertex: there is no vertex \"t\" with a device",
+            ),
+            (two(TWO), "vertices[2] (a): another vertex has this name"),
+            (
+                two(r#"{"name":"b","namespace":"new","addresses":["100.64.0.2/24"]}"#),
+                "b: the address 100.64.0.2 belongs to \"a\" already",
+            ),
+            (
+                two(r#"{"name":"b","namespace":"new","shared":["100.64.0.2/32"]}"#),
+                "b: the shared address 100.64.0.2 belongs to \"a\" alone",
+            ),
+            (
+                two(r#"{"name":"b","addresses":["100.64.0.2"]}"#),
+                "is not a prefix",
+            ),
+            (
+                two(r#"{"name":"b","addresses":["100.64.0.2/33"]}"#),
+                "is above 32",
+            ),
+            (
+                two(r#"{"name":"b","namespace":"old"}"#),
+                "unknown variant `old`",
+            ),
+            (
+                two(r#"{"name":"b","adresses":[]}"#),
+                "unknown field `adresses`",
+            ),
+            (
+                up(r#""to":"x","stages":[]"#),
+                "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (up(r#""to":"a","stages":[]"#), "from \"a\" to itself"),
+            (
+                up(r#""to":"t","stages":[],"moves":[{"at_ns":5,"from":"a","to":"x"}]"#),
+                "directions[0] (up): there is no vertex \"x\"",
+            ),
+            (
+                up(
+                    r#""to":"t","stages":[],"moves":[{"at_ns":5,"from":"a","to":"t"},{"at_ns":5,"from":"a","to":"t"}]"#,
+                ),
+                "its moves must be in order of time",
+            ),
+            (
+                line(TWO, &format!("{},{}", direction(""), direction("")), "null"),
+                "directions[1] (up): another direction",
+            ),
+            (
+                cell(r#""max-rate""#, r#""users":[]"#),
+                "cells[0] (c): a cell needs at least one user",
+            ),
+            (
+                cell(r#""max-rate""#, r#""users":[{"direction":"down"}]"#),
+                "there is no direction \"down\"",
+            ),
+            (
+                cell(
+                    r#""priority""#,
+                    r#""users":[{"direction":"up"},{"direction":"up"}]"#,
+                ),
+                "\"up\" is already a user of the cell \"c\"",
+            ),
+            (
+                cell(
+                    r#""round-robin""#,
+                    r#""slot_ns":5,"users":[{"direction":"up"}]"#,
+                ),
+                "too short",
+            ),
+            (
+                cell(
+                    r#""proportional-fair","window_ns":0"#,
+                    r#""users":[{"direction":"up"}]"#,
+                ),
+                "the averaging window",
+            ),
+            (
+                cell(
+                    r#""max-rate""#,
+                    r#""users":[{"direction":"up","until_ns":5},{"direction":"up","from_ns":5}]"#,
+                ),
+                "at this time, or has not left it before",
+            ),
+            (
+                cell(
+                    r#""max-rate""#,
+                    r#""users":[{"direction":"up","from_ns":6,"until_ns":5}]"#,
+                ),
+                "must leave the cell after it enters it",
+            ),
+            (
+                cell(r#""fair""#, r#""users":[{"direction":"up"}]"#),
+                "unknown variant `fair`",
+            ),
+            ("{\"namespaces\":".into(), "cannot be read: EOF"),
+        ];
+        for (line, expected) in cases {
+            let message = Config::parse(&line).unwrap_err().to_string();
+            assert!(
+                message.contains(expected),
+                "{message:?} should contain {expected:?}"
+            );
+            assert!(!message.contains('\n'));
+        }
     }
 }

@@ -6,7 +6,6 @@
 //!
 //! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
 
-mod check;
 mod clock;
 mod config;
 mod control;
@@ -16,6 +15,7 @@ mod enter;
 mod error;
 mod flow;
 #[cfg(feature = "fuzzing")]
+#[path = "../fuzz/parsers.rs"]
 pub mod fuzzing;
 mod lateness;
 mod log;

@@ -11,10 +11,6 @@ mod run;
 mod single;
 mod vnet;
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod drafts;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -85,7 +85,7 @@ impl Schedule {
 
 /// The opportunities of a recording on the clock. They are numbered from the start of the recording.
 #[derive(Clone, Debug)]
-pub(crate) struct Playback {
+pub struct Playback {
     trace: Arc<Trace>,
     repeat: Repeat,
     offset: Duration,
@@ -99,7 +99,7 @@ pub(crate) struct Playback {
 
 impl Playback {
     /// The recording from position `offset` on, at the instant `zero`. Nothing is offered before that.
-    pub(crate) fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
+    pub fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
         let mut playback = Self {
             trace,
             repeat,
@@ -114,7 +114,7 @@ impl Playback {
     }
 
     /// The position in the recording at an instant; in a looped one below its period.
-    pub(crate) fn position(&self, at: Time) -> Duration {
+    pub fn position(&self, at: Time) -> Duration {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         Duration::from_nanos(match self.repeat {
             Repeat::Looped => position % self.trace.period(),
@@ -123,7 +123,7 @@ impl Playback {
     }
 
     /// The recording from position `offset` plus `further` on, at the instant `zero`.
-    pub(crate) fn restart(&mut self, zero: Time, further: Duration) {
+    pub fn restart(&mut self, zero: Time, further: Duration) {
         let start = (self.offset + further).as_nanos();
         self.zero = zero;
         self.start = match self.repeat {
@@ -133,13 +133,13 @@ impl Playback {
     }
 
     /// Number of the first opportunity at or after `at`.
-    pub(crate) fn first_at(&self, at: Time) -> u64 {
+    pub fn first_at(&self, at: Time) -> u64 {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         self.trace.count_before(position, self.repeat)
     }
 
     /// The instant of an opportunity; `None` past the end of a recording that is played once.
-    pub(crate) fn time_of(&mut self, index: u64) -> Option<Time> {
+    pub fn time_of(&mut self, index: u64) -> Option<Time> {
         let total = self.trace.total();
         let cycle_start = self.cycle.saturating_mul(total);
         let within = if index >= cycle_start && index - cycle_start < total {

@@ -1,15 +1,17 @@
 //! Comparison of the segmentation code with the plain one.
 
+mod drafts;
 mod path;
+mod reference;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::drafts::{Draft, Flow, build, build_all, mark, read_all, written};
-use super::reference::{ones_complement, wire};
 use super::{Layout, VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
+use drafts::{Draft, Flow, build, build_all, mark, read_all, written};
+use reference::ones_complement;
 
 fn flows() -> impl Strategy<Value = Flow> {
     (
@@ -90,45 +92,6 @@ proptest! {
             outbox.push(segment, &pool);
         }
         prop_assert_eq!(written(&mut outbox, &mut pool), packets);
-    }
-
-    #[test]
-    fn the_segments_that_are_left_are_the_packets_on_the_wire(
-        flow in flows(),
-        drafts in proptest::collection::vec(drafts(), 1..8),
-        fates in proptest::collection::vec(0u8..20, 400),
-        alone in any::<bool>(),
-    ) {
-        let packets = build_all(flow, &drafts);
-        let mut expected: Vec<Vec<u8>> = packets.iter().flat_map(|bytes| wire(bytes)).collect();
-        let (mut pool, mut outbox) = (Pool::new(1 << 26), Outbox::default());
-        let segments = read_all(&mut pool, &packets);
-        prop_assert_eq!(segments.len(), expected.len());
-        let mut out = Vec::new();
-        let mut left = Vec::new();
-        for (mut segment, (mut packet, fate)) in segments.into_iter().zip(expected.drain(..).zip(fates.iter().cycle())) {
-            match *fate {
-                0 => { // dropped
-                    pool.release(segment.slot, 1);
-                    continue;
-                }
-                // What has no open checksum is passed on as it is, marked or not; the kernel's packets all have one.
-                1 => {
-                    segment.marked = true;
-                    mark(&mut packet);
-                }
-                2 => out.extend(written(&mut outbox, &mut pool)),
-                _ => {}
-            }
-            outbox.push(segment, &pool);
-            left.push(packet);
-            if alone {
-                out.extend(written(&mut outbox, &mut pool));
-            }
-        }
-        out.extend(written(&mut outbox, &mut pool));
-        let on_the_wire: Vec<Vec<u8>> = out.iter().flat_map(|bytes| wire(bytes)).collect();
-        prop_assert_eq!(on_the_wire, left);
     }
 
     #[test]

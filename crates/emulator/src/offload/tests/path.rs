@@ -4,19 +4,33 @@ use std::sync::Arc;
 
 use cellbed_link::{
     BitRate, BottleneckConfig, Bytes, CoDelConfig, CorruptionConfig, DelayConfig, Direction,
-    Discipline, DualPi2Config, DuplicationConfig, Duration, Ecn, Fate, FqCoDelConfig, Limit,
-    LossConfig, Outcome, Packets, Probability, Schedule, Seed, StageConfig, Tag, Time, Trace,
+    Discipline, Distribution, DualPi2Config, DuplicationConfig, Duration, Ecn, Fate, FqCoDelConfig,
+    Limit, LossConfig, Outcome, Packets, Probability, RandomDelay, Schedule, Seed, StageConfig,
+    Tag, Time, Trace,
 };
 use proptest::prelude::*;
 
-use super::super::drafts::{build_all, mark, read_all, written};
-use super::super::reference::wire;
+use super::drafts::{build_all, mark, read_all, written};
+use super::reference::{check, wire};
 use super::{drafts, flows};
 use crate::flow::tag;
 use crate::offload::{VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::packet::Header;
 use crate::pool::{Pool, Segment};
+
+/// A delay that lets packets overtake each other.
+fn overtaking(seed: u64) -> DelayConfig {
+    DelayConfig::Random(RandomDelay {
+        distribution: Distribution::Uniform {
+            mean: Duration::from_micros(700),
+            spread: Duration::from_micros(700),
+        },
+        reorder: true,
+        correlation: Probability::default(),
+        seed: Seed(seed),
+    })
+}
 
 /// The stages of two directions, one behind the other.
 fn stages(seed: u64, choice: u8) -> [Vec<StageConfig>; 2] {
@@ -67,7 +81,10 @@ fn stages(seed: u64, choice: u8) -> [Vec<StageConfig>; 2] {
         first.insert(0, corruption(seed).into());
         second.push(corruption(seed ^ 1).into());
     }
-    first.push(DelayConfig::Fixed(Duration::from_micros(700)).into());
+    first.push(match choice & 64 {
+        0 => DelayConfig::Fixed(Duration::from_micros(700)).into(),
+        _ => overtaking(seed).into(),
+    });
     [first, second]
 }
 
@@ -146,6 +163,7 @@ fn emulate(
         }
     }
     out.extend(written(&mut outbox, &mut pool));
+    out.iter().for_each(|bytes| check(bytes));
     (events, out.iter().flat_map(|bytes| wire(bytes)).collect())
 }
 

@@ -1,10 +1,6 @@
-//! Fuzz targets of the parsers and the segmentation code: a function for each, which panics on an error.
+//! What the fuzz targets do with the bytes of libFuzzer: a function for each parser, which panics on an error.
 //!
-//! Only with the feature `fuzzing`. The targets in `fuzz/` call these with bytes that libFuzzer chooses, the example
-//! `segmentation_cases` with random ones.
-
-mod choices;
-mod segmentation;
+//! The crate includes this file with the feature `fuzzing`, so that it reaches private parsers.
 
 use std::io;
 use std::path::Path;
@@ -13,15 +9,11 @@ use cellbed_link::language::Reader;
 use cellbed_link::{Bytes, Direction, Duration, Time};
 use serde_json::Value;
 
-pub use segmentation::{Figures, Segmentation};
-
 use crate::config::Config;
 use crate::control::Command;
 use crate::flow::tag;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::packet::Header;
-use crate::stages;
-use choices::Choices;
 
 /// Any text is a configuration or an error in one line, and all stages of a configuration carry packets.
 pub fn configuration(text: &str) {
@@ -78,14 +70,13 @@ pub fn packet(bytes: &[u8]) {
     }
 }
 
-/// Sends packets, whose number and distances follow from `bytes`. None is lost, and time increases.
+/// Sends a packet for each three of `bytes`, which are its distance and its size. None is lost, and time increases.
 fn carry(mut direction: Direction<u32>, bytes: &[u8]) {
-    let mut choices = Choices::new(bytes);
     let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
     let (mut sent, mut ended) = (0u64, 0u64);
-    for packet in 0..100 {
-        now += Duration::from_nanos(u64::from(choices.next()) << (choices.next() % 24));
-        direction.accept(now, packet, Bytes(u64::from(choices.next()) * 7));
+    for (packet, &[distance, shift, size]) in (0..).zip(bytes.as_chunks::<3>().0) {
+        now += Duration::from_nanos(u64::from(distance) << (shift % 24));
+        direction.accept(now, packet, Bytes(u64::from(size) * 7));
         sent += 1;
         while let Some(outcome) = direction.poll(now) {
             assert!(outcome.departed >= latest && outcome.departed >= outcome.arrived);

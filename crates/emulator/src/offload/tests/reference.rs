@@ -1,6 +1,6 @@
 //! Segmentation once more, as plainly as the RFCs have it and without a look at the other code: what the tests compare with.
 
-use super::{VNET_BYTES, Vnet};
+use crate::offload::{VNET_BYTES, Vnet};
 
 /// The packets on the wire that a packet with the device's header stands for, all checksums finished.
 pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -92,4 +92,40 @@ pub fn ones_complement(bytes: &[u8], add: u64) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
+}
+
+/// Panics unless lengths, checksums and the device's header of a packet that goes to the kernel agree.
+pub fn check(bytes: &[u8]) {
+    let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
+    let packet = &bytes[VNET_BYTES..];
+    if !vnet.partial_checksum {
+        assert_eq!(vnet.cut, None);
+        return;
+    }
+    let transport = usize::from(vnet.checksum_start);
+    let offset = usize::from(vnet.checksum_offset);
+    let field = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    let v4 = packet[0] >> 4 == 4;
+    assert!(packet.len() <= 65_535);
+    if v4 {
+        assert_eq!(field(2), packet.len(), "total length");
+        let sum = ones_complement(&packet[..transport], 0);
+        assert_eq!(sum, 0xffff, "header checksum");
+    } else {
+        assert_eq!(field(4), packet.len() - 40, "payload length");
+    }
+    let headers = if offset == 16 {
+        transport + usize::from(packet[transport + 12] >> 4) * 4
+    } else {
+        assert_eq!(field(transport + 4), packet.len() - transport, "UDP length");
+        transport + 8
+    };
+    // What the kernel starts from when it finishes the checksum: 0 and 0xffff are the same number.
+    let open = field(transport + offset) % 0xffff;
+    let pseudo = ones_complement(&[], pseudo_header(packet, transport, offset, v4));
+    assert_eq!(open, usize::from(pseudo) % 0xffff, "pseudo header");
+    if vnet.cut.is_some() {
+        assert_eq!(usize::from(vnet.header), headers, "length of the headers");
+        assert!(vnet.segment > 0 && packet.len() - headers > usize::from(vnet.segment));
+    }
 }

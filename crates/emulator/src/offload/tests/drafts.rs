@@ -1,8 +1,8 @@
 //! Packets as a device gives them, made up for tests.
 
 use super::reference::{ones_complement, pseudo_header};
-use super::vnet::Cut;
-use super::{Layout, VNET_BYTES, Vnet};
+use crate::offload::vnet::Cut;
+use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::pool::{Pool, Segment};
 
@@ -98,7 +98,6 @@ pub fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> V
 }
 
 /// The packets of a flow, one after another.
-#[cfg(test)]
 pub fn build_all(flow: Flow, drafts: &[Draft]) -> Vec<Vec<u8>> {
     let (mut sequence, mut identification) = (u32::MAX - 20_000, u16::MAX - 20);
     let mut packets = Vec::new();
