@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cellbed_link::{Compensation, LightRows, RecordingError};
+use cellbed_link::{Compensation, LightRows, TraceError};
 use pyo3::prelude::*;
 
 use crate::trace::{TraceFormatError, open};
@@ -37,6 +37,6 @@ pub fn parse_latency_offsets(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64
     })
 }
 
-fn refused(path: &std::path::Path, error: &RecordingError) -> PyErr {
+fn refused(path: &std::path::Path, error: &TraceError) -> PyErr {
     TraceFormatError::new_err(error.in_file(path.display()))
 }

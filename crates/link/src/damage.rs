@@ -108,15 +108,4 @@ mod tests {
         assert_eq!(damage.bit(Bytes(0)), None);
         assert!(damage.bit(Bytes(1)).is_some_and(|bit| bit < 8));
     }
-
-    #[test]
-    fn a_restart_repeats_the_damage() {
-        let mut damage = damage(0.3);
-        let first: Vec<_> = (0..64).map(|_| damage.bit(Bytes(1500))).collect();
-        damage.restart();
-        assert_eq!(
-            first,
-            (0..64).map(|_| damage.bit(Bytes(1500))).collect::<Vec<_>>()
-        );
-    }
 }

@@ -22,8 +22,7 @@ use crate::queue::Discipline;
 use crate::radio::RadioTable;
 use crate::random::Seed;
 use crate::replay::{
-    Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, RecordingError,
-    WorkloadDependentConfig,
+    Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, WorkloadDependentConfig,
 };
 use crate::schedule::{LightRows, RateSeries, Schedule};
 use crate::stage::StageConfig;
@@ -156,7 +155,7 @@ where
                 "latency offsets",
                 path,
                 Compensation::parse,
-                RecordingError::in_file,
+                TraceError::in_file,
             )?,
             None => Compensation::default(),
         };
@@ -164,7 +163,7 @@ where
             "light rows",
             &table.light,
             LightRows::parse,
-            RecordingError::in_file,
+            TraceError::in_file,
         )?;
         Ok(WorkloadDependentConfig {
             repeat: table.looped,

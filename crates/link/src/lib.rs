@@ -67,8 +67,7 @@ pub use radio::{Profile, RadioConfig, Way};
 pub use random::{Probability, Seed};
 pub use replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, DelayState, Delays, IdleAt,
-    RecordingError, RecordingFault, Saturated, Shift, SizeSamples, TrainSet, WarmUp, WarmUpCurve,
-    WorkloadDependentConfig,
+    Saturated, Shift, SizeSamples, TrainSet, WarmUp, WarmUpCurve, WorkloadDependentConfig,
 };
 pub use schedule::{LightRow, LightRows, RateSeries, Schedule};
 pub use stage::StageConfig;

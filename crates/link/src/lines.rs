@@ -1,5 +1,6 @@
-//! A text file of lines, read in small pieces.
+//! Text files of lines, read in small pieces.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// Bytes read at a time.
@@ -7,51 +8,81 @@ const BUFFER: usize = 1 << 16;
 /// Maximum length of an offending line in an error.
 const EXCERPT: usize = 32;
 
-/// Why reading stopped, with the number of the line, from 1.
-pub enum Stopped<F> {
-    /// The source failed.
-    Read {
-        /// The line that was being read.
-        line: usize,
-        /// The failure.
-        source: io::Error,
-    },
-    /// A line beyond all measure.
-    TooLong {
-        /// The line.
-        line: usize,
-    },
-    /// Error that the consumer of lines found.
-    Fault {
-        /// The line.
-        line: usize,
-        /// Error of the line.
-        fault: F,
-    },
+/// Why the file of a recording was refused. The text states the line and the reason, but not the file: parsers see a stream.
+/// [`in_file`](Self::in_file) has all three.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceError {
+    line: Option<usize>,
+    reason: String,
 }
 
-/// Hands every line to `take`, without its line feed and a carriage return before that. A file without line ends is given up
-/// after `longest` bytes.
-pub fn each_line<F>(
+impl TraceError {
+    /// Returns the error of a line, counted from 1.
+    pub fn at(line: usize, reason: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns an error of the whole file.
+    pub fn whole(reason: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// Returns the number of the offending line, from 1; `None` for an error of the whole file.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// Returns the error as compilers print theirs: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
+    pub fn in_file(&self, file: impl fmt::Display) -> String {
+        match self.line {
+            Some(line) => format!("{file}:{line}: {}", self.reason),
+            None => format!("{file}: {}", self.reason),
+        }
+    }
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+/// Hands every line to `take` with its number, from 1, without its line feed and a carriage return before that. A file
+/// without line ends is refused after `longest` bytes.
+pub fn each_line<E: From<TraceError>>(
     reader: impl Read,
     longest: usize,
-    mut take: impl FnMut(&[u8]) -> Result<(), F>,
-) -> Result<(), Stopped<F>> {
+    mut take: impl FnMut(usize, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     let mut reader = BufReader::with_capacity(BUFFER, reader);
     let mut split = Vec::new(); // the start of a line that two buffers share
     let mut line = 1;
+    let too_long = |line| TraceError::at(line, format!("the line is longer than {longest} bytes"));
     let mut hand = |text: &[u8], line: usize| {
         if text.len() > longest {
-            return Err(Stopped::TooLong { line });
+            return Err(too_long(line).into());
         }
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        take(text).map_err(|fault| Stopped::Fault { line, fault })
+        take(line, text.strip_suffix(b"\r").unwrap_or(text))
     };
     loop {
         let buffer = match reader.fill_buf() {
             Ok(buffer) => buffer,
             Err(source) if source.kind() == io::ErrorKind::Interrupted => continue,
-            Err(source) => return Err(Stopped::Read { line, source }),
+            Err(source) => {
+                let reason = format!("the rest of the file could not be read: {source}");
+                return Err(TraceError::at(line, reason).into());
+            }
         };
         if buffer.is_empty() {
             return hand(&split, line);
@@ -70,14 +101,14 @@ pub fn each_line<F>(
         }
         split.extend_from_slice(rest);
         if split.len() > longest {
-            return Err(Stopped::TooLong { line });
+            return Err(too_long(line).into());
         }
         let read = buffer.len();
         reader.consume(read);
     }
 }
 
-/// The start of a line that looks like numbers, else `…`: the file of someone who names any path must not be quoted.
+/// Returns the start of a line that looks like numbers, else `…`: the content of any other file must not be quoted.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let shown = &line[..line.len().min(EXCERPT)];
     let numeric = |byte: &u8| byte.is_ascii_digit() || b" \t\r+-.,_eExX".contains(byte);

@@ -274,36 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bin_tells_what_was_offered_used_and_dropped() {
-        let mut direction = direction(ms(3));
-        for _ in 0..4 {
-            direction.accept(ms(4), (), Bytes(1000));
-        }
-        let bins: Vec<_> = direction.finished_bins(ms(23)).collect();
-        assert_eq!(starts(&bins), [(ms(3), ms(13)), (ms(13), ms(23))]);
-        let level = |packets| QueueLevel {
-            packets: Packets(packets),
-            bytes: Bytes(packets * 1000),
-        };
-        let first = Bin {
-            capacity: Some(Bytes(1500)), // at 8 ms; the one at 13 ms is the next bin's
-            used: Bytes(1000),
-            arrived: Bytes(4000),
-            queue: level(2),
-            peak: Bytes(3000),
-            queue_full: Packets(1),
-            ..Bin::quiet(ms(3), ms(13), level(0))
-        };
-        let second = Bin {
-            capacity: Some(Bytes(3000)), // 13 and 18 ms
-            used: Bytes(2000),
-            peak: Bytes(2000),
-            ..Bin::quiet(ms(13), ms(23), level(0))
-        };
-        assert_eq!(bins, [first, second]);
-    }
-
-    #[test]
     fn idle_bins_keep_the_queue_and_the_capacity() {
         let trace = Arc::new(Trace::from_millis([78_000]).unwrap());
         let bottleneck = BottleneckConfig::new(Schedule::looped(trace));

@@ -64,58 +64,26 @@ impl StageConfig {
     }
 }
 
-impl From<LossConfig> for StageConfig {
-    fn from(config: LossConfig) -> Self {
-        Self::Loss(config)
-    }
+macro_rules! stages {
+    ($($config:ty => $variant:expr,)*) => {$(
+        impl From<$config> for StageConfig {
+            fn from(config: $config) -> Self {
+                $variant(config.into())
+            }
+        }
+    )*};
 }
 
-impl From<GateConfig> for StageConfig {
-    fn from(config: GateConfig) -> Self {
-        Self::Gate(config)
-    }
-}
-
-impl From<BottleneckConfig> for StageConfig {
-    fn from(config: BottleneckConfig) -> Self {
-        Self::Bottleneck(config)
-    }
-}
-
-impl From<DelayConfig> for StageConfig {
-    fn from(config: DelayConfig) -> Self {
-        Self::Delay(config)
-    }
-}
-
-impl From<WorkloadDependentConfig> for StageConfig {
-    fn from(config: WorkloadDependentConfig) -> Self {
-        Self::WorkloadDependent(Box::new(config))
-    }
-}
-
-impl From<DuplicationConfig> for StageConfig {
-    fn from(config: DuplicationConfig) -> Self {
-        Self::Duplication(config)
-    }
-}
-
-impl From<CorruptionConfig> for StageConfig {
-    fn from(config: CorruptionConfig) -> Self {
-        Self::Corruption(config)
-    }
-}
-
-impl From<RadioConfig> for StageConfig {
-    fn from(config: RadioConfig) -> Self {
-        Self::Radio(Box::new(config))
-    }
-}
-
-impl From<ConditionalConfig> for StageConfig {
-    fn from(config: ConditionalConfig) -> Self {
-        Self::Conditional(Box::new(config))
-    }
+stages! {
+    LossConfig => Self::Loss,
+    GateConfig => Self::Gate,
+    BottleneckConfig => Self::Bottleneck,
+    DelayConfig => Self::Delay,
+    WorkloadDependentConfig => Self::WorkloadDependent,
+    DuplicationConfig => Self::Duplication,
+    CorruptionConfig => Self::Corruption,
+    RadioConfig => Self::Radio,
+    ConditionalConfig => Self::Conditional,
 }
 
 #[derive(Clone, Debug)]

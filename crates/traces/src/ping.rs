@@ -8,7 +8,7 @@ mod line;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use cellbed_link::lines::{Stopped, each_line};
+use cellbed_link::lines::each_line;
 
 use crate::error::{ImportError, Place, Result, counted};
 use crate::series::{RoundTrip, Table};
@@ -31,18 +31,8 @@ const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
 /// Makes round-trip times from ping's output. interval_ns: between probes without stamps; a second if `None`.
 pub fn ping(source: impl Read, interval_ns: Option<i64>, target: &impl Target) -> Result<Imported> {
     let mut session = Session::new(interval_ns, target)?;
-    let mut number = 0;
-    let read = each_line(source, LONGEST_LINE, |text| {
-        number += 1;
-        session.take(line::read(text), Place::Line(number))
-    });
-    read.map_err(|stopped| match stopped {
-        Stopped::Read { source, .. } => source.into(),
-        Stopped::TooLong { line } => ImportError::at(
-            Place::Line(line as u64),
-            format!("the line is longer than {LONGEST_LINE} bytes: not output of ping"),
-        ),
-        Stopped::Fault { fault, .. } => fault,
+    each_line(source, LONGEST_LINE, |number, text| {
+        session.take(line::read(text), Place::Line(number as u64))
     })?;
     session.finish()
 }

@@ -284,7 +284,7 @@ impl<P> Bottleneck<P> {
     }
 
     /// Adds a refused packet to those that the queue has dropped.
-    pub(crate) fn give_up(&mut self, item: Item<P>, reason: DropReason) {
+    pub(crate) fn add_dropped(&mut self, item: Item<P>, reason: DropReason) {
         self.dropped.push_back((item, reason));
     }
 

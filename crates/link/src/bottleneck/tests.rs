@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::queue::Limit;
 use crate::schedule::RateSeries;
 use crate::trace::Trace;
-use crate::units::{BitRate, Packets};
+use crate::units::BitRate;
 
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
@@ -52,27 +51,40 @@ fn at<const N: usize>(millis: [u64; N]) -> Vec<Option<Time>> {
 }
 
 #[test]
-fn one_opportunity_finishes_several_small_packets() {
-    let config = BottleneckConfig::new(looped(&[5, 10]));
-    assert_eq!(
-        departures(config, &[(0, 500), (1, 500), (2, 500), (3, 1)]),
-        at([5, 5, 5, 10])
-    );
-}
-
-#[test]
-fn a_partly_sent_packet_carries_over() {
-    let config = BottleneckConfig::new(looped(&[1, 2, 3, 4]));
-    // 1400 + 100 | 1300 + 200 | 1200
-    assert_eq!(
-        departures(config, &[(0, 1400), (0, 1400), (0, 1400)]),
-        at([1, 2, 3])
-    );
-    let config = BottleneckConfig::new(looped(&[1, 2, 3, 4]));
-    assert_eq!(
-        departures(config, &[(0, 4000), (0, 500), (0, 1)]),
-        at([3, 3, 4])
-    );
+fn packets_share_and_span_opportunities() {
+    let plain = |millis: &[u64]| BottleneckConfig::new(looped(millis));
+    let mahimahi = BottleneckConfig {
+        opportunity: Bytes(1504),
+        overhead: Bytes(4),
+        ..plain(&[1, 2])
+    };
+    let four = [1, 2, 3, 4];
+    for (config, packets, expected) in [
+        // One opportunity finishes several small packets.
+        (
+            plain(&[5, 10]),
+            &[(0, 500), (1, 500), (2, 500), (3, 1)][..],
+            &[5, 5, 5, 10][..],
+        ),
+        // A packet sent in part carries over: 1400 + 100 | 1300 + 200 | 1200.
+        (plain(&four), &[(0, 1400), (0, 1400), (0, 1400)], &[1, 2, 3]),
+        (plain(&four), &[(0, 4000), (0, 500), (0, 1)], &[3, 3, 4]),
+        // A packet may use what is left at the instant of its arrival.
+        (plain(&[1, 9]), &[(0, 500), (1, 1000), (1, 1)], &[1, 1, 9]),
+        (
+            mahimahi,
+            &[(0, 1500), (0, 748), (0, 748), (0, 1)],
+            &[1, 2, 2, 3],
+        ),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|&millis| Some(ms(millis))).collect();
+        assert_eq!(departures(config, packets), expected);
+    }
+    let nothing = BottleneckConfig {
+        opportunity: Bytes(0),
+        ..plain(&[1])
+    };
+    assert_eq!(departures(nothing, &[(0, 1)]), [None]);
 }
 
 #[test]
@@ -87,55 +99,6 @@ fn unused_bytes_are_lost() {
     accept(&mut bottleneck, Time::from_micros(1600), Bytes(1), 2);
     take_until(&mut bottleneck, Time::MAX, &mut departures);
     assert_eq!(departures.to_vec(), at([1, 2, 10]));
-}
-
-#[test]
-fn a_packet_may_use_what_is_left_at_the_instant_of_its_arrival() {
-    let config = BottleneckConfig::new(looped(&[1, 9]));
-    assert_eq!(
-        departures(config, &[(0, 500), (1, 1000), (1, 1)]),
-        at([1, 1, 9])
-    );
-}
-
-#[test]
-fn other_accountings_are_two_numbers() {
-    // Mahimahi's: 1504 bytes an opportunity, 4 more a packet
-    let config = BottleneckConfig {
-        opportunity: Bytes(1504),
-        overhead: Bytes(4),
-        ..BottleneckConfig::new(looped(&[1, 2]))
-    };
-    assert_eq!(
-        departures(config, &[(0, 1500), (0, 748), (0, 748), (0, 1)]),
-        at([1, 2, 2, 3])
-    );
-    let nothing = BottleneckConfig {
-        opportunity: Bytes(0),
-        ..BottleneckConfig::new(looped(&[1]))
-    };
-    assert_eq!(departures(nothing, &[(0, 1)]), [None]);
-}
-
-#[test]
-fn a_gap_of_78_seconds_holds_the_queue() {
-    let config = BottleneckConfig::new(looped(&[10, 78_329, 78_330]));
-    assert_eq!(
-        departures(config, &[(11, 1500), (12, 1500), (78_400, 40)]),
-        at([78_329, 78_330, 156_659])
-    );
-}
-
-#[test]
-fn a_full_queue_drops_the_packet_that_comes() {
-    let config = BottleneckConfig::new(looped(&[10])).with_queue(Discipline::DropTail(Limit {
-        packets: Some(Packets(1)),
-        bytes: None,
-    }));
-    assert_eq!(
-        departures(config, &[(0, 1500), (1, 1500), (10, 1500)]),
-        [Some(ms(10)), None, Some(ms(20))]
-    );
 }
 
 #[test]

@@ -251,27 +251,6 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn draws(distribution: Distribution, correlation: f64, count: usize) -> Vec<f64> {
-        let mut draw = Draw::new(RandomDelay {
-            distribution,
-            correlation: Probability::new(correlation).unwrap(),
-            reorder: false,
-            seed: Seed(1),
-        });
-        (0..count)
-            .map(|_| draw.next().as_secs_f64() * 1e3)
-            .collect()
-    }
-
-    fn moments(values: &[f64]) -> (f64, f64) {
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let squares = values
-            .iter()
-            .map(|value| (value - mean).powi(2))
-            .sum::<f64>();
-        (mean, (squares / values.len() as f64).sqrt())
-    }
-
     #[test]
     fn normal_quantiles_are_those_of_the_tables() {
         for (p, z) in [
@@ -295,37 +274,5 @@ mod tests {
             let end = Duration::from_secs_f64(0.05 + sign * 0.01 * CUT);
             assert_eq!(normal.quantile(u), end);
         }
-    }
-
-    #[test]
-    fn pareto_delays_are_netem_s() {
-        let pareto = Distribution::Pareto {
-            mean: ms(50),
-            deviation: ms(10),
-        };
-        // the least is at (1 − 1.5) · 4/3 = −2/3, the median at (2^(1/3) − 1.5) · 4/3 = −0.3201
-        assert_eq!(
-            pareto.quantile(0.0),
-            Duration::from_secs_f64(0.05 - 0.01 * 2.0 / 3.0)
-        );
-        let median = pareto.quantile(0.5).as_secs_f64() * 1e3;
-        assert!((median - 46.799).abs() < 0.001, "{median}");
-        let most = pareto.quantile(1.0 - f64::EPSILON);
-        assert_eq!(most, Duration::from_secs_f64(0.05 + 0.01 * CUT));
-    }
-
-    #[test]
-    fn uniform_and_empirical_delays_come_from_their_range() {
-        let uniform = Distribution::Uniform {
-            mean: ms(10),
-            spread: ms(10),
-        };
-        let (mean, deviation) = moments(&draws(uniform, 0.0, 100_000));
-        assert!((mean - 10.0).abs() < 0.1 && (deviation - 10.0 / 3f64.sqrt()).abs() < 0.1);
-        let empirical = Distribution::empirical(vec![ms(30), ms(10), ms(10), ms(20)]).unwrap();
-        let values = draws(empirical, 0.0, 100_000);
-        let share = |of: f64| values.iter().filter(|&&value| value == of).count() as f64 / 1e5;
-        assert!((share(10.0) - 0.5).abs() < 0.01 && (share(30.0) - 0.25).abs() < 0.01);
-        assert!(Distribution::empirical(vec![]).is_none());
     }
 }

@@ -215,7 +215,7 @@ impl<P: Clone> Direction<P> {
 
     fn alter_stage(&mut self, stage: usize, config: &StageConfig, at: Time) {
         self.stages[stage].change(config, self.zero, at, self.offset);
-        self.drop_given_up(stage, at);
+        self.report_dropped(stage, at);
         if matches!(config, StageConfig::Gate(_)) {
             self.set_gate(at);
         }
@@ -252,7 +252,7 @@ impl<P: Clone> Direction<P> {
             self.stages[index].flush();
             self.note_emptied(index, at);
         }
-        self.drop_given_up(index, at);
+        self.report_dropped(index, at);
         let offer = self.offer();
         if let Some(meter) = &mut self.meter {
             meter.offered(at, offer);

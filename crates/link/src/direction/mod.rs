@@ -223,13 +223,13 @@ impl<P: Clone> Direction<P> {
         while let Some((index, now)) = self.next.filter(|&(_, now)| now <= until) {
             match self.stages[index].step(now) {
                 Some(Step::Left(item)) => {
-                    self.drop_given_up(index, now);
+                    self.report_dropped(index, now);
                     self.left(index, now, item.size);
                     self.enter(index + 1, now, item);
                 }
                 Some(Step::Within) => {
                     self.offer_changed(index);
-                    self.drop_given_up(index, now);
+                    self.report_dropped(index, now);
                     self.queue_changed(index, now);
                 }
                 None => return,
@@ -259,7 +259,7 @@ impl<P: Clone> Direction<P> {
     #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
-        self.tell(now, item.clone(), Fate::Doubled);
+        self.report(now, item.clone(), Fate::Doubled);
         self.twins.push_back((first, now, item));
     }
 
@@ -288,7 +288,7 @@ impl<P: Clone> Direction<P> {
                 }
                 Stage::Bottleneck(bottleneck) => match bottleneck.accept(now, item) {
                     Admission::Queued => {
-                        self.drop_given_up(index, now);
+                        self.report_dropped(index, now);
                         return self.queue_changed(index, now);
                     }
                     Admission::Refused(item, reason) => {
@@ -306,7 +306,7 @@ impl<P: Clone> Direction<P> {
                     if let Admission::Refused(item, reason) = radio.accept(now, item) {
                         return self.finish(now, item, Fate::Dropped(reason));
                     }
-                    self.drop_given_up(index, now);
+                    self.report_dropped(index, now);
                     return self.queue_changed(index, now);
                 }
                 Stage::Delay(delay) => return delay.accept(now, item),
@@ -315,7 +315,7 @@ impl<P: Clone> Direction<P> {
                     if let Admission::Refused(item, reason) = link.accept(now, item) {
                         return self.finish(now, item, Fate::Dropped(reason));
                     }
-                    self.drop_given_up(index, now);
+                    self.report_dropped(index, now);
                     return self.queue_changed(index, now);
                 }
                 Stage::Duplication(damage) => {
@@ -335,14 +335,14 @@ impl<P: Clone> Direction<P> {
 
     /// Reports the packets that a queue has dropped.
     #[inline]
-    fn drop_given_up(&mut self, index: usize, now: Time) {
+    fn report_dropped(&mut self, index: usize, now: Time) {
         if self.stages[index].has_dropped() {
-            self.tell_given_up(index, now);
+            self.report_all_dropped(index, now);
         }
     }
 
     #[cold]
-    fn tell_given_up(&mut self, index: usize, now: Time) {
+    fn report_all_dropped(&mut self, index: usize, now: Time) {
         while let Some((item, reason)) = self.stages[index].next_dropped() {
             self.finish(now, item, Fate::Dropped(reason));
         }
@@ -351,10 +351,10 @@ impl<P: Clone> Direction<P> {
     fn finish(&mut self, now: Time, item: Item<P>, fate: Fate) {
         self.held = self.held.less(item.size);
         self.ended(now, item.size, fate);
-        self.tell(now, item, fate);
+        self.report(now, item, fate);
     }
 
-    fn tell(&mut self, now: Time, item: Item<P>, fate: Fate) {
+    fn report(&mut self, now: Time, item: Item<P>, fate: Fate) {
         self.outcomes.push_back(Outcome {
             corrupt_bit: item.corrupt_bit(),
             packet: item.packet,

@@ -44,7 +44,7 @@ impl<P: Clone> Direction<P> {
         self.barred = barred;
         self.stages[index].set_closed(self.closed, barred, share, self.clock);
         if self.stages[index].has_dropped() {
-            self.drop_given_up(index, self.clock);
+            self.report_dropped(index, self.clock);
             self.queue_changed(index, self.clock);
         }
         self.next = self.next_internal();

@@ -182,37 +182,3 @@ fn a_restart_wakes_a_queue_that_the_old_schedule_never_served() {
         [('a', ms(55), ms(55), Fate::Delivered)]
     );
 }
-
-#[test]
-fn a_restart_repeats_losses_and_recorded_delays() {
-    let points = [(0, 1), (100, 101)]
-        .map(|(time, delay)| (Duration::from_millis(time), Duration::from_millis(delay)))
-        .to_vec();
-    let series = DelayConfig::Series(Arc::new(crate::delay::DelaySeries::new(points).unwrap()));
-    let mut direction = Direction::new(vec![loss(0.5), series.into()], Time::ZERO);
-    let mut pass = |zero: u64| {
-        direction.restart(ms(zero), Duration::ZERO);
-        for step in 0..50 {
-            direction.accept(ms(zero + step), 'a', Bytes(40));
-        }
-        let outcomes = drain(&mut direction);
-        outcomes
-            .iter()
-            .map(|outcome| (outcome.2 - ms(zero), outcome.3))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(pass(0), pass(10_000));
-}
-
-#[test]
-fn a_constant_rate_and_a_delay_make_a_plain_link() {
-    let rate = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
-    let mut direction = Direction::new(vec![rate.into(), delay(25)], Time::ZERO);
-    direction.accept(ms(0), 'a', Bytes(1500));
-    direction.accept(ms(0), 'b', Bytes(1500));
-    let departures: Vec<_> = drain(&mut direction)
-        .iter()
-        .map(|outcome| outcome.2)
-        .collect();
-    assert_eq!(departures, [26, 27].map(ms));
-}

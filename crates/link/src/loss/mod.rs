@@ -240,30 +240,6 @@ mod tests {
         assert!(!losses(1.0, 1, 10_000).contains(&false));
     }
 
-    #[test]
-    fn a_seed_decides_which_packets_are_lost() {
-        assert_eq!(losses(0.5, 1, 64), losses(0.5, 1, 64));
-        assert_ne!(losses(0.5, 1, 64), losses(0.5, 2, 64));
-    }
-
-    #[test]
-    fn a_restart_repeats_the_losses() {
-        let probability = Probability::new(0.5).unwrap();
-        let config = LossConfig::Independent {
-            probability,
-            seed: Seed(3),
-        };
-        let mut loss = Loss::new(config, Time::ZERO);
-        let first: Vec<bool> = (0..64).map(|_| loss.strikes(Time::ZERO)).collect();
-        loss.restart(Time::ZERO, Duration::ZERO);
-        assert_eq!(
-            first,
-            (0..64)
-                .map(|_| loss.strikes(Time::ZERO))
-                .collect::<Vec<_>>()
-        );
-    }
-
     /// The fate of packets that come a millisecond apart.
     fn strikes(config: LossConfig, packets: usize) -> Vec<bool> {
         let mut loss = Loss::new(config, Time::ZERO);

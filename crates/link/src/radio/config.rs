@@ -1,5 +1,7 @@
 //! Configuration of a radio link.
 
+use std::fmt;
+
 use crate::queue::Discipline;
 use crate::random::{Probability, Seed};
 use crate::time::Duration;
@@ -62,6 +64,20 @@ pub enum Way {
     Uplink,
     /// To the device.
     Downlink,
+}
+
+impl Way {
+    /// Both directions.
+    pub const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        })
+    }
 }
 
 /// The slots of a carrier and which of their symbols this direction may use.

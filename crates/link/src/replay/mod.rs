@@ -3,7 +3,6 @@
 
 mod compensation;
 mod conditional;
-mod error;
 mod parse;
 mod stage;
 
@@ -15,7 +14,6 @@ pub use conditional::{
     ConditionalConfig, ConditionalModel, DelayState, Delays, Saturated, SizeSamples, TrainSet,
     WarmUp, WarmUpCurve,
 };
-pub use error::{RecordingError, RecordingFault};
 pub(crate) use stage::WorkloadDependent;
 
 use crate::bottleneck::{BottleneckConfig, Clock};

@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::io::Read;
 
-use super::error::{LONGEST_LINE, RecordingError, RecordingFault};
 use super::{Compensation, Shift};
-use crate::lines::{Stopped, each_line, excerpt};
+use crate::lines::{TraceError, each_line, excerpt};
 use crate::schedule::LightRows;
 use crate::time::Duration;
 use crate::units::Bytes;
 
+/// The longest line in bytes: a train of 10,000 packets.
+const LONGEST_LINE: usize = 1 << 17;
 const DECIMALS: usize = 6;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// As with the trace: 49 days.
@@ -22,33 +23,45 @@ impl LightRows {
     /// arrivals of its packets after that of the first. Up to six decimals are accepted where the public tool writes whole
     /// milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks between
     /// numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that names the line.
-    pub fn parse(reader: impl Read) -> Result<Self, RecordingError> {
+    pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut light = Self::empty();
         let mut opportunities = Vec::new();
-        each_line(reader, LONGEST_LINE, |line| {
+        each_line(reader, LONGEST_LINE, |number, line| {
+            let wrong = |reason: String| TraceError::at(number, reason);
             let mut fields = fields(line);
             let Some(first) = fields.next() else {
                 return Ok(());
             };
+            let span = |text: &[u8], what: &str| match nanos(text) {
+                Some(nanos) => Ok(Duration::from_nanos(nanos)),
+                None => Err(wrong(format!(
+                    "`{}` is not a {what}; write a number of ms with up to 6 decimals, from 0 on",
+                    excerpt(text)
+                ))),
+            };
             let time = span(first, "time")?;
-            let delay = fields
-                .next()
-                .ok_or_else(|| RecordingFault::NoBaseDelay(excerpt(line)))?;
+            let Some(delay) = fields.next() else {
+                return Err(wrong(format!(
+                    "`{}` lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms",
+                    excerpt(line)
+                )));
+            };
             let base_delay = span(delay, "base delay")?;
             opportunities.clear();
             for field in fields {
                 opportunities.push(span(field, "delivery opportunity")?);
             }
             if light.last_time().is_some_and(|last| time < last) {
-                return Err(RecordingFault::Decreasing(excerpt(first)));
+                return Err(wrong(format!(
+                    "`{}` comes before the row above it; the times of rows never decrease",
+                    excerpt(first)
+                )));
             }
             light.push(time, base_delay, opportunities.iter().copied());
             Ok(())
         })?;
         if light.count() == 0 {
-            return Err(RecordingError::Empty {
-                example: "0 20 0 1 1 3",
-            });
+            return Err(empty("0 20 0 1 1 3"));
         }
         Ok(light)
     }
@@ -72,29 +85,44 @@ impl LightRows {
 impl Compensation {
     /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool wants sizes of
     /// 100, 200, … bytes.
-    pub fn parse(reader: impl Read) -> Result<Self, RecordingError> {
+    pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut points: Vec<(Bytes, Shift)> = Vec::new();
-        each_line(reader, LONGEST_LINE, |line| {
+        each_line(reader, LONGEST_LINE, |number, line| {
+            let wrong = |reason: String| TraceError::at(number, reason);
             let mut fields = fields(line);
             let Some(first) = fields.next() else {
                 return Ok(());
             };
             let (Some(second), None) = (fields.next(), fields.next()) else {
-                return Err(RecordingFault::NotAPair(excerpt(line)));
+                return Err(wrong(format!(
+                    "`{}` is malformed; a line is SIZE OFFSET, in bytes and in ms",
+                    excerpt(line)
+                )));
             };
-            let size = size(first).ok_or_else(|| RecordingFault::NotASize(excerpt(first)))?;
-            let shift = shift(second).ok_or_else(|| RecordingFault::NotAShift(excerpt(second)))?;
+            let Some(size) = size(first) else {
+                return Err(wrong(format!(
+                    "`{}` is not a packet size; write a whole number of bytes from 1 to 65535",
+                    excerpt(first)
+                )));
+            };
+            let Some(shift) = shift(second) else {
+                return Err(wrong(format!(
+                    "`{}` is not a latency offset; write a number of ms with up to 6 decimals, such as -6.8",
+                    excerpt(second)
+                )));
+            };
             if points.last().is_some_and(|&(last, _)| size <= last) {
-                return Err(RecordingFault::SizesDoNotIncrease(size.0));
+                return Err(wrong(format!(
+                    "{} bytes do not exceed the size above; sizes increase",
+                    size.0
+                )));
             }
             points.push((size, shift));
             Ok(())
         })?;
         match Self::new(points) {
             Some(compensation) if compensation.points().next().is_some() => Ok(compensation),
-            _ => Err(RecordingError::Empty {
-                example: "100 -6.8",
-            }),
+            _ => Err(empty("100 -6.8")),
         }
     }
 
@@ -111,34 +139,17 @@ impl Compensation {
     }
 }
 
-impl From<Stopped<RecordingFault>> for RecordingError {
-    fn from(stopped: Stopped<RecordingFault>) -> Self {
-        match stopped {
-            Stopped::Read { line, source } => Self::Read { line, source },
-            Stopped::TooLong { line } => Self::Line {
-                line,
-                fault: RecordingFault::TooLong,
-            },
-            Stopped::Fault { line, fault } => Self::Line { line, fault },
-        }
-    }
+fn empty(example: &str) -> TraceError {
+    TraceError::whole(format!(
+        "the file is empty; it needs at least one line such as `{example}`"
+    ))
 }
 
-/// Return the words of a line without its comment.
+/// Returns the fields of a line without its comment.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let line = if line.starts_with(b"#") { &[] } else { line };
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|field| !field.is_empty())
-}
-
-fn span(text: &[u8], what: &'static str) -> Result<Duration, RecordingFault> {
-    let text_of = || excerpt(text);
-    nanos(text)
-        .map(Duration::from_nanos)
-        .ok_or_else(|| RecordingFault::NotASpan {
-            text: text_of(),
-            what,
-        })
 }
 
 fn shift(text: &[u8]) -> Option<Shift> {

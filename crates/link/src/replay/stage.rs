@@ -139,7 +139,7 @@ impl<P> WorkloadDependent<P> {
         match self.bottleneck.accept(now, item) {
             Admission::Queued => Step::Within,
             Admission::Refused(item, reason) => {
-                self.bottleneck.give_up(item, reason);
+                self.bottleneck.add_dropped(item, reason);
                 Step::Within
             }
             Admission::Passed(item) => Step::Left(item),

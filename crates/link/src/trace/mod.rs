@@ -1,12 +1,11 @@
 //! Recordings of packet delivery opportunities (PDOs), in the format of Mahimahi.
 
-mod error;
 mod parse;
 
 use crate::time::Duration;
 use crate::units::{BitRate, Bytes, MTU, Opportunities, saturate};
 
-pub use error::{LineFault, TraceError};
+pub use crate::lines::TraceError;
 pub use parse::each_timestamp;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;

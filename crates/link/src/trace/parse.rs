@@ -2,9 +2,11 @@
 
 use std::io::Read;
 
-use super::error::LONGEST_LINE;
-use super::{LineFault, Trace, TraceError};
-use crate::lines::{Stopped, each_line, excerpt};
+use super::Trace;
+use crate::lines::{TraceError, each_line, excerpt};
+
+/// The longest line in bytes, comments included.
+const LONGEST_LINE: usize = 4096;
 
 impl Trace {
     /// Reads a trace from a file, a pipe or memory, in small pieces.
@@ -21,21 +23,18 @@ impl Trace {
         builder.finish()
     }
 
-    /// A trace of the given timestamps in ms, under the same rules as a file; an error counts them as its lines.
+    /// Returns a trace of the given timestamps in ms, under the same rules as a file; an error counts them as its lines.
     pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut builder = Builder::default();
         for (index, value) in millis.into_iter().enumerate() {
             u32::try_from(value)
-                .map_err(|_| LineFault::TooLarge(value.to_string()))
+                .map_err(|_| not_a_timestamp(&value.to_string()))
                 .and_then(|value| {
                     in_order(builder.millis.last().copied(), value)?;
                     builder.push(value);
                     Ok(())
                 })
-                .map_err(|fault| TraceError::Line {
-                    line: index + 1,
-                    fault,
-                })?;
+                .map_err(|reason| TraceError::at(index + 1, reason))?;
         }
         builder.finish()
     }
@@ -48,50 +47,35 @@ pub fn each_timestamp<E: From<TraceError>>(
     mut take: impl FnMut(u32) -> Result<(), E>,
 ) -> Result<u32, E> {
     let mut last = None;
-    let read = each_line(reader, LONGEST_LINE, |line| {
-        let Some(value) = timestamp(line).map_err(Ended::Fault)? else {
+    each_line(reader, LONGEST_LINE, |number, line| {
+        let at_line = |reason| TraceError::at(number, reason);
+        let Some(value) = timestamp(line).map_err(at_line)? else {
             return Ok(());
         };
-        in_order(last, value).map_err(Ended::Fault)?;
+        in_order(last, value).map_err(at_line)?;
         last = Some(value);
-        take(value).map_err(Ended::Taker)
-    });
-    read.map_err(|stopped| match stopped {
-        Stopped::Read { line, source } => TraceError::Read { line, source }.into(),
-        Stopped::TooLong { line } => TraceError::Line {
-            line,
-            fault: LineFault::TooLong,
-        }
-        .into(),
-        Stopped::Fault {
-            line,
-            fault: Ended::Fault(fault),
-        } => TraceError::Line { line, fault }.into(),
-        Stopped::Fault {
-            fault: Ended::Taker(error),
-            ..
-        } => error,
+        take(value)
     })?;
     Ok(has_length(last)?)
 }
 
-/// Why the reading of lines ended early.
-enum Ended<E> {
-    Fault(LineFault),
-    Taker(E),
-}
-
-fn in_order(last: Option<u32>, value: u32) -> Result<(), LineFault> {
+fn in_order(last: Option<u32>, value: u32) -> Result<(), String> {
     match last {
-        Some(previous) if value < previous => Err(LineFault::Decreasing { value, previous }),
+        Some(previous) if value < previous => Err(format!(
+            "{value} ms comes after {previous} ms; timestamps never decrease"
+        )),
         _ => Ok(()),
     }
 }
 
 fn has_length(last: Option<u32>) -> Result<u32, TraceError> {
     match last {
-        None => Err(TraceError::Empty),
-        Some(0) => Err(TraceError::AllZero),
+        None => Err(TraceError::whole(
+            "the trace holds no timestamp; a trace needs at least one, in milliseconds, above 0",
+        )),
+        Some(0) => Err(TraceError::whole(
+            "every timestamp of the trace is 0; the last one is the length of the trace and must be above 0",
+        )),
         Some(last) => Ok(last),
     }
 }
@@ -131,8 +115,8 @@ impl Builder {
 /// Any number of so many digits is below 2³²: no check at each digit.
 const SAFE_DIGITS: usize = 9;
 
-/// The timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
-fn timestamp(line: &[u8]) -> Result<Option<u32>, LineFault> {
+/// Returns the timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
+fn timestamp(line: &[u8]) -> Result<Option<u32>, String> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);
     }
@@ -148,42 +132,21 @@ fn timestamp(line: &[u8]) -> Result<Option<u32>, LineFault> {
             return Ok(Some(value));
         }
     }
-    let mut value: u32 = 0;
-    for &byte in line {
-        if !byte.is_ascii_digit() {
-            return fault(line);
-        }
-        value = value
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(u32::from(byte - b'0')))
-            .ok_or(())
-            .or_else(|()| fault(line).map(|_| 0))?;
+    let digits = line.iter().all(u8::is_ascii_digit);
+    match std::str::from_utf8(line).map(str::parse) {
+        Ok(Ok(value)) if digits => Ok(Some(value)),
+        Ok(_) if line.trim_ascii().is_empty() && !line.contains(&b'\r') => Ok(None),
+        _ => Err(not_a_timestamp(&excerpt(line))),
     }
-    Ok(Some(value))
 }
 
-/// Says why a line is no timestamp; lines of blanks alone turn out to be fine.
 #[cold]
-fn fault(line: &[u8]) -> Result<Option<u32>, LineFault> {
-    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let is_decimal = |text: &[u8]| {
-        text.contains(&b'.')
-            && text
-                .iter()
-                .all(|byte| byte.is_ascii_digit() || *byte == b'.')
-    };
-    let trimmed = line.trim_ascii();
-    let unsigned = trimmed.strip_prefix(b"-").or(trimmed.strip_prefix(b"+"));
-    let shown = excerpt(line);
-    Err(match unsigned {
-        _ if line.contains(&b'\r') => LineFault::CarriageReturn(shown),
-        _ if trimmed.is_empty() => return Ok(None),
-        _ if is_number(line) => LineFault::TooLarge(shown),
-        _ if is_number(trimmed) => LineFault::Blanks(shown),
-        _ if is_decimal(trimmed) => LineFault::Decimal(shown),
-        Some(unsigned) if is_number(unsigned) || is_decimal(unsigned) => LineFault::Sign(shown),
-        _ => LineFault::NotANumber(shown),
-    })
+fn not_a_timestamp(shown: &str) -> String {
+    let most = u32::MAX;
+    format!(
+        "`{shown}` is not a timestamp; a line holds one whole number of milliseconds, at most {most} (49 days), without a sign, a \
+         decimal point or blanks"
+    )
 }
 
 #[cfg(test)]
@@ -244,54 +207,25 @@ mod tests {
 
     #[test]
     fn a_refusal_names_line_and_reason() {
-        assert_eq!(
-            refusal(b"1\n2.5\n"),
-            "x:2: `2.5` is not a whole number; timestamps are whole milliseconds"
-        );
-        assert_eq!(
-            refusal(b"# head\n\n-3\n"),
-            "x:3: `-3` has a sign; timestamps count up from 0 and are written without one"
-        );
+        for (text, line, shown) in [
+            (&b"1\n2.5\n"[..], 2, "2.5"),
+            (b"# head\n\n-3\n", 3, "-3"),
+            (b"1\n4294967296", 2, "4294967296"),
+            (b"1\n2 x\n", 2, "2 x"),
+            (b"1\n2,\n", 2, "2,"),
+            (b"0x10\n", 1, "0x10"),
+            (b"\x7fELF\x02\x00\n", 1, "…"),
+            (b"root:x:0:0:root:/root:/bin/bash\n", 1, "…"),
+            (b"1\n 2\n", 2, " 2"),
+            (b"1\r2\r3\r", 1, "1\\r2\\r3"),
+        ] {
+            let start = format!("x:{line}: `{shown}` is not a timestamp; ");
+            let refusal = refusal(text);
+            assert!(refusal.starts_with(&start), "{refusal}");
+        }
         assert_eq!(
             refusal(b"5\n6\n5\n"),
             "x:3: 5 ms comes after 6 ms; timestamps never decrease"
-        );
-        assert_eq!(
-            refusal(b"1\n4294967296"),
-            "x:2: `4294967296` is too large; a trace lasts at most 4294967295 ms (49 days)"
-        );
-        let number = "a line holds one whole number of milliseconds and nothing else";
-        assert_eq!(
-            refusal(b"1\n2 x\n"),
-            format!("x:2: `2 x` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"1\n2,\n"),
-            format!("x:2: `2,` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"0x10\n"),
-            format!("x:1: `0x10` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"1e3\n"),
-            format!("x:1: `1e3` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"\x7fELF\x02\x00\n"),
-            format!("x:1: `…` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"root:x:0:0:root:/root:/bin/bash\n"),
-            format!("x:1: `…` is not a timestamp; {number}")
-        );
-        assert_eq!(
-            refusal(b"1\n 2\n"),
-            "x:2: ` 2` has blanks beside the number; a line holds one number and nothing else"
-        );
-        assert_eq!(
-            refusal(b"1\r2\r3\r"),
-            "x:1: `1\\r2\\r3` holds a carriage return; lines end with a line feed or with both"
         );
     }
 
@@ -311,13 +245,7 @@ mod tests {
     fn a_line_without_end_is_given_up_early() {
         let error = Trace::parse(io::repeat(b'7')).unwrap_err();
         assert_eq!(error.line(), Some(1));
-        assert!(matches!(
-            error,
-            TraceError::Line {
-                fault: LineFault::TooLong,
-                ..
-            }
-        ));
+        assert!(error.to_string().contains("longer than 4096 bytes"));
         let error = Trace::parse(io::Cursor::new("5\n#").chain(io::repeat(b'#'))).unwrap_err();
         assert_eq!(error.line(), Some(2));
         let longest = format!("#{}\n5\n", "-".repeat(LONGEST_LINE - 1));
@@ -339,7 +267,7 @@ mod tests {
             }
         }
         let error = Trace::parse(io::Cursor::new("1\n2\n").chain(Broken)).unwrap_err();
-        let reason = "the rest of the trace could not be read: the disk is gone";
+        let reason = "the rest of the file could not be read: the disk is gone";
         assert_eq!(error.in_file("x"), format!("x:3: {reason}"));
         assert_eq!(error.to_string(), format!("line 3: {reason}"));
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cellbed_link::random::Random;
 use cellbed_link::*;
 use proptest::prelude::*;
 
@@ -105,7 +106,7 @@ fn trace(millis: &[u64]) -> Vec<StageConfig> {
 
 /// Rates that change every 10 ms, from a seed; looped.
 fn varying(seed: u64) -> Vec<StageConfig> {
-    let mut random = Random(seed);
+    let mut random = Random::new(Seed(seed));
     let mut step = |index: u64| {
         (
             Duration::from_millis(10 * index),
@@ -543,7 +544,7 @@ fn more_opportunism_carries_more() {
 
 #[test]
 fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
-    let mut random = Random(3);
+    let mut random = Random::new(Seed(3));
     let (mut now, mut packets) = (0, Vec::new());
     for index in 0..2000 {
         now += random.below(3 * MS);
@@ -599,7 +600,7 @@ fn fair_schedulers_share_the_processor() {
             Duration::from_micros(500),
             &vec![constant(rate); USERS],
         );
-        let mut random = Random(7);
+        let mut random = Random::new(Seed(7));
         let mean = 0.5 * (0.8 * 5.0 + 0.2 * 50.0); // ms: four of five flows have 5 packets, the others 50
         let (mut now, mut times) = (0.0, Vec::new());
         let mut left = [0u64; USERS];
@@ -702,25 +703,4 @@ fn what_cannot_share_a_cell_is_refused() {
         refused(scheduler, SLOT, vec![constant(1)]),
         CellError::Window
     );
-}
-
-/// A small generator of random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

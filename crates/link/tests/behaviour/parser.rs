@@ -2,7 +2,6 @@
 
 use std::io::{self, Read};
 
-use cellbed_link::trace::LineFault;
 use cellbed_link::*;
 use proptest::prelude::*;
 
@@ -114,59 +113,4 @@ proptest! {
         }
         check(lines.join(end).as_bytes(), &sizes)?;
     }
-}
-
-/// A trace as it comes from a pipe, made while it is read.
-struct Generated {
-    lines: std::ops::Range<u64>,
-    per_milli: u64,
-    line: Vec<u8>,
-}
-
-impl Read for Generated {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.line.is_empty() {
-            match self.lines.next() {
-                Some(number) => self.line = format!("{}\n", number / self.per_milli).into_bytes(),
-                None => return Ok(0),
-            }
-        }
-        let size = self.line.len().min(buffer.len());
-        buffer[..size].copy_from_slice(&self.line[..size]);
-        self.line.drain(..size);
-        Ok(size)
-    }
-}
-
-#[test]
-fn a_long_stream_is_read_to_its_end() {
-    // 5 MB, 12 opportunities a millisecond: 144 Mbit/s for 68 s. The example `timing` reads 100 MB.
-    let lines = 820_000;
-    let stream = Generated {
-        lines: 12..12 + lines,
-        per_milli: 12,
-        line: Vec::new(),
-    };
-    let trace = Trace::parse(stream).unwrap();
-    assert_eq!(trace.opportunities(), Opportunities(lines));
-    assert_eq!(
-        trace.capacity(Duration::from_secs(1), Duration::from_secs(2)),
-        Bytes(12_000 * 1500)
-    );
-}
-
-#[test]
-fn the_line_of_an_error_deep_inside_is_right() {
-    let good = Generated {
-        lines: 0..100_000,
-        per_milli: 1,
-        line: Vec::new(),
-    };
-    let error = Trace::parse(good.chain(&b"99998\n"[..])).unwrap_err();
-    assert_eq!(error.line(), Some(100_001));
-    let fault = LineFault::Decreasing {
-        value: 99_998,
-        previous: 99_999,
-    };
-    assert!(matches!(error, TraceError::Line { fault: found, .. } if found == fault));
 }

@@ -27,7 +27,7 @@ pub(super) struct Opportunities {
     busy_since: Time,
     warmth: Warmth,
     /// Up to when the warmth has been updated.
-    told: Time,
+    updated: Time,
     /// When the train that is played was sent.
     anchor: Time,
     /// Excess delay over the minimum of a packet that found an idle link.
@@ -80,7 +80,7 @@ impl Opportunities {
             families: Families::of(&config.model.trains),
             busy_since: Time::ZERO,
             warmth: Warmth::default(),
-            told: Time::ZERO,
+            updated: Time::ZERO,
             anchor: Time::ZERO,
             hold: Duration::ZERO,
             luck: 0.0,
@@ -203,10 +203,10 @@ impl Opportunities {
     /// Takes the next opportunity, at `now`. The last packet was sent at `sent`.
     pub(super) fn take(&mut self, now: Time, sent: Time) -> Earned {
         if !self.is_begun(sent) {
-            self.told = now; // the warm-up counts from the first packet on
+            self.updated = now; // the warm-up counts from the first packet on
         }
-        self.warmth.busy += now.since(self.told);
-        self.told = now;
+        self.warmth.busy += now.since(self.updated);
+        self.updated = now;
         let saturated = self.model.saturated.each().0 as f64;
         match self.source {
             Source::Single(_) => {
@@ -266,7 +266,7 @@ impl Opportunities {
     /// Continues with the saturated link after an idleness.
     pub(super) fn resume(&mut self, now: Time, idle: Duration, waited_for: bool) {
         self.warmth = self.model.warm_up.cooled(self.warmth, idle);
-        self.told = now;
+        self.updated = now;
         self.saturate(now, waited_for);
     }
 
