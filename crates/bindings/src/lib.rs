@@ -18,7 +18,7 @@ mod virtual_network;
 use std::ffi::OsString;
 use std::io;
 
-use cellbed_emulator::{Entry, Error};
+use cellbed_emulator::{Entry, Error, KernelError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -103,7 +103,7 @@ fn enter(
 /// An `OSError` with the kernel's number, so that Python makes it the fitting subclass, and our sentence.
 fn os_error(error: &Error) -> PyErr {
     match error {
-        Error::System { source, .. } => {
+        Error::Kernel(KernelError::System { source, .. }) => {
             let number = source
                 .raw_os_error()
                 .or((source.kind() == io::ErrorKind::NotFound).then_some(2));

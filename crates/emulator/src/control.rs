@@ -145,7 +145,7 @@ fn serve() -> Result<()> {
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.run())) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => drop(failed(error)),
-                Err(_) => drop(failed(Error::ThreadEnded { thread: "engine" })),
+                Err(_) => drop(failed(Error::thread_ended("engine"))),
             }
         })
         .trying(|| "start the engine's thread".into())?;
@@ -228,7 +228,7 @@ impl Supervisor {
                     continue;
                 }
                 Ok(Input::EngineFailed(error)) => return Err(error),
-                Err(_) => return Err(Error::ThreadEnded { thread: "command" }),
+                Err(_) => return Err(Error::thread_ended("command")),
             };
             let command =
                 serde_json::from_str(&line).map_err(|error| misunderstood(&line, error))?;
@@ -369,7 +369,7 @@ impl Supervisor {
                     Input::EngineFailed(error) => Some(error),
                     Input::Line(_) | Input::Asked(..) => None,
                 });
-                failure.unwrap_or(Error::ThreadEnded { thread: "engine" })
+                failure.unwrap_or(Error::thread_ended("engine"))
             })
     }
 

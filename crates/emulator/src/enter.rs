@@ -14,7 +14,7 @@ use rustix::thread::{
 };
 
 use crate::error::{Error, Result, Trying};
-use crate::process::{die_with_parent, open};
+use crate::process::die_with_parent;
 
 /// Node and privileges in which a program runs.
 #[derive(Clone, Debug)]
@@ -83,17 +83,13 @@ pub fn enter(entry: &Entry) -> Result<()> {
 }
 
 fn open_namespace(path: &str) -> Result<fs::File> {
-    open(path).map_err(|error| match error {
-        Error::System { what, source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            let remedy = ". The emulator that held this namespace has ended".into();
-            Error::System {
-                what,
-                source,
-                remedy,
-            }
-        }
-        other => other,
-    })
+    fs::File::open(path).trying_or(
+        || format!("open {path}"),
+        |error| match error.kind() {
+            io::ErrorKind::NotFound => "The emulator that held this namespace has ended".into(),
+            _ => String::new(),
+        },
+    )
 }
 
 fn cgroup_remedy(error: &io::Error) -> String {

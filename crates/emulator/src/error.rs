@@ -4,6 +4,7 @@ use std::io;
 
 use cellbed_link::graph::table::TableError;
 use cellbed_link::language::LanguageError;
+pub use cellbed_netdev::Error as KernelError;
 
 /// Everything that stops the emulator, or one of its commands.
 #[derive(Debug, thiserror::Error)]
@@ -38,34 +39,9 @@ pub enum Error {
         problem: String,
     },
 
-    /// The kernel refused something.
-    #[error("cannot {what}: {source}{remedy}")]
-    System {
-        /// Attempted operation, such as `open /dev/net/tun`.
-        what: String,
-        /// The kernel's reason.
-        source: io::Error,
-        /// Remedy for the user; empty, or begins with a separator.
-        remedy: String,
-    },
-
-    /// Netlink answered something that cannot be decoded.
-    #[error("cannot {what}: the kernel's answer over netlink cannot be decoded: {problem}")]
-    Netlink {
-        /// Attempted operation.
-        what: String,
-        /// The decoder's reason.
-        problem: String,
-    },
-
-    /// A thread of the emulator is gone.
-    #[error(
-        "the {thread} thread of the emulator ended unexpectedly; please report this with the lines above"
-    )]
-    ThreadEnded {
-        /// Its name.
-        thread: &'static str,
-    },
+    /// The kernel refused something, or a thread is gone.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
 }
 
 /// The crate's result.
@@ -78,6 +54,11 @@ impl Error {
             LanguageError::Table(fault) => Self::configuration(place, fault.to_string()),
             file => Self::StageFile(file),
         }
+    }
+
+    /// Return the error of a thread that has ended unexpectedly.
+    pub(crate) fn thread_ended(thread: &'static str) -> Self {
+        KernelError::ThreadEnded { thread }.into()
     }
 
     /// A configuration error at `place`.
@@ -108,25 +89,6 @@ pub(crate) fn one_line(text: &impl std::fmt::Display) -> String {
         }
     }
     line
-}
-
-impl From<cellbed_netdev::Error> for Error {
-    fn from(error: cellbed_netdev::Error) -> Self {
-        use cellbed_netdev::Error as Netdev;
-        match error {
-            Netdev::System {
-                what,
-                source,
-                remedy,
-            } => Error::System {
-                what,
-                source,
-                remedy,
-            },
-            Netdev::Netlink { what, problem } => Error::Netlink { what, problem },
-            Netdev::ThreadEnded { thread } => Error::ThreadEnded { thread },
-        }
-    }
 }
 
 /// Names the attempt when the kernel refuses.

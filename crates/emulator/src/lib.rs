@@ -39,4 +39,4 @@ mod writer;
 
 pub use control::emulate;
 pub use enter::{Entry, enter};
-pub use error::{Error, Result};
+pub use error::{Error, KernelError, Result};

@@ -51,7 +51,7 @@ pub struct Flow {
 
 /// Observations of a flow, by datagram; `CLOCK_MONOTONIC` ns.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sighting {
+pub struct Observation {
     /// When each was handed to the kernel.
     pub sent_ns: Vec<u64>,
     /// When each was received; `None` for those that never were.
@@ -59,7 +59,7 @@ pub struct Sighting {
 }
 
 /// A flow with everything looked up. It begins `phase` after the first one, so that flows of the same rate take turns.
-struct Planned<'a> {
+struct FlowPlan<'a> {
     from: &'a NetworkNamespace,
     to: &'a NetworkNamespace,
     source: IpAddr,
@@ -87,7 +87,7 @@ pub fn probe(
     namespaces: &[Option<&NetworkNamespace>],
     flows: &[Flow],
     under_way: impl Fn() -> Result<u64>,
-) -> Result<Vec<Sighting>> {
+) -> Result<Vec<Observation>> {
     let mut planned = flows
         .iter()
         .map(|flow| plan(config, namespaces, flow))
@@ -127,10 +127,7 @@ pub fn probe(
         }
         let seen = running
             .into_iter()
-            .map(|flow| {
-                flow.join()
-                    .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))
-            })
+            .map(|flow| flow.join().unwrap_or(Err(Error::thread_ended("probe"))))
             .collect();
         failed.map_or(seen, Err)
     })
@@ -140,57 +137,32 @@ fn plan<'a>(
     config: &Config,
     namespaces: &[Option<&'a NetworkNamespace>],
     flow: &Flow,
-) -> Result<Planned<'a>> {
-    let place = || format!("probe from {:?} to {:?}", flow.from, flow.to);
-    let wrong = |problem: String| Error::configuration(place(), problem);
-    let headers = match flow.family {
-        4 => 28,
-        6 => 48,
-        other => return Err(wrong(format!("the family is {other}; it is 4 or 6"))),
+) -> Result<FlowPlan<'a>> {
+    let wrong = |problem| {
+        let place = format!("probe from {:?} to {:?}", flow.from, flow.to);
+        Err(Error::configuration(place, problem))
     };
     let end = |name: &str| {
-        let index = config
-            .vertex(name)
-            .ok_or_else(|| wrong(format!("there is no vertex {name:?}")))?;
-        let namespace =
-            namespaces[index].ok_or_else(|| wrong(format!("the vertex {name:?} has no device")))?;
-        let address = config.vertices[index]
-            .addresses
-            .iter()
-            .find(|it| it.address.is_ipv4() == (flow.family == 4));
-        let address =
-            address.ok_or_else(|| wrong(format!("{name:?} has no IPv{} address", flow.family)))?;
-        Ok::<_, Error>((namespace, address.address))
+        let index = config.vertex(name)?;
+        let mut addresses = config.vertices[index].addresses.iter();
+        let address = addresses.find(|it| it.address.is_ipv4() == (flow.family == 4))?;
+        Some((namespaces[index]?, address.address))
     };
-    let (from, source) = end(&flow.from)?;
-    let (to, destination) = end(&flow.to)?;
-    let payload = (flow.bytes as usize)
-        .checked_sub(headers)
-        .filter(|&it| it >= 4 && flow.bytes <= 1500);
-    let payload = payload.ok_or_else(|| {
-        wrong(format!(
-            "datagrams of {} bytes; between {} and 1500 are possible",
-            flow.bytes,
-            headers + 4
-        ))
-    })?;
-    if flow.bit_rate == 0 {
-        return Err(wrong("a rate of 0 bit/s".into()));
-    }
+    let (Some((from, source)), Some((to, destination))) = (end(&flow.from), end(&flow.to)) else {
+        return wrong("one of them has no device with an address of this family");
+    };
+    let headers = if flow.family == 4 { 28 } else { 48 };
+    let payload = (flow.bytes as usize).checked_sub(headers);
+    let (Some(payload @ 4..=1472), 1..) = (payload, flow.bit_rate) else {
+        return wrong("datagrams of this size, or at this rate, cannot be sent");
+    };
     let interval = (u64::from(flow.bytes) * 8_000_000_000 / flow.bit_rate).max(1);
-    let count = usize::try_from(flow.duration_ns / interval)
-        .unwrap_or(usize::MAX)
-        .max(1);
-    if count > 10_000_000 {
-        return Err(wrong(format!(
-            "{count} datagrams are too many; shorten it or lower its rate"
-        )));
-    }
+    let count = (flow.duration_ns / interval).max(1) as usize;
     let (interval, duration) = (
         Duration::from_nanos(interval),
         Duration::from_nanos(flow.duration_ns),
     );
-    Ok(Planned {
+    Ok(FlowPlan {
         from,
         to,
         source,
@@ -204,17 +176,17 @@ fn plan<'a>(
 }
 
 /// The sockets of a flow's sender and receiver.
-fn open_pair(flow: &Planned<'_>) -> Result<(UdpSocket, UdpSocket)> {
+fn open_pair(flow: &FlowPlan<'_>) -> Result<(UdpSocket, UdpSocket)> {
     let receiver = flow.to.run(|| open(flow.destination))?;
     enlarge(&receiver);
     Ok((flow.from.run(|| open(flow.source))?, receiver))
 }
 
 fn run(
-    flow: &Planned<'_>,
+    flow: &FlowPlan<'_>,
     (sender, receiver): &(UdpSocket, UdpSocket),
     progress: &Progress,
-) -> Result<Sighting> {
+) -> Result<Observation> {
     let last_sent = OnceLock::new();
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
@@ -231,8 +203,8 @@ fn run(
         let received_ns = receive(flow, receiver, last_sent, &progress.over);
         let sent_ns = sending
             .join()
-            .unwrap_or(Err(Error::ThreadEnded { thread: "probe" }))?;
-        Ok(Sighting {
+            .unwrap_or(Err(Error::thread_ended("probe")))?;
+        Ok(Observation {
             sent_ns,
             received_ns: received_ns?,
         })
@@ -260,7 +232,7 @@ fn enlarge(socket: &UdpSocket) {
     }
 }
 
-fn send(flow: &Planned<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Vec<u64>> {
+fn send(flow: &FlowPlan<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Vec<u64>> {
     sleep_precisely();
     let mut alarm = Alarm::new()?;
     let mut datagram = vec![0; flow.payload];
@@ -287,7 +259,7 @@ fn send(flow: &Planned<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Ve
 }
 
 fn receive(
-    flow: &Planned<'_>,
+    flow: &FlowPlan<'_>,
     socket: &UdpSocket,
     last_sent: impl Fn() -> Option<Time>,
     over: &AtomicBool,

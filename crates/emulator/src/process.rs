@@ -1,6 +1,5 @@
 //! Process attributes of the emulator: it dies with its parent, and ignores Ctrl-C.
 
-use std::fs::File;
 use std::num::NonZeroU64;
 
 use rustix::process::{
@@ -93,9 +92,4 @@ pub fn total_memory() -> u64 {
     let addresses = rustix::process::getrlimit(rustix::process::Resource::As).current;
     let limits = container.chain(addresses).chain([machine]);
     limits.filter(|it| *it > 0).min().unwrap_or(1 << 30)
-}
-
-/// Opens a file for the whole life of a namespace or a limit, with the path in the error.
-pub fn open(path: &str) -> Result<File> {
-    File::open(path).trying(|| format!("open {path}"))
 }

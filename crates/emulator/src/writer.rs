@@ -208,7 +208,7 @@ impl RecordFile {
             problem: None,
         };
         let written = self.writer.join();
-        lost.add(written.map_err(|_| Error::ThreadEnded { thread: "writer" })?);
+        lost.add(written.map_err(|_| Error::thread_ended("writer"))?);
         Ok(lost)
     }
 }

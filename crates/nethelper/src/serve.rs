@@ -327,11 +327,11 @@ fn create_device(
             netlink.add_route(index, whole(*peer))?;
         }
     }
-    let asked = Netlink::open()?
+    let socket = Netlink::open()?
         .as_fd()
         .try_clone_to_owned()
         .map_err(Error::io("keep a socket"))?;
-    Ok((tun, asked, index))
+    Ok((tun, socket, index))
 }
 
 /// Sets up the namespace of the calling thread as the inside of a shell of `user`.
@@ -353,7 +353,7 @@ fn furnish_inside(
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     }
     netlink.bring_up(loopback)?;
-    let (tun, asked, index) = create_device(device, ends, user)?;
+    let (tun, socket, index) = create_device(device, ends, user)?;
     for (_, gateway) in ends {
         let (everywhere, via) = match gateway {
             IpAddr::V4(_) => ("0.0.0.0/0", Some(*gateway)),
@@ -363,7 +363,7 @@ fn furnish_inside(
         let prefix = everywhere.parse().map_err(Error::Refused)?;
         netlink.add_route_via(index, prefix, via)?;
     }
-    Ok((tun, asked))
+    Ok((tun, socket))
 }
 
 /// The alias of both devices, which only a network administrator can set: that of the inner one proves to `enter` whose
