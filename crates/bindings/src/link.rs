@@ -52,31 +52,31 @@ impl Running {
         }
     }
 
-    /// Sends packets and calls `tell` with all that leave or are dropped up to the last arrival.
-    fn send(&mut self, arrivals: Arrivals<'_>, mut tell: impl FnMut(Outcome<u64>)) {
+    /// Sends packets and calls `record` with all that leave or are dropped up to the last arrival.
+    fn send(&mut self, arrivals: Arrivals<'_>, mut record: impl FnMut(Outcome<u64>)) {
         for (time, size, tag) in arrivals.packets() {
             self.model.accept_tagged(time, self.sent, size, tag);
             self.sent += 1;
             self.now = time;
             if self.sent.is_multiple_of(TURN) {
-                self.poll(time, &mut tell);
+                self.poll(time, &mut record);
             }
         }
-        self.poll(self.now, &mut tell);
+        self.poll(self.now, &mut record);
     }
 
-    fn poll(&mut self, until: Time, tell: &mut impl FnMut(Outcome<u64>)) {
+    fn poll(&mut self, until: Time, record: &mut impl FnMut(Outcome<u64>)) {
         self.now = self.now.max(until);
         while let Some(outcome) = self.model.poll(self.now) {
             if outcome.fate != Fate::Doubled {
-                tell(outcome);
+                record(outcome);
             }
         }
     }
 
-    fn drain(&mut self, mut tell: impl FnMut(Outcome<u64>)) {
+    fn drain(&mut self, mut record: impl FnMut(Outcome<u64>)) {
         while let Some(event) = self.model.next_event() {
-            self.poll(event, &mut tell);
+            self.poll(event, &mut record);
         }
     }
 

@@ -71,17 +71,6 @@ pub fn calibrated(
     calibrate::calibrated(&reach, seed)
 }
 
-/// The shell's completions of `cellbed-recorder`.
-fn completions(shell: clap_complete::Shell) {
-    let mut command = Standalone::command();
-    clap_complete::generate(
-        shell,
-        &mut command,
-        "cellbed-recorder",
-        &mut std::io::stdout(),
-    );
-}
-
 fn parse<Arguments: CommandFactory + FromArgMatches>(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
@@ -129,10 +118,6 @@ fn dispatch(verb: Verb) -> Result<()> {
                 "{}: a new secret; copy it to the other end, over a safe way",
                 file.display()
             ));
-            Ok(())
-        }
-        Verb::Completions { shell } => {
-            completions(shell);
             Ok(())
         }
     }

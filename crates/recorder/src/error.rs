@@ -21,7 +21,7 @@ pub enum Error {
 
     /// A session cannot continue.
     #[error(transparent)]
-    Session(#[from] crate::client::SessionError),
+    Session(#[from] crate::secure::Unsealable),
 
     /// No answer.
     #[error(

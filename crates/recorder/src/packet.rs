@@ -1,32 +1,9 @@
 //! Records of the packets that a recorder sent.
 
-use std::fmt;
-
-/// Direction of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
-    /// From the client to the server.
-    Uplink,
-    /// From the server to the client.
-    Downlink,
-}
-
-impl Way {
-    /// Either.
-    pub const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uplink => "uplink",
-            Self::Downlink => "downlink",
-        })
-    }
-}
+pub use cellbed_link::Way;
 
 /// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the client's clock;
-/// stamps of the server have been brought to it.
+/// stamps of the server are converted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Number of the train; 0 for saturation.

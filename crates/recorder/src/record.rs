@@ -49,8 +49,8 @@ pub struct Plan {
 /// Events for users.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// Start of an experiment, with the approximate duration of the rest.
-    Calibrating(Purpose, Duration),
+    /// Start of an experiment, with the number of its step and the number of steps.
+    Calibrating(Purpose, (usize, usize)),
     /// A path has a session.
     Connected(Offer),
     /// A path hears nothing.
@@ -118,10 +118,7 @@ impl Recorder {
             if let Some(offer) = self.paths.offer() {
                 calibrator.limit(BitRate(offer.rate_bps), offer.answer_packets);
             }
-            watch(Notice::Calibrating(
-                experiment.purpose,
-                calibrator.remaining(),
-            ));
+            watch(Notice::Calibrating(experiment.purpose, calibrator.step()));
             let (workload, span) = match &experiment.workload {
                 Experimented::Trains(trains) => (Workload::Timed(trains.clone()), None),
                 Experimented::Saturation {
@@ -145,7 +142,7 @@ impl Recorder {
                 span,
                 quiet: experiment.quiet,
             };
-            self.paths.tell(Role::Light, Order::Run(request));
+            self.paths.send(Role::Light, Order::Run(request));
             let end = self.wait_for(number, &mut collector, watch)?;
             if let Some(reason) = end.refusal {
                 return Err(Error::Refused { reason });
@@ -260,7 +257,7 @@ impl Recorder {
                 stopping = true;
                 watch(Notice::Stopping);
                 for (role, run) in schedule.stop(time) {
-                    self.paths.tell(role, Order::Stop(run));
+                    self.paths.send(role, Order::Stop(run));
                 }
             }
             for (role, workload, span) in schedule.due(time) {
@@ -277,7 +274,7 @@ impl Recorder {
                     span: Some(span),
                     quiet,
                 };
-                self.paths.tell(role, Order::Run(request));
+                self.paths.send(role, Order::Run(request));
             }
             if schedule.is_done()
                 || self.interrupts.count() > 1
@@ -297,9 +294,7 @@ impl Recorder {
                         writing.take(event)?;
                     }
                 }
-                Some((name, Message::Lost { overflows, refused })) => {
-                    writing.lost(name, overflows, refused)?;
-                }
+                Some((name, Message::Overflows(count))) => writing.overflowed(name, count)?,
                 Some((_, Message::Failed(_))) | None => {}
             }
             writing.keep_up(now(), schedule.end(), watch)?;

@@ -12,7 +12,7 @@ mod outbox;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cellbed_link::{Bytes, Time};
+use cellbed_link::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -99,13 +99,6 @@ impl Socket {
     /// Address and port, the latter chosen by the kernel if none was asked for.
     pub fn local(&self) -> SocketAddr {
         self.local
-    }
-
-    /// Return the size of the kernel's receive buffer; each packet takes about 1 KiB more of it than its own length.
-    pub fn receive_buffer(&self) -> Result<Bytes> {
-        sockopt::socket_recv_buffer_size(&self.descriptor)
-            .map(|bytes| Bytes(bytes as u64))
-            .trying(|| "ask for a socket's buffer".into())
     }
 
     /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. `None` waits for a packet only. A signal ends the sleep, too.

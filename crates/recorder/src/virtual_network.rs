@@ -24,7 +24,7 @@ pub struct VirtualNetwork {
 
 /// Interval of the reports of arrivals to the saturator of [`saturate`]: that at which the light device of a live
 /// recording polls.
-const NEWS: Duration = Duration::from_millis(100);
+const REPORTS: Duration = Duration::from_millis(100);
 
 /// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where it was
 /// lost.
@@ -40,10 +40,10 @@ pub fn saturate(
     let mut direction = Direction::new(stages, Time::ZERO);
     let mut saturator = AdaptiveSaturator::new(keeper, bytes, Time::ZERO, Time::ZERO + span);
     let (mut packets, mut arrived) = (Vec::<(Time, Option<Time>)>::new(), Vec::<u32>::new());
-    let mut news = Time::ZERO + NEWS;
+    let mut next_report = Time::ZERO + REPORTS;
     loop {
         let due = saturator.next_event();
-        let next = [due, direction.next_event(), due.map(|_| news)];
+        let next = [due, direction.next_event(), due.map(|_| next_report)];
         let Some(now) = next.into_iter().flatten().min() else {
             return packets;
         };
@@ -53,8 +53,8 @@ pub fn saturate(
                 arrived.push(outcome.packet);
             }
         }
-        if now >= news {
-            news = now + NEWS;
+        if now >= next_report {
+            next_report = now + REPORTS;
             for index in arrived.drain(..) {
                 if let (sent, Some(there)) = packets[index as usize] {
                     let stamps = [sent, there].map(|time| time.as_nanos() as i64);

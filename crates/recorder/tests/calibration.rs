@@ -13,13 +13,11 @@ fn ms(millis: u64) -> Duration {
 fn calibrated(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Calibration {
     let mut network = VirtualNetwork::new(uplink, downlink);
     let calibrator = Calibrator::new(Seed(1));
-    let planned = calibrator.remaining();
     let calibration = network
         .calibrate(calibrator)
         .expect("the network is a good one");
     let taken = network.now() - Time::ZERO;
     assert!(taken < Duration::from_secs(300), "{taken}");
-    assert!(planned < Duration::from_secs(300), "{planned}");
     calibration
 }
 

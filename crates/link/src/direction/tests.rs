@@ -11,7 +11,6 @@ use crate::random::Probability;
 use crate::random::Seed;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
-use crate::units::BitRate;
 
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)

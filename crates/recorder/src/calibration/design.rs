@@ -1,5 +1,5 @@
-//! The experiments of a calibration: which trains, how many, in which order. All of it fits into [less than five
-//! minutes](super::Calibrator::remaining).
+//! The experiments of a calibration: which trains, how many, in which order. All of it fits into less than five
+//! minutes.
 
 use cellbed_link::Duration;
 use cellbed_link::random::Random;

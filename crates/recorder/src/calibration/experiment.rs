@@ -78,13 +78,6 @@ impl Purpose {
     ];
 }
 
-impl Experiment {
-    /// Return the duration of the experiment if the network delivers at once.
-    pub fn span(&self) -> Duration {
-        self.workload.span() + self.quiet
-    }
-}
-
 impl Workload {
     /// At what rate a direction is saturated, bit/s; `None` if it is not.
     pub(super) fn rate_bps(&self, way: Way) -> Option<f64> {

@@ -70,10 +70,10 @@ impl Filling {
         found: &mut Both<Found>,
     ) -> Result<bool, CalibrationError> {
         for way in Way::BOTH {
-            let Some(asked) = workload.rate_bps(way) else {
+            let Some(offered) = workload.rate_bps(way) else {
                 continue;
             };
-            let share = rate::delivered(records.of(way), asked, workload.span());
+            let share = rate::delivered(records.of(way), offered, workload.span());
             if share == 0.0 {
                 return Err(nothing(way, Purpose::Search, records));
             }
@@ -82,8 +82,8 @@ impl Filling {
                 .into_iter()
                 .flatten()
                 .min();
-            if share < FILLED || asked >= self.most_bps {
-                *self.rough_bps.of_mut(way) = Some(share * asked);
+            if share < FILLED || offered >= self.most_bps {
+                *self.rough_bps.of_mut(way) = Some(share * offered);
             }
         }
         let known = self.rough_bps.uplink.is_some() && self.rough_bps.downlink.is_some();
@@ -120,11 +120,11 @@ impl Filling {
                 .ok_or_else(|| nothing(way, Purpose::Saturation, records))?;
             let found = found.of_mut(way);
             (found.saturated_bps, found.saturated_error_bps) = (estimate.mean, estimate.error);
-            let asked = workload.rate_bps(way).unwrap_or(self.most_bps);
-            let share = rate::delivered(records.of(way), asked, workload.span());
-            if share > FILLED && asked < self.most_bps {
+            let offered = workload.rate_bps(way).unwrap_or(self.most_bps);
+            let share = rate::delivered(records.of(way), offered, workload.span());
+            if share > FILLED && offered < self.most_bps {
                 filled = false;
-                *self.rough_bps.of_mut(way) = Some(RAISE * asked / SATURATION);
+                *self.rough_bps.of_mut(way) = Some(RAISE * offered / SATURATION);
             }
         }
         Ok(filled || self.attempts == SATURATION_ATTEMPTS)

@@ -106,17 +106,12 @@ impl Calibrator {
         self.next.as_ref()
     }
 
-    /// About how long what is left will take. At the beginning, when nothing is known of the network, that is what a network that takes
-    /// 300 Mbit/s needs; it is never more than five minutes.
-    pub fn remaining(&self) -> Duration {
-        let Some(next) = &self.next else {
-            return Duration::ZERO;
-        };
-        let behind = Purpose::ORDER
-            .iter()
-            .skip_while(|purpose| **purpose != next.purpose);
-        let later = behind.skip(1).map(|purpose| self.expected(*purpose));
-        later.fold(next.span(), |sum, span| sum + span)
+    /// Returns the number of the step that the next experiment belongs to, and the number of steps.
+    pub fn step(&self) -> (usize, usize) {
+        let steps = Purpose::ORDER;
+        let step = |next: &Experiment| steps.iter().position(|it| *it == next.purpose);
+        let step = self.next.as_ref().and_then(step);
+        (step.map_or(steps.len(), |it| it + 1), steps.len())
     }
 
     /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent, such as answers to lost
@@ -265,36 +260,5 @@ impl Calibrator {
         let gaps = design::gaps(found.saturated_bps);
         found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, arrivals)?;
         Ok(())
-    }
-
-    /// Return the expected duration of an experiment that is not planned yet.
-    fn expected(&self, purpose: Purpose) -> Duration {
-        /// Assumed of a network of which nothing is known.
-        const UNKNOWN_BPS: f64 = 300e6;
-        let random = &mut self.random.clone();
-        let rate = |way| match self.found.of(way).saturated_bps {
-            0.0 => UNKNOWN_BPS,
-            known => known,
-        };
-        let length = |way| match self.found.of(way).train {
-            0 => 50,
-            known => known,
-        };
-        match purpose {
-            Purpose::Search => self.filling.search().span(),
-            Purpose::Saturation => self.filling.saturation().span(),
-            Purpose::Queue => {
-                let overload = self.filling.overload(&self.found);
-                overload.span() + overload.workload.span() // and then it empties
-            }
-            Purpose::RoundTrips => design::round_trips(random).span(),
-            Purpose::Trains(way) => {
-                design::trains(way, rate(way), self.most_packets, random).span()
-            }
-            Purpose::Gaps(way) => design::gap_blocks(way, length(way), rate(way), random)
-                .0
-                .span(),
-            Purpose::Sizes(way) => design::size_rounds(way, random).span(),
-        }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct SizeOffsets {
 /// adds nothing but jitter, and the offset of the clocks cancels.
 /// So does what changes from round to round, since it is each delay's difference to the median of its round that
 /// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
-/// chance: the means are brought in order (Ayer et al., "An Empirical Distribution Function for Sampling with
+/// chance: the means are put in order (Ayer et al., "An Empirical Distribution Function for Sampling with
 /// Incomplete Information", Annals of Mathematical Statistics, 1955).
 pub(super) fn offsets(
     way: Way,

@@ -11,7 +11,7 @@ pub enum Event {
     Connected(Offer),
     /// No packet was received for a while; probing continues.
     Silent,
-    /// The server is heard again.
+    /// The server answers again.
     Resumed,
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
@@ -57,7 +57,7 @@ impl RunEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockAnswer {
     /// When.
-    pub asked: Time,
+    pub requested: Time,
     /// When the question arrived, ns on the server's clock.
     pub received_ns: u64,
     /// When the answer was sent, ns on the server's clock.

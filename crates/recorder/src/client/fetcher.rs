@@ -11,19 +11,19 @@ use crate::wire::{Report, Request, SessionId};
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
 
-/// While trains measure the network it asks when one was answered, since what is sent for it then makes the pause until the next train seem
-/// longer than it is by no more than about a round-trip time. That matters least where a link is cold but does not sleep yet, at a pause of
-/// about so long. It waits for one of them, then for a shorter one, then for any, and without an answer no longer than for
-/// [`UNANSWERED`].
+/// While trains measure the network, reports are requested when a train was answered: the request then makes the pause before
+/// the next train seem longer by at most about a round-trip time. That matters least at a pause of this length, when the link
+/// is cold but does not sleep yet. The fetcher waits for such a pause, then for a shorter one, then for any, and without an
+/// answer at most for [`UNANSWERED`].
 const HARMLESS: RangeInclusive<Duration> = Duration::from_millis(25)..=Duration::from_millis(100);
 const SHORT: Duration = Duration::from_millis(600);
 const ANY: Duration = Duration::from_secs(2);
 const UNANSWERED: Duration = Duration::from_secs(3);
 
-/// Chunks to ask for at once: as much as a saturation of 1 Gbit/s makes in a third of a second.
+/// Chunks of one request: as much as a saturation of 1 Gbit/s makes in a third of a second.
 const MOST_AT_ONCE: u16 = 128;
 
-/// Knows which chunks are there and which to ask for.
+/// Chunks that have arrived, and those to request.
 pub(super) struct Fetcher {
     run: u32,
     poll: Duration,
@@ -33,11 +33,11 @@ pub(super) struct Fetcher {
     known: u32,
     /// Chunks that came before their turn.
     ahead: BTreeMap<u32, Report>,
-    /// When it asked last, and for chunks up to which.
-    asked: Option<(Time, u32)>,
+    /// When it last requested chunks, and up to which.
+    requested: Option<(Time, u32)>,
     /// True if a report has arrived since then.
-    heard: bool,
-    /// When it asked what was answered last.
+    reported: bool,
+    /// When it sent the request that was answered last.
     answered: Time,
     /// True if polling now does not disturb a measurement.
     good_moment: bool,
@@ -51,26 +51,26 @@ impl Fetcher {
             next: 0,
             known: 0,
             ahead: BTreeMap::new(),
-            asked: None,
-            heard: false,
+            requested: None,
+            reported: false,
             answered: Time::ZERO,
             good_moment: false,
         }
     }
 
-    /// From `now` on it asks so often.
-    pub(super) fn ask_every(&mut self, poll: Duration) {
+    /// Polls at this interval from now on.
+    pub(super) fn poll_every(&mut self, poll: Duration) {
         self.poll = poll;
         self.good_moment = false;
     }
 
-    /// From `now` on it asks in [pauses](Self::pause).
-    pub(super) fn ask_in_pauses(&mut self, now: Time) {
+    /// Polls in [pauses](Self::pause) from `now` on.
+    pub(super) fn poll_in_pauses(&mut self, now: Time) {
         self.poll = UNANSWERED;
-        self.asked.get_or_insert((now, 0));
+        self.requested.get_or_insert((now, 0));
     }
 
-    /// A train was answered, and nothing is sent for so long.
+    /// Notes that a train was answered and nothing is sent for this long.
     pub(super) fn pause(&mut self, now: Time, length: Duration, patience: Duration) {
         let wait = if HARMLESS.contains(&length) {
             POLL
@@ -85,35 +85,35 @@ impl Fetcher {
             wait.max(patience)
         };
         self.good_moment = self
-            .asked
-            .is_some_and(|(asked, _)| now.since(asked) >= wait);
+            .requested
+            .is_some_and(|(requested, _)| now.since(requested) >= wait);
     }
 
-    /// When to ask next, if an answer may take `patience`.
+    /// Return the time of the next request, if an answer may take `patience`.
     pub(super) fn next_event(&self, patience: Duration) -> Time {
-        let Some((asked, _)) = self.asked.filter(|_| !self.good_moment) else {
+        let Some((requested, _)) = self.requested.filter(|_| !self.good_moment) else {
             return Time::ZERO;
         };
         match self.is_answered() {
             true if self.next < self.known => Time::ZERO,
-            true => asked + self.poll,
-            false => asked + patience.max(self.poll),
+            true => requested + self.poll,
+            false => requested + patience.max(self.poll),
         }
     }
 
     /// Return whether everything that was last requested has arrived.
     fn is_answered(&self) -> bool {
-        let through = self.asked.map_or(0, |(_, through)| through);
-        self.heard && self.next >= through.min(self.known)
+        let through = self.requested.map_or(0, |(_, through)| through);
+        self.reported && self.next >= through.min(self.known)
     }
 
-    /// The request that is due, which acknowledges what is there.
+    /// Return the request that is due, which acknowledges the chunks that are there.
     pub(super) fn emit(&mut self, now: Time, of: SessionId, patience: Duration) -> Option<Request> {
         if self.next_event(patience) > now {
             return None;
         }
-        self.asked = Some((now, self.next.saturating_add(u32::from(MOST_AT_ONCE))));
-        self.heard = false;
+        self.requested = Some((now, self.next.saturating_add(u32::from(MOST_AT_ONCE))));
+        self.reported = false;
         self.good_moment = false;
         Some(Request::Reports {
             of,
@@ -123,11 +123,11 @@ impl Fetcher {
         })
     }
 
-    /// Takes a report, and gives all whose turn it is.
+    /// Take a report and return all reports whose turn it is.
     pub(super) fn take(&mut self, report: Report) -> Vec<Report> {
-        self.heard = true;
-        if let Some((asked, _)) = self.asked {
-            self.answered = asked;
+        self.reported = true;
+        if let Some((requested, _)) = self.requested {
+            self.answered = requested;
         }
         self.known = self.known.max(report.chunks);
         if report.chunk >= self.next && report.chunk < report.chunks {
@@ -142,19 +142,19 @@ impl Fetcher {
     }
 
     /// Return whether all chunks that the server has announced have arrived.
-    pub(super) fn is_level(&self) -> bool {
-        self.heard && self.next == self.known
+    pub(super) fn is_complete(&self) -> bool {
+        self.reported && self.next == self.known
     }
 
     /// Return whether a request made at `time` or later has been answered and everything available has arrived.
-    pub(super) fn has_news_of(&self, time: Time) -> bool {
+    pub(super) fn has_report_of(&self, time: Time) -> bool {
         self.answered >= time && self.next == self.known
     }
 
-    /// Asks at the next opportunity, and is not [level](Self::is_level) before the answer.
-    pub(super) fn ask_now(&mut self) {
-        self.asked = None;
-        self.heard = false;
+    /// Polls at the next opportunity; not [complete](Self::is_complete) before the answer.
+    pub(super) fn poll_now(&mut self) {
+        self.requested = None;
+        self.reported = false;
     }
 }
 
@@ -188,20 +188,20 @@ mod tests {
     #[test]
     fn between_trains_it_waits_for_a_pause_that_does_no_harm_but_not_forever() {
         const LONG: u64 = 300;
-        let after_an_answer_at = |asked: u64, pauses: &[(u64, u64)]| {
+        let after_an_answer_at = |requested: u64, pauses: &[(u64, u64)]| {
             let mut fetcher = Fetcher::new(4, POLL);
-            fetcher.ask_in_pauses(Time::ZERO);
+            fetcher.poll_in_pauses(Time::ZERO);
             fetcher.pause(
-                Time::from_millis(asked),
+                Time::from_millis(requested),
                 Duration::from_millis(50),
                 PATIENCE,
             );
-            assert_eq!(asked_from(&mut fetcher, asked), Some(0));
+            assert_eq!(asked_from(&mut fetcher, requested), Some(0));
             fetcher.take(report(0, 0));
             let mut asks = pauses.iter().filter_map(|(at, length)| {
                 let length = Duration::from_millis(*length);
-                fetcher.pause(Time::from_millis(asked + at), length, PATIENCE);
-                asked_from(&mut fetcher, asked + at).map(|_| *at)
+                fetcher.pause(Time::from_millis(requested + at), length, PATIENCE);
+                asked_from(&mut fetcher, requested + at).map(|_| *at)
             });
             asks.next()
         };
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn without_answers_between_trains_it_asks_each_three_seconds() {
         let mut fetcher = Fetcher::new(4, POLL);
-        fetcher.ask_in_pauses(Time::from_millis(100));
+        fetcher.poll_in_pauses(Time::from_millis(100));
         assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(3_100));
         assert_eq!(asked_from(&mut fetcher, 3_100), Some(0));
         assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(6_100));
-        // What was lost is asked for again in a pause, but not while it may still come.
+        // What was lost is requested again in a pause, but not while it may still come.
         fetcher.pause(
             Time::from_millis(3_500),
             Duration::from_millis(50),
@@ -233,7 +233,7 @@ mod tests {
             PATIENCE,
         );
         assert_eq!(asked_from(&mut fetcher, 3_600), Some(0));
-        fetcher.ask_every(POLL);
+        fetcher.poll_every(POLL);
         assert_eq!(asked_from(&mut fetcher, 4_100), Some(0));
     }
 
@@ -251,14 +251,14 @@ mod tests {
             );
         }
         assert_eq!(got, [0, 1, 2]);
-        assert!(!fetcher.is_level());
+        assert!(!fetcher.is_complete());
         assert_eq!(asked_from(&mut fetcher, 100), None); // chunk 3 may still come
         assert_eq!(asked_from(&mut fetcher, 500), Some(3));
         assert_eq!(fetcher.take(report(3, 4)).len(), 1);
-        assert!(fetcher.is_level());
+        assert!(fetcher.is_complete());
         assert_eq!(asked_from(&mut fetcher, 600), None);
         assert_eq!(asked_from(&mut fetcher, 800), Some(4));
         assert!(fetcher.take(report(4, 4)).is_empty());
-        assert!(fetcher.is_level());
+        assert!(fetcher.is_complete());
     }
 }

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::errand::{Brought, Errands, same_saturation};
 use super::event::{ClockAnswer, Event, Pause, RunEvent};
+use super::relay::{Relay, Relayed, same_saturation};
 use super::run::Run;
 pub use super::run::RunRequest;
 use super::sender::Sender;
-use super::session::{Incoming, Session, SessionError};
-use crate::secure::Secret;
+use super::session::{Incoming, Session};
+use crate::secure::{Secret, Unsealable};
 use crate::socket::Outbox;
 use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 
@@ -27,7 +27,7 @@ pub struct Path {
     /// Maximum rate of the server.
     fastest: BitRate,
     group: Option<[u8; 16]>,
-    errands: Errands,
+    relay: Relay,
     departures: Vec<Event>,
     events: Vec<Event>,
 }
@@ -42,7 +42,7 @@ impl Path {
             runs: Vec::new(),
             fastest: BitRate(u64::MAX),
             group: None,
-            errands: Errands::default(),
+            relay: Relay::default(),
             departures: Vec::new(),
             events: Vec::new(),
         }
@@ -56,43 +56,43 @@ impl Path {
         }
     }
 
-    /// From now on the arrivals of its runs are fetched, and the server's saturation is steered, by another path of its group: hand
-    /// [`Path::errands`] to that one's [`Path::accept`], and what it has [brought](Path::brought) to [`Path::take`]. A companion that brings
-    /// nothing for a while is no longer relied on until it does.
+    /// Has another path of the group fetch the arrivals of its runs and steer the server's saturation from now on: give
+    /// [`Path::relay_requests`] to that path's [`Path::relay`], and what it has [received](Path::relayed) to
+    /// [`Path::take_relayed`]. While a companion relays nothing for some seconds it is not used.
     pub fn rely_on_companion(&mut self, now: Time) {
-        self.errands.relied = Some(now);
+        self.relay.last_relayed = Some(now);
     }
 
     /// Take the requests that the companion must send to the server.
-    pub fn errands(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.errands.outgoing)
+    pub fn relay_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.relay.outgoing)
     }
 
-    /// Asks the server something for the companion.
-    pub fn accept(&mut self, request: Request, now: Time) {
+    /// Sends a request of the companion to the server.
+    pub fn relay(&mut self, request: Request, now: Time) {
         if let Request::Saturate { of, run, .. } = request {
             self.session.forget(|other| same_saturation(other, of, run));
             if self.session.id().is_some() {
                 self.session.request(request, now);
             }
         } else {
-            self.errands.accepted.push(request);
+            self.relay.accepted.push(request);
         }
     }
 
     /// Take the server's replies to the companion's requests.
-    pub fn brought(&mut self) -> Vec<Brought> {
-        std::mem::take(&mut self.errands.brought)
+    pub fn relayed(&mut self) -> Vec<Relayed> {
+        std::mem::take(&mut self.relay.relayed)
     }
 
-    /// Takes what the companion has brought.
-    pub fn take(&mut self, brought: Brought, now: Time) {
-        self.errands.relied = self.errands.relied.map(|last| last.max(now));
-        match brought {
+    /// Takes a reply that the companion has relayed.
+    pub fn take_relayed(&mut self, relayed: Relayed, now: Time) {
+        self.relay.last_relayed = self.relay.last_relayed.map(|last| last.max(now));
+        match relayed {
             // The companion was not yet of the group, or the run had ended: what matters is asked again.
-            Brought::Answer(_, Err(Refusal::NoSuchRun)) => {}
-            Brought::Answer(request, result) => self.answered(&request, result, now),
-            Brought::Report(report) => {
+            Relayed::Answer(_, Err(Refusal::NoSuchRun)) => {}
+            Relayed::Answer(request, result) => self.answered(&request, result, now),
+            Relayed::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);
                 }
@@ -122,19 +122,19 @@ impl Path {
         self.waiting.retain(|request| request.number != number);
         for run in &mut self.runs {
             if run.number() == number {
-                run.stop(&mut self.session, &mut self.errands, now);
+                run.stop(&mut self.session, &mut self.relay, now);
             }
         }
     }
 
     /// Says good-bye once, so that the server need not wait for us; without an answer.
-    pub fn leave(&mut self, outbox: &mut Outbox) -> Result<(), SessionError> {
+    pub fn leave(&mut self, outbox: &mut Outbox) -> Result<(), Unsealable> {
         self.session.seal(&Request::Bye, outbox).map(drop)
     }
 
     /// When [`Path::step`] has something to do.
     pub fn next_event(&self) -> Time {
-        if !self.errands.accepted.is_empty() {
+        if !self.relay.accepted.is_empty() {
             return Time::ZERO;
         }
         let patience = self.session.repeat_after();
@@ -143,13 +143,13 @@ impl Path {
     }
 
     /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::departed`].
-    pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), SessionError> {
+    pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), Unsealable> {
         let pauses = self.runs.iter().any(Run::is_sending_trains);
         self.session.keep_pauses(pauses);
         if let Some(of) = self.session.id() {
             let mut sender = Sender {
                 session: &mut self.session,
-                errands: &mut self.errands,
+                relay: &mut self.relay,
                 of,
                 overhead: ip_overhead(self.server.ip()),
                 least_bytes: least_probe_bytes(self.server.ip()),
@@ -160,7 +160,7 @@ impl Path {
                 .iter_mut()
                 .for_each(|run| run.step(now, &mut sender));
         }
-        for request in std::mem::take(&mut self.errands.accepted) {
+        for request in std::mem::take(&mut self.relay.accepted) {
             self.session.seal(&request, outbox)?;
         }
         if self.session.step(now, outbox)? {
@@ -183,11 +183,11 @@ impl Path {
     /// Takes what arrived at `at` from the server.
     pub fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
-        let (was_silent, heard) = (self.session.is_silent(), self.session.heard());
+        let (was_silent, last_received) = (self.session.is_silent(), self.session.last_received());
         let incoming = self.session.receive(now, datagram);
         if was_silent && !self.session.is_silent() {
             self.events.push(Event::Resumed);
-            let from = heard + SERVER_PAUSES;
+            let from = last_received + SERVER_PAUSES;
             for run in self
                 .runs
                 .iter()
@@ -218,17 +218,17 @@ impl Path {
                 self.events.push(Event::RoundTrip(round_trip));
                 match request {
                     Request::Saturate { of, .. } if Some(of) != self.session.id() => {
-                        self.errands.brought.push(Brought::Answer(request, result));
+                        self.relay.relayed.push(Relayed::Answer(request, result));
                     }
                     _ => self.answered(&request, result, now),
                 }
             }
             Incoming::Clock {
-                asked,
+                requested,
                 received_ns,
                 sent_ns,
             } => self.events.push(Event::Clock(ClockAnswer {
-                asked,
+                requested,
                 received_ns,
                 sent_ns,
                 at,
@@ -237,7 +237,7 @@ impl Path {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);
                 } else if self.group.is_some() {
-                    self.errands.brought.push(Brought::Report(report));
+                    self.relay.relayed.push(Relayed::Report(report));
                 }
             }
             Incoming::Probe(probe) => {

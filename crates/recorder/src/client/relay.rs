@@ -1,40 +1,40 @@
-//! Requests that one path makes for another: a path whose queue is kept long sends its requests over one whose queue is
-//! short.
+//! Requests that one path sends for another: a path whose queue is kept long sends its requests over one whose queue is
+//! short, its companion.
 
 use cellbed_link::{Duration, Time};
 
 use crate::wire::{Refusal, Report, Request, SessionId};
 
-/// A companion that has brought nothing for so long is no longer relied on: the path speaks for itself.
+/// A companion that has relayed no reply for this time is not used; the path sends its requests itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Replies that a path has received for its companion.
+/// A reply that a path has received for its companion.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Brought {
+pub enum Relayed {
     /// A request was answered.
     Answer(Request, Result<(), Refusal>),
     /// Arrivals of a run.
     Report(Report),
 }
 
-/// The errands of a path: those it has for its companion, and those it does for it.
+/// Relayed requests and replies of a path.
 #[derive(Debug, Default)]
-pub(super) struct Errands {
-    /// When the companion last brought something; `None` if there is none.
-    pub(super) relied: Option<Time>,
-    /// To be made by the companion.
+pub(super) struct Relay {
+    /// When the companion last relayed a reply; `None` if there is no companion.
+    pub(super) last_relayed: Option<Time>,
+    /// Requests for the companion to send.
     pub(super) outgoing: Vec<Request>,
-    /// Of the companion, to be sent once.
+    /// Requests of the companion, to be sent once.
     pub(super) accepted: Vec<Request>,
-    /// For the companion.
-    pub(super) brought: Vec<Brought>,
+    /// Replies for the companion.
+    pub(super) relayed: Vec<Relayed>,
 }
 
-impl Errands {
+impl Relay {
     /// Return whether to send requests over the companion.
-    pub(super) fn relies(&self, now: Time) -> bool {
-        self.relied
-            .is_some_and(|brought| now.since(brought) < PATIENCE)
+    pub(super) fn is_used(&self, now: Time) -> bool {
+        self.last_relayed
+            .is_some_and(|relayed| now.since(relayed) < PATIENCE)
     }
 }
 

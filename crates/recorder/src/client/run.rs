@@ -2,9 +2,9 @@
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::errand::Errands;
 use super::event::{Event, Pause, Reception, RunEnd, RunEvent};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
+use super::relay::Relay;
 use super::sender::Sender;
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
@@ -48,7 +48,7 @@ pub(super) struct Run {
     /// The last train, and how many packets answer it.
     last_train: Option<(u32, u16)>,
     /// When a packet of it was last known to have arrived.
-    heard: Time,
+    last_arrival: Time,
     end: RunEnd,
 }
 
@@ -94,7 +94,7 @@ impl Run {
             saturation: None,
             fetcher: Fetcher::new(run, poll),
             last_train: None,
-            heard: now,
+            last_arrival: now,
             end: RunEnd {
                 at: now,
                 complete: false,
@@ -155,26 +155,26 @@ impl Run {
     }
 
     /// Ends the sending; what is underway is waited for.
-    pub(super) fn stop(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
+    pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         match self.phase {
             Phase::Asking => {
                 self.phase = Phase::Over;
                 self.end.complete = true;
             }
-            Phase::Sending { .. } => self.finish_sending(session, errands, now),
+            Phase::Sending { .. } => self.finish_sending(session, relay, now),
             _ => {}
         }
     }
 
-    fn finish_sending(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
+    fn finish_sending(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         self.end.at = now;
         self.phase = Phase::Draining;
         self.traffic = Traffic::Silence;
         if self.request.workload.is_trains() {
-            self.fetcher.ask_every(POLL);
+            self.fetcher.poll_every(POLL);
         }
         if let Some(saturation) = &mut self.saturation {
-            saturation.stop(session, errands, now);
+            saturation.stop(session, relay, now);
         }
     }
 
@@ -185,7 +185,7 @@ impl Run {
             }
             self.send_what_is_due(now, end, sender);
             if now >= end || self.is_out_of_trains() {
-                self.finish_sending(sender.session, sender.errands, now);
+                self.finish_sending(sender.session, sender.relay, now);
             }
         }
         if self.phase == Phase::Draining && self.is_drained(now) {
@@ -202,8 +202,8 @@ impl Run {
 
     /// Return whether nothing has arrived for a while at either end, by a report requested late enough to show it.
     fn is_drained(&self, now: Time) -> bool {
-        let quiet = self.heard.max(self.end.at) + self.request.quiet;
-        now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_news_of(quiet))
+        let quiet = self.last_arrival.max(self.end.at) + self.request.quiet;
+        now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_report_of(quiet))
     }
 
     fn send_what_is_due(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
@@ -253,14 +253,14 @@ impl Run {
         if matches!(self.phase, Phase::Asking | Phase::Stopping | Phase::Over) {
             return;
         }
-        let relies = sender.errands.relies(now);
+        let relies = sender.relay.is_used(now);
         let patience = self.patience(sender.session.repeat_after(), relies);
         if let Phase::Fetching { since } = self.phase {
-            let level = self.fetcher.is_level();
+            let level = self.fetcher.is_complete();
             if level || now >= since + LONGEST_FETCH {
                 self.end.complete = level;
                 self.phase = Phase::Over;
-                self.fetcher.ask_now(); // once more: it acknowledges all
+                self.fetcher.poll_now(); // once more: it acknowledges all
             }
         }
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
@@ -271,8 +271,8 @@ impl Run {
             if self.is_sending_trains() {
                 sender.session.ping_along(now);
             }
-            if sender.errands.relied.is_some() {
-                sender.errands.outgoing.push(request);
+            if sender.relay.last_relayed.is_some() {
+                sender.relay.outgoing.push(request);
             }
         }
     }
@@ -305,7 +305,7 @@ impl Run {
                     }
                     self.phase = Phase::Sending { end };
                     if self.request.workload.is_trains() {
-                        self.fetcher.ask_in_pauses(now);
+                        self.fetcher.poll_in_pauses(now);
                     }
                     events.push(Event::Run(self.number(), RunEvent::Began(now)));
                 }
@@ -326,7 +326,7 @@ impl Run {
             }
             (Request::Stop { .. }, Phase::Stopping) => {
                 self.phase = Phase::Fetching { since: now };
-                self.fetcher.ask_now();
+                self.fetcher.poll_now();
             }
             _ => {}
         }
@@ -341,9 +341,9 @@ impl Run {
         self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
         self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
-            self.traffic.heard(now, &report.arrivals);
+            self.traffic.arrived(now, &report.arrivals);
             for arrival in report.arrivals {
-                self.heard = now;
+                self.last_arrival = now;
                 events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
             }
         }
@@ -367,7 +367,7 @@ impl Run {
         session: &Session,
         events: &mut Vec<Event>,
     ) {
-        self.heard = self.heard.max(at);
+        self.last_arrival = self.last_arrival.max(at);
         let answered =
             |(train, packets)| probe.train == train && probe.index + 1 == u32::from(packets);
         if self.last_train.is_some_and(answered) {

@@ -2,8 +2,8 @@
 
 use cellbed_link::Time;
 
-use super::errand::Errands;
 use super::event::{Departure, Event, RunEvent};
+use super::relay::Relay;
 use super::session::Session;
 use crate::plan::Train;
 use crate::socket::Outbox;
@@ -12,7 +12,7 @@ use crate::wire::{Kind, Probe, SessionId};
 /// A session, and a place for probes.
 pub(super) struct Sender<'a> {
     pub(super) session: &'a mut Session,
-    pub(super) errands: &'a mut Errands,
+    pub(super) relay: &'a mut Relay,
     pub(super) of: SessionId,
     /// Bytes of IP and UDP headers.
     pub(super) overhead: u16,

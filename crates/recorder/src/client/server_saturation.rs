@@ -1,8 +1,8 @@
-//! The saturation that the server sends: asked for again before it ends and, if it is adaptive, steered.
+//! The saturation that the server sends: requested again before it ends and, if it is adaptive, steered.
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::errand::{Errands, same_saturation};
+use super::relay::{Relay, same_saturation};
 use super::sender::Sender;
 use super::session::Session;
 use super::traffic::keeper;
@@ -21,14 +21,14 @@ const STEERED_AGAIN: Duration = Duration::from_secs(2);
 const STEER: Duration = Duration::from_millis(100);
 const CHANGE: f64 = 0.03;
 
-/// That of one run.
+/// The server's saturation of one run.
 pub(super) struct ServerSaturation {
     run: u32,
     /// IP length of its packets.
     bytes: u16,
     rate: Rate,
     /// When it was last requested, and until when it continues.
-    asked: Option<Time>,
+    requested: Option<Time>,
     until: Option<Time>,
 }
 
@@ -38,7 +38,7 @@ enum Rate {
         keeper: Box<QueueKeeper>,
         /// When to choose the rate, and the last one sent to the server.
         at: Time,
-        told: BitRate,
+        sent_rate: BitRate,
     },
 }
 
@@ -55,7 +55,7 @@ impl ServerSaturation {
             (Some(keeper), _) => Rate::Steered {
                 keeper: Box::new(keeper),
                 at: now,
-                told: BitRate(0),
+                sent_rate: BitRate(0),
             },
             (None, Saturation::Fixed { rate_bps }) => Rate::Fixed(BitRate(*rate_bps)),
             (None, Saturation::Adaptive { .. }) => Rate::Fixed(BitRate(0)), // it has a keeper
@@ -64,7 +64,7 @@ impl ServerSaturation {
             run,
             bytes,
             rate,
-            asked: None,
+            requested: None,
             until: None,
         }
     }
@@ -79,10 +79,10 @@ impl ServerSaturation {
         if let Rate::Steered { at, .. } = self.rate {
             return Some(at);
         }
-        match (self.asked, self.until) {
+        match (self.requested, self.until) {
             (None, _) => Some(Time::ZERO),
             (Some(_), Some(until)) if until >= end => None,
-            (Some(asked), _) => Some(asked + RENEWED_AFTER),
+            (Some(requested), _) => Some(requested + RENEWED_AFTER),
         }
     }
 
@@ -93,7 +93,7 @@ impl ServerSaturation {
         }
         let (rate, span) = match &mut self.rate {
             Rate::Fixed(rate) => {
-                self.asked = Some(now);
+                self.requested = Some(now);
                 let run = self.run;
                 let ours = |request: &Request| matches!(request, Request::Saturate { run: other, .. } if *other == run);
                 if sender.session.is_asking(ours) {
@@ -101,39 +101,43 @@ impl ServerSaturation {
                 }
                 (*rate, LASTS.min(end - now))
             }
-            Rate::Steered { keeper, at, told } => {
+            Rate::Steered {
+                keeper,
+                at,
+                sent_rate,
+            } => {
                 *at = now + STEER;
                 let rate = keeper.choose(now);
-                let again = |asked| now.since(asked) >= STEERED_AGAIN;
-                let change = (rate.0 as f64 - told.0 as f64).abs();
-                if !self.asked.is_none_or(again) && change <= CHANGE * told.0 as f64 {
+                let again = |requested| now.since(requested) >= STEERED_AGAIN;
+                let change = (rate.0 as f64 - sent_rate.0 as f64).abs();
+                if !self.requested.is_none_or(again) && change <= CHANGE * sent_rate.0 as f64 {
                     return;
                 }
-                self.asked = Some(now);
-                *told = rate;
+                self.requested = Some(now);
+                *sent_rate = rate;
                 (rate, STEERED_LASTS.min(end - now))
             }
         };
-        self.ask(rate, span, sender.session, sender.errands, now);
+        self.ask(rate, span, sender.session, sender.relay, now);
     }
 
     /// Has the server end it.
-    pub(super) fn stop(&mut self, session: &mut Session, errands: &mut Errands, now: Time) {
+    pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         let goes_on = self.until.is_some_and(|until| until > now);
         if goes_on || matches!(self.rate, Rate::Steered { .. }) {
-            self.ask(BitRate(0), Duration::ZERO, session, errands, now);
+            self.ask(BitRate(0), Duration::ZERO, session, relay, now);
         } else if let Some(of) = session.id() {
             session.forget(|request| same_saturation(request, of, self.run));
         }
     }
 
-    /// Has the server saturate at this rate for so long, in place of all that it was asked before.
+    /// Has the server saturate at this rate for so long, in place of earlier requests.
     fn ask(
         &self,
         rate: BitRate,
         span: Duration,
         session: &mut Session,
-        errands: &mut Errands,
+        relay: &mut Relay,
         now: Time,
     ) {
         let Some(of) = session.id() else {
@@ -147,8 +151,8 @@ impl ServerSaturation {
             bytes: self.bytes,
             for_ns: span.as_nanos(),
         };
-        if errands.relies(now) {
-            errands.outgoing.push(request);
+        if relay.is_used(now) {
+            relay.outgoing.push(request);
         } else {
             session.request(request, now);
         }

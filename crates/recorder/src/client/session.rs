@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
 
-use crate::secure::{Channel, Filler, Opening, Progress, Secret};
+use crate::secure::{Channel, Filler, Opening, Progress, Secret, Unsealable};
 use crate::socket::Outbox;
 use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
 
@@ -23,14 +23,6 @@ const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
 const LEAST_REPEAT: Duration = Duration::from_millis(250);
 const MOST_REPEAT: Duration = Duration::from_secs(3);
 
-/// Why a session cannot continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// Its numbers are used up.
-    #[error("the session has sent its maximum number of messages")]
-    Spent,
-}
-
 /// A handshake with a server, then a session, then perhaps another.
 pub(super) struct Session {
     server: SocketAddr,
@@ -41,7 +33,7 @@ pub(super) struct Session {
     pending: Vec<Pending>,
     repeat: Duration,
     smoothed: Option<f64>,
-    heard: Time,
+    last_received: Time,
     pinged: Time,
     keeps_pauses: bool,
     silent: bool,
@@ -70,7 +62,7 @@ pub(super) enum Incoming {
     Answered(Request, Result<(), Refusal>, Duration),
     /// The server's clock.
     Clock {
-        asked: Time,
+        requested: Time,
         received_ns: u64,
         sent_ns: u64,
     },
@@ -92,7 +84,7 @@ impl Session {
             pending: Vec::new(),
             repeat: LEAST_REPEAT,
             smoothed: None,
-            heard: now,
+            last_received: now,
             pinged: now,
             keeps_pauses: false,
             silent: false,
@@ -147,7 +139,7 @@ impl Session {
     /// When to request the server's time in any case.
     fn next_ping(&self) -> Time {
         if self.keeps_pauses {
-            self.pinged.max(self.heard) + KEEP_ALIVE_IN_PAUSES
+            self.pinged.max(self.last_received) + KEEP_ALIVE_IN_PAUSES
         } else {
             self.pinged + KEEP_ALIVE
         }
@@ -182,12 +174,12 @@ impl Session {
     fn next_silence(&self) -> Time {
         match self.opening {
             Some(_) => Time::MAX,
-            None => self.heard + SILENCE,
+            None => self.last_received + SILENCE,
         }
     }
 
     /// Puts into `outbox` what is due; returns whether the server has just become silent.
-    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, SessionError> {
+    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, Unsealable> {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
             && now >= self.next_silence()
@@ -231,17 +223,15 @@ impl Session {
         &mut self,
         request: &Request,
         outbox: &mut Outbox,
-    ) -> Result<u64, SessionError> {
+    ) -> Result<u64, Unsealable> {
         let Some(channel) = &mut self.channel else {
             return Ok(0);
         };
         let mut body = Vec::new();
         request.encode(&mut body);
-        let mut number = Err(SessionError::Spent);
+        let mut number = Err(Unsealable);
         outbox.push(self.server, |bytes| {
-            number = channel
-                .seal_control(&body, bytes)
-                .map_err(|_| SessionError::Spent);
+            number = channel.seal_control(&body, bytes);
         });
         number
     }
@@ -280,12 +270,12 @@ impl Session {
                 self.channel = Some(*channel);
                 self.opening = None;
                 self.pending.clear();
-                self.hear(now);
+                self.note_received(now);
                 Incoming::Begun(offer)
             }
             Progress::Resumed(_) => {
                 self.opening = None;
-                self.hear(now);
+                self.note_received(now);
                 self.pending
                     .iter_mut()
                     .for_each(|pending| pending.due = now);
@@ -310,11 +300,11 @@ impl Session {
         let Header { kind, .. } = opened.header;
         if kind != Kind::Control {
             let probe = Probe::decode(opened.body);
-            self.hear(now);
+            self.note_received(now);
             return probe.map_or(Incoming::Nothing, Incoming::Probe);
         }
         let reply = Reply::decode(opened.body);
-        self.hear(now);
+        self.note_received(now);
         match reply {
             Ok(Reply::Done { to }) => self.answer(now, to, Ok(())),
             Ok(Reply::ClockPong {
@@ -324,7 +314,7 @@ impl Session {
                 ..
             }) => match self.answer(now, to, Ok(())) {
                 Incoming::Answered(_, _, round_trip) => Incoming::Clock {
-                    asked: now - round_trip,
+                    requested: now - round_trip,
                     received_ns,
                     sent_ns,
                 },
@@ -365,15 +355,15 @@ impl Session {
             .min(MOST_REPEAT);
     }
 
-    fn hear(&mut self, now: Time) {
-        self.heard = now;
+    fn note_received(&mut self, now: Time) {
+        self.last_received = now;
         self.opening = None;
         self.silent = false;
     }
 
-    /// When the server was heard last.
-    pub(super) fn heard(&self) -> Time {
-        self.heard
+    /// Return the time of the last message of the server.
+    pub(super) fn last_received(&self) -> Time {
+        self.last_received
     }
 
     /// Return whether the server has been silent for a while.

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use cellbed_link::{Duration, Time};
 
-use super::{Brought, Event, Path, RunRequest};
+use super::{Event, Path, Relayed, RunRequest};
 use crate::error::{Error, Result, Trying};
 use crate::secure::{Secret, random_bytes};
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
@@ -37,7 +37,7 @@ pub enum Order {
     /// Requests of the companion.
     Ask(Vec<crate::wire::Request>),
     /// Replies from the companion.
-    Take(Vec<Brought>),
+    Take(Vec<Relayed>),
     /// There is a companion that knows the same token.
     Join {
         /// Of the group.
@@ -55,13 +55,8 @@ pub enum Order {
 pub enum Message {
     /// New events.
     Events(Vec<Event>),
-    /// Packets that found this machine's buffer full, so far, and packets that the kernel refused to send.
-    Lost {
-        /// By the receive buffer.
-        overflows: u64,
-        /// For lack of a way.
-        refused: u64,
-    },
+    /// Packets that found this machine's receive buffer full, so far.
+    Overflows(u64),
     /// The thread has ended with an error.
     Failed(Error),
 }
@@ -94,8 +89,7 @@ impl PathThread {
             outbox: Outbox::new(),
             orders: receiver,
             companion: None,
-            lost: (0, 0),
-            refused: 0,
+            overflows: 0,
             refused_since: None,
             recent: (Time::ZERO, 0),
             busy: false,
@@ -121,7 +115,7 @@ impl PathThread {
     pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
         for (path, companion, relies) in [(self, other, true), (other, self, false)] {
             if let Some(companion) = companion.orders.clone() {
-                path.tell(Order::Join {
+                path.send(Order::Join {
                     token,
                     companion,
                     relies,
@@ -131,7 +125,7 @@ impl PathThread {
     }
 
     /// Sends an order to the path. A thread that has ended with an error has reported it.
-    pub fn tell(&self, order: Order) {
+    pub fn send(&self, order: Order) {
         if let Some(orders) = &self.orders {
             let _ = orders.send(order);
         }
@@ -140,7 +134,7 @@ impl PathThread {
 
 impl Drop for PathThread {
     fn drop(&mut self) {
-        self.tell(Order::Leave); // the companion may keep the channel open
+        self.send(Order::Leave); // the companion may keep the channel open
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -157,9 +151,8 @@ struct Loop {
     outbox: Outbox,
     orders: Receiver<Order>,
     companion: Option<Sender<Order>>,
-    /// The last report of overflows and refusals.
-    lost: (u64, u64),
-    refused: u64,
+    /// Overflows last reported.
+    overflows: u64,
     refused_since: Option<Time>,
     /// Since when packets are counted, and how many came.
     recent: (Time, usize),
@@ -167,7 +160,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn run(&mut self, tell: &dyn Fn(Message) -> bool) -> Result<()> {
+    fn run(&mut self, report: &dyn Fn(Message) -> bool) -> Result<()> {
         loop {
             let start = now();
             if !self.take_orders(start) {
@@ -186,16 +179,15 @@ impl Loop {
                 sleep_until((start + PAUSE).min(deadline));
             }
             self.receive()?;
-            self.tell_companion();
+            self.send_to_companion();
             let events: Vec<Event> = self.path.events().collect();
-            if !events.is_empty() && !tell(Message::Events(events)) {
+            if !events.is_empty() && !report(Message::Events(events)) {
                 return Ok(());
             }
-            let lost = (self.inbox.overflows(), self.refused);
-            if lost != self.lost {
-                self.lost = lost;
-                let (overflows, refused) = lost;
-                tell(Message::Lost { overflows, refused });
+            let overflows = self.inbox.overflows();
+            if overflows != self.overflows {
+                self.overflows = overflows;
+                report(Message::Overflows(overflows));
             }
         }
     }
@@ -208,12 +200,12 @@ impl Loop {
                 Ok(Order::Stop(number)) => self.path.stop(number, now),
                 Ok(Order::Ask(requests)) => {
                     for request in requests {
-                        self.path.accept(request, now);
+                        self.path.relay(request, now);
                     }
                 }
-                Ok(Order::Take(brought)) => {
-                    for brought in brought {
-                        self.path.take(brought, now);
+                Ok(Order::Take(relayed)) => {
+                    for relayed in relayed {
+                        self.path.take_relayed(relayed, now);
                     }
                 }
                 Ok(Order::Join {
@@ -233,15 +225,15 @@ impl Loop {
         }
     }
 
-    fn tell_companion(&mut self) {
-        let (errands, brought) = (self.path.errands(), self.path.brought());
+    fn send_to_companion(&mut self) {
+        let (relay, relayed) = (self.path.relay_requests(), self.path.relayed());
         if let Some(companion) = &self.companion {
             // A companion that has ended is missed by the path itself.
-            if !errands.is_empty() {
-                let _ = companion.send(Order::Ask(errands));
+            if !relay.is_empty() {
+                let _ = companion.send(Order::Ask(relay));
             }
-            if !brought.is_empty() {
-                let _ = companion.send(Order::Take(brought));
+            if !relayed.is_empty() {
+                let _ = companion.send(Order::Take(relayed));
             }
         }
     }
@@ -254,7 +246,6 @@ impl Loop {
         let departed = now();
         let sent = self.socket.send(&mut self.outbox)?;
         self.path.departed(departed);
-        self.refused += sent.refused as u64;
         match sent.refused {
             0 => self.refused_since = None,
             _ => self.replace_socket(departed),

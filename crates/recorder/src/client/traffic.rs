@@ -130,7 +130,7 @@ impl Traffic {
     }
 
     /// Takes news of packets that have arrived; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
-    pub(super) fn heard(&mut self, now: Time, arrivals: &[Arrival]) {
+    pub(super) fn arrived(&mut self, now: Time, arrivals: &[Arrival]) {
         let Self::Adaptive { saturator, recent } = self else {
             return;
         };

@@ -6,6 +6,7 @@ use cellbed_link::{BitRate, Bytes, Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::quantity::{bytes, duration, interval_pair, rate, train_lengths};
+use crate::recording::Signal;
 
 const RECORD_EXAMPLES: &str = "Examples:
   Calibrate, then record for a minute, both workloads in turn over one modem:
@@ -69,8 +70,6 @@ pub enum Verb {
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print the completion script of a shell.
-    Completions { shell: clap_complete::Shell },
 }
 
 /// Address and secret of the server.
@@ -181,8 +180,8 @@ pub struct Record {
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Heavy workload")]
     pub downlink_rate: Option<BitRate>,
     /// IP length of the packets of both workloads.
-    #[arg(long, value_name = "BYTES", default_value = "1400", value_parser = bytes, help_heading = "Heavy workload")]
-    pub packet_bytes: Bytes,
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(100..=1500), help_heading = "Heavy workload")]
+    pub packet_bytes: u16,
 
     /// Skip the calibration; trains and rates must be given.
     #[arg(long, help_heading = "Calibration")]
@@ -200,34 +199,7 @@ pub struct Record {
     pub seed: u64,
 
     #[command(flatten)]
-    pub signal: SignalArguments,
-}
-
-/// Network properties that the user provides.
-#[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Description of the network, stored in the recording")]
-pub struct SignalArguments {
-    /// Name of the operator.
-    #[arg(long, value_name = "TEXT")]
-    pub operator: Option<String>,
-    /// Technology, such as lte, 5g-nsa, 5g-sa.
-    #[arg(long, value_name = "TEXT")]
-    pub technology: Option<String>,
-    /// Identity of the cell.
-    #[arg(long, value_name = "TEXT")]
-    pub cell: Option<String>,
-    /// Reference signal received power, dBm.
-    #[arg(long, value_name = "DBM", allow_negative_numbers = true)]
-    pub rsrp: Option<f64>,
-    /// Place of the recording.
-    #[arg(long, value_name = "TEXT")]
-    pub place: Option<String>,
-    /// Mobility, such as stationary, walking, driving.
-    #[arg(long, value_name = "TEXT")]
-    pub mobility: Option<String>,
-    /// Further notes.
-    #[arg(long, value_name = "TEXT")]
-    pub note: Option<String>,
+    pub signal: Signal,
 }
 
 #[derive(Args, Debug, Clone)]

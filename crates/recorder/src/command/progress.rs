@@ -36,10 +36,10 @@ impl Output {
     pub fn notice(&mut self, notice: &Notice<'_>) {
         match notice {
             Notice::Snapshot(snapshot) => self.snapshot(snapshot),
-            Notice::Calibrating(purpose, remaining) => {
-                let seconds = remaining.as_secs_f64().round();
-                let text = format!("calibrating: {purpose}; about {seconds} s left");
-                self.event(json!({"event": "calibrating", "purpose": purpose.to_string(), "remaining_s": seconds}), &text);
+            Notice::Calibrating(purpose, (step, steps)) => {
+                let text = format!("calibrating, step {step} of {steps}: {purpose}");
+                let purpose = purpose.to_string();
+                self.event(json!({"event": "calibrating", "purpose": purpose, "step": step, "steps": steps}), &text);
             }
             Notice::Connected(offer) => {
                 let text = format!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
 
-use super::arguments::{Only, Reach, Record, SaturationMethod, SignalArguments};
+use super::arguments::{Only, Reach, Record, SaturationMethod};
 use super::progress::Output;
 use super::say;
 use crate::calibration::{Calibration, Calibrator};
@@ -15,7 +15,7 @@ use crate::client::Workload;
 use crate::error::{Error, Result};
 use crate::plan::{Saturation, Train, TrainPlan};
 use crate::record::{Access, Plan, Recorder};
-use crate::recording::{Arrangement, Head, Heavy, Light, Signal, has_journal, rfc3339};
+use crate::recording::{Arrangement, Head, Heavy, Light, has_journal, rfc3339};
 use crate::secure::{Secret, random_bytes};
 use crate::socket::wall_clock;
 use crate::workload::FixedRateSaturator;
@@ -51,7 +51,8 @@ pub fn record(arguments: &Record) -> Result<()> {
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
         Some(file) => Some(read(file, "calibration")?),
-        None if needs_calibration(arguments) => {
+        // Even where trains and rates are given: the replay needs more of it.
+        None if !arguments.no_calibration => {
             let calibrator = Calibrator::new(Seed(arguments.seed));
             Some(recorder.calibrate(calibrator, &mut watch)?)
         }
@@ -122,9 +123,6 @@ fn check(arguments: &Record) -> Result<()> {
     if !(0.0..1.0).contains(&arguments.jitter) {
         return wrong("--jitter is a share of the gap: at least 0, and less than 1");
     }
-    if !(100..=1500).contains(&arguments.packet_bytes.0) {
-        return wrong("--packet-bytes: from 100 to 1500");
-    }
     let light = arguments.only != Some(Only::Heavy);
     let heavy = arguments.only != Some(Only::Light);
     let two = arguments.light_interface.is_some() || arguments.heavy_interface.is_some();
@@ -175,11 +173,6 @@ fn has_rates(arguments: &Record) -> bool {
     arguments.uplink_rate.is_some() && arguments.downlink_rate.is_some()
 }
 
-/// Even where everything is given, a calibration is part of a recording: its replay needs more of it than trains and rates.
-fn needs_calibration(arguments: &Record) -> bool {
-    !arguments.no_calibration
-}
-
 /// Read and decode a JSON file.
 fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
     let wrong = |problem: String| Error::Usage(format!("{}: {problem}", file.display()));
@@ -197,7 +190,7 @@ fn named_by_time(started: &str) -> PathBuf {
 }
 
 fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
-    let bytes = arguments.packet_bytes.0 as u16;
+    let bytes = arguments.packet_bytes;
     let lengths = match (&arguments.light_train, calibration) {
         (Some(lengths), _) => vec![*lengths],
         (None, _) if !arguments.trains.is_empty() => arguments.trains.clone(),
@@ -237,7 +230,7 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
 }
 
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
-    let bytes = arguments.packet_bytes.0 as u16;
+    let bytes = arguments.packet_bytes;
     let saturation = |given: Option<BitRate>, measured: Option<u64>| {
         if arguments.saturation == SaturationMethod::Adaptive {
             return given.is_none_or(|rate| rate.0 > 0).then_some(ADAPTIVE);
@@ -283,7 +276,7 @@ fn head(
         id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         started,
         zero_ns: 0,
-        packet_bytes: arguments.packet_bytes.0 as u16,
+        packet_bytes: arguments.packet_bytes,
         arrangement: plan.arrangement,
         light: plan.light.as_ref().map(|workload| Light {
             interface: interface(&arguments.light_interface),
@@ -306,20 +299,8 @@ fn head(
             }
         }),
         calibration,
-        signal: signal(&arguments.signal),
+        signal: arguments.signal.clone(),
     })
-}
-
-fn signal(arguments: &SignalArguments) -> Signal {
-    Signal {
-        operator: arguments.operator.clone(),
-        technology: arguments.technology.clone(),
-        cell: arguments.cell.clone(),
-        rsrp_dbm: arguments.rsrp,
-        place: arguments.place.clone(),
-        mobility: arguments.mobility.clone(),
-        note: arguments.note.clone(),
-    }
 }
 
 /// A calibration for the user.

@@ -32,17 +32,17 @@ pub fn serve(arguments: &Serve) -> Result<()> {
     } else {
         say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
     }
-    let mut told = None;
+    let mut printed = None;
     let last = serving.run(
         |statistics| {
             // Who has nothing to do has nothing to say.
-            if told.replace(statistics.counters) != Some(statistics.counters) {
-                tell(statistics, arguments.json);
+            if printed.replace(statistics.counters) != Some(statistics.counters) {
+                print(statistics, arguments.json);
             }
         },
         || interrupts.count() > 0,
     )?;
-    tell(&last, arguments.json);
+    print(&last, arguments.json);
     Ok(())
 }
 
@@ -58,7 +58,7 @@ fn limits(arguments: &Serve) -> Limits {
     }
 }
 
-fn tell(statistics: &Statistics, as_json: bool) {
+fn print(statistics: &Statistics, as_json: bool) {
     if as_json {
         let value = json!({
             "event": "statistics", "sessions": statistics.sessions, "counters": statistics.counters,

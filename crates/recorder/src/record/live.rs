@@ -19,10 +19,7 @@ pub struct Live {
     round_trips: Vec<f64>,
     bytes: [[u64; 2]; 2],
     since: Time,
-    sent: u64,
-    arrived: u64,
     silent: bool,
-    refused: u64,
 }
 
 /// State of a recording.
@@ -42,14 +39,8 @@ pub struct Snapshot {
     pub heavy_downlink_mbps: f64,
     /// Median round-trip time of the first packets of trains in the last second, ms.
     pub round_trip_ms: Option<f64>,
-    /// Packets so far that were sent by the client.
-    pub uplink_sent: u64,
-    /// Of these known to have arrived.
-    pub uplink_arrived: u64,
     /// True if the server is silent.
     pub silent: bool,
-    /// Packets so far that this machine could not send, as there was no way.
-    pub refused: u64,
 }
 
 impl Live {
@@ -62,10 +53,7 @@ impl Live {
             round_trips: Vec::new(),
             bytes: [[0; 2]; 2],
             since: zero,
-            sent: 0,
-            arrived: 0,
             silent: false,
-            refused: 0,
         }
     }
 
@@ -74,27 +62,18 @@ impl Live {
         self.roles.insert(run, role);
     }
 
-    /// So many packets could not be sent so far.
-    pub fn refused(&mut self, count: u64) {
-        self.refused = count;
-    }
-
     /// Something happened.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Run(run, RunEvent::Sent(departure)) => {
-                self.sent += 1;
-                if departure.index == 0 && self.roles.get(run) == Some(&Role::Light) {
-                    self.trains.insert((*run, departure.train), departure.at);
-                    if self.trains.len() > TRAINS {
-                        self.trains.pop_first();
-                    }
+            Event::Run(run, RunEvent::Sent(departure))
+                if departure.index == 0 && self.roles.get(run) == Some(&Role::Light) =>
+            {
+                self.trains.insert((*run, departure.train), departure.at);
+                if self.trains.len() > TRAINS {
+                    self.trains.pop_first();
                 }
             }
-            Event::Run(run, RunEvent::ArrivedUplink(arrival)) => {
-                self.arrived += 1;
-                self.count(*run, 0, arrival.bytes);
-            }
+            Event::Run(run, RunEvent::ArrivedUplink(arrival)) => self.count(*run, 0, arrival.bytes),
             Event::Run(run, RunEvent::ArrivedDownlink(reception)) => {
                 self.count(*run, 1, reception.bytes);
                 if let Some(sent) = self.trains.remove(&(*run, reception.train)) {
@@ -130,10 +109,7 @@ impl Live {
             heavy_uplink_mbps: rate(Role::Heavy, 0),
             heavy_downlink_mbps: rate(Role::Heavy, 1),
             round_trip_ms: round_trips.get(round_trips.len() / 2).copied(),
-            uplink_sent: self.sent,
-            uplink_arrived: self.arrived,
             silent: self.silent,
-            refused: self.refused,
         }
     }
 }

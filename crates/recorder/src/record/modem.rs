@@ -3,8 +3,6 @@
 //! It has been tried with answers of the documented form only: no machine with a modem was at hand.
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
@@ -22,21 +20,16 @@ const TECHNOLOGIES: [&str; 5] = ["5g", "lte", "umts", "cdma1x", "gsm"];
 /// Queries a modem in a separate thread; without a modem it never has a sample.
 pub(super) struct Modem {
     samples: Receiver<SignalSample>,
-    ended: Arc<AtomicBool>,
 }
 
 impl Modem {
     /// Begins to ask; times count from `zero`.
     pub(super) fn find(zero: Time) -> Self {
         let (sender, samples) = channel();
-        let ended = Arc::new(AtomicBool::new(false));
-        let over = ended.clone();
         // Without a thread there are no samples, as without a modem.
         let _ = thread::Builder::new().name("modem".into()).spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                let Some(signal) = ask(&["-m", "any", "--signal-get", "-J"]) else {
-                    return; // no mmcli, or no modem
-                };
+            // No mmcli or no modem ends it.
+            while let Some(signal) = ask(&["-m", "any", "--signal-get", "-J"]) {
                 let location = ask(&["-m", "any", "--location-get", "-J"]);
                 let mut sample = read(&signal, location.as_ref());
                 sample.at_ns = now().as_nanos() as i64 - zero.as_nanos() as i64;
@@ -46,18 +39,12 @@ impl Modem {
                 thread::sleep(EVERY);
             }
         });
-        Self { samples, ended }
+        Self { samples }
     }
 
     /// Return the samples since the last call.
     pub(super) fn samples(&self) -> Vec<SignalSample> {
         self.samples.try_iter().collect()
-    }
-}
-
-impl Drop for Modem {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
     }
 }
 

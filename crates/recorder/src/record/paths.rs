@@ -78,12 +78,12 @@ impl Paths {
     }
 
     /// Sends an order to the path of a workload.
-    pub(super) fn tell(&self, role: Role, order: Order) {
+    pub(super) fn send(&self, role: Role, order: Order) {
         let path = match (&self.second, role) {
             (Some(second), Role::Heavy) => second,
             _ => &self.first,
         };
-        path.tell(order);
+        path.send(order);
     }
 
     /// Return the server's latest offer.

@@ -54,11 +54,10 @@ impl Writing {
         Ok(self.journal.add(&Entry::Event(event))?)
     }
 
-    /// So many packets of a path were lost by this machine so far, and could not be sent.
-    pub(super) fn lost(&mut self, name: Name, overflows: u64, refused: u64) -> Result<()> {
-        self.live.refused(refused);
+    /// So many packets of a path were lost by this machine so far.
+    pub(super) fn overflowed(&mut self, name: Name, count: u64) -> Result<()> {
         let before = &mut self.overflows[name as usize];
-        let more = overflows.saturating_sub(std::mem::replace(before, overflows));
+        let more = count.saturating_sub(std::mem::replace(before, count));
         if more > 0 {
             self.journal.add(&Entry::Overflows(more))?;
         }

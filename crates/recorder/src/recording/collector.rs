@@ -40,8 +40,11 @@ impl Collector {
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Clock(answer) => {
-                let (asked, at) = (since(self.zero, answer.asked), since(self.zero, answer.at));
-                self.past.uplink(asked, answer.received_ns as i64);
+                let (requested, at) = (
+                    since(self.zero, answer.requested),
+                    since(self.zero, answer.at),
+                );
+                self.past.uplink(requested, answer.received_ns as i64);
                 self.past.downlink(answer.sent_ns as i64, at);
             }
             Event::Run(run, event) => {
@@ -60,7 +63,7 @@ impl Collector {
     pub fn clock(&self) -> Option<ClockEstimate> {
         let mut estimator = self.past.clone();
         for run in self.runs.values() {
-            run.tell_stamps(self.zero, &mut estimator);
+            run.add_stamps(self.zero, &mut estimator);
         }
         estimator.estimate()
     }
@@ -69,7 +72,7 @@ impl Collector {
     pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let run = self.runs.remove(&number)?;
         let zero = self.zero;
-        run.tell_stamps(zero, &mut self.past);
+        run.add_stamps(zero, &mut self.past);
         run.records(self.last, zero, clock)
     }
 

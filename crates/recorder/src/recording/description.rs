@@ -1,5 +1,6 @@
 //! Metadata of a recording beside its packets.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
@@ -17,21 +18,29 @@ pub enum Arrangement {
 }
 
 /// Information on the network from the user, or a modem; each `None` if unknown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[command(next_help_heading = "Description of the network, stored in the recording")]
 pub struct Signal {
     /// Name of the operator.
+    #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Such as `lte` or `5g-nsa`.
+    /// Technology, such as lte, 5g-nsa, 5g-sa.
+    #[arg(long, value_name = "TEXT")]
     pub technology: Option<String>,
     /// Identity of the cell.
+    #[arg(long, value_name = "TEXT")]
     pub cell: Option<String>,
     /// Reference signal received power, dBm.
+    #[arg(long = "rsrp", value_name = "DBM", allow_negative_numbers = true)]
     pub rsrp_dbm: Option<f64>,
     /// Place of the recording.
+    #[arg(long, value_name = "TEXT")]
     pub place: Option<String>,
-    /// Such as `stationary`, `walking`, `driving`.
+    /// Mobility, such as stationary, walking, driving.
+    #[arg(long, value_name = "TEXT")]
     pub mobility: Option<String>,
     /// Further notes.
+    #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
 }
 

@@ -33,7 +33,7 @@ const OVERFLOWS: u8 = 9;
 const CLOCK: u8 = 10;
 
 fields! {
-    ClockAnswer { asked, received_ns, sent_ns, at };
+    ClockAnswer { requested, received_ns, sent_ns, at };
     Departure { train, index, bytes, at };
     Arrival { train, index, bytes, arrived_ns };
     Reception { train, index, bytes, sent_ns, at };

@@ -265,7 +265,7 @@ impl Run {
         slots.get_mut(index as usize)
     }
 
-    pub(super) fn tell_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
+    pub(super) fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
         for packet in &self.uplink {
             if let Some(arrived) = packet.arrived {
                 estimator.uplink(since(zero, packet.at), arrived as i64);

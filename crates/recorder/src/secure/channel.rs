@@ -184,15 +184,6 @@ mod tests {
         (client.channel(&welcome).unwrap(), server)
     }
 
-    const PROBE: Probe = Probe {
-        run: 1,
-        train: 2,
-        index: 3,
-        answer_packets: 4,
-        answer_bytes: 1400,
-        sent_ns: 6,
-    };
-
     #[test]
     fn a_message_is_opened_once_by_the_other_end_only() {
         let (mut client, mut server) = ends();
@@ -202,56 +193,6 @@ mod tests {
         assert_eq!(client.open(&sent), Err(Rejected::Forged));
         assert_eq!(server.open(&sent).unwrap().body, b"hello");
         assert_eq!(server.open(&sent), Err(Rejected::Replayed));
-    }
-
-    #[test]
-    fn a_copy_of_a_probe_is_told_from_the_first() {
-        let (mut client, mut server) = ends();
-        let filler = Filler::new(&[5; 32]);
-        let mut sent = Vec::new();
-        client
-            .seal_probe(Kind::Train, &PROBE, 1372, &filler, &mut sent)
-            .unwrap();
-        assert_eq!(sent.len(), 1372);
-        let opened = server
-            .open(&sent)
-            .map(|opened| (Probe::decode(opened.body), opened.again));
-        assert_eq!(opened, Ok((Ok(PROBE), false)));
-        assert!(server.open(&sent).unwrap().again);
-        for sequence in 1..9000 {
-            let mut later = Vec::new();
-            assert_eq!(
-                client.seal_probe(Kind::Train, &PROBE, 0, &filler, &mut later),
-                Ok(sequence)
-            );
-            assert!(!server.open(&later).unwrap().again);
-        }
-        assert_eq!(server.open(&sent), Err(Rejected::Replayed));
-    }
-
-    #[test]
-    fn what_was_changed_or_cut_off_before_the_filler_is_rejected_and_the_true_one_still_opens() {
-        let (mut client, mut server) = ends();
-        let filler = Filler::new(&[5; 32]);
-        let (mut probe, mut control) = (Vec::new(), Vec::new());
-        client
-            .seal_probe(Kind::Saturation, &PROBE, 80, &filler, &mut probe)
-            .unwrap();
-        client.seal_control(b"control", &mut control).unwrap();
-        for (sent, vouched) in [
-            (probe, HEADER_BYTES + PROBE_BYTES + TAG_BYTES),
-            (control.clone(), control.len()),
-        ] {
-            for bit in 0..vouched * 8 {
-                let mut changed = sent.clone();
-                changed[bit / 8] ^= 1 << (bit % 8);
-                assert!(server.open(&changed).is_err(), "bit {bit}");
-            }
-            for length in 0..vouched {
-                assert!(server.open(&sent[..length]).is_err(), "length {length}");
-            }
-            assert!(!server.open(&sent).unwrap().again);
-        }
     }
 
     #[test]

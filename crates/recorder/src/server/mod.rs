@@ -141,7 +141,7 @@ impl Server {
         self.sessions
             .values()
             .flat_map(|session| {
-                let silent = session.heard + self.limits.silence;
+                let silent = session.last_received + self.limits.silence;
                 let due = session
                     .runs
                     .iter()
@@ -207,7 +207,7 @@ impl Server {
         if again {
             self.counters.replayed += 1; // and nobody but the client uses up what it may
         } else {
-            session.heard = now;
+            session.last_received = now;
             session.spend(Bytes(u64::from(length)));
         }
         let proved = from.ip().to_canonical() == session.address.ip().to_canonical()

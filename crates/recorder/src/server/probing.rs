@@ -95,7 +95,7 @@ impl Server {
             if !probing {
                 session.runs.iter_mut().for_each(|run| run.saturator = None);
             }
-            if !probing || now.since(session.heard) >= self.limits.silence {
+            if !probing || now.since(session.last_received) >= self.limits.silence {
                 continue;
             }
             let mut sent = 0;

@@ -86,7 +86,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Opens the socket: from now on clients are heard, and answered by [`Serving::run`]. `seed` is fresh random bytes.
+    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`]. `seed` is fresh random bytes.
     pub fn bind(config: &ServeConfig, secret: &Secret, seed: &[u8; 32]) -> Result<Self> {
         Ok(Self {
             socket: Socket::bind(&config.local)?,
@@ -109,7 +109,7 @@ impl Serving {
     /// Signals wake it.
     pub fn run(
         &mut self,
-        mut tell: impl FnMut(&Statistics),
+        mut report: impl FnMut(&Statistics),
         stopped: impl Fn() -> bool,
     ) -> Result<Statistics> {
         sharpen_timers();
@@ -132,7 +132,7 @@ impl Serving {
             self.send();
             let statistics_due = self.last.0 + self.statistics_every;
             if now() >= statistics_due {
-                tell(&self.statistics());
+                report(&self.statistics());
             }
             let deadline = (now() + NAP).min(statistics_due);
             let due = self.server.next_event().unwrap_or(Time::MAX);

@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) bytes: Bytes,
     began: Time,
     /// When something that nobody else can have sent came last.
-    pub(super) heard: Time,
+    pub(super) last_received: Time,
     pub(super) ended: bool,
 }
 
@@ -42,7 +42,7 @@ impl Session {
             budget: Budget::new(limits.rate, limits.longest_answer()),
             bytes: Bytes(0),
             began: hello.now,
-            heard: hello.now,
+            last_received: hello.now,
             ended: false,
         }
     }
@@ -63,7 +63,7 @@ impl Session {
         if given <= self.cookie_given {
             return false;
         }
-        (self.address, self.cookie_given, self.heard) = (hello.from, given, hello.now);
+        (self.address, self.cookie_given, self.last_received) = (hello.from, given, hello.now);
         self.hellos[1] = *hello.code;
         self.welcome = welcome.to_vec();
         true
@@ -82,7 +82,7 @@ impl Session {
         if self.ended {
             return replayable;
         }
-        let silent = self.heard + limits.idle;
+        let silent = self.last_received + limits.idle;
         silent
             .min(self.probing_ends(limits) + limits.idle)
             .max(replayable)

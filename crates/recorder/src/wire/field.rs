@@ -1,8 +1,66 @@
 //! Numbers in front of the rest of a message.
 
-use super::Malformed;
+use super::{Malformed, SessionId};
 
 const SHORT: Malformed = Malformed("it ends too soon");
+
+/// A value of fixed length on the wire.
+pub(super) trait Field: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Field for $number {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_be_bytes());
+            }
+
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Ok(Self::from_be_bytes(reader.bytes()?))
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 }
+
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.bytes()
+    }
+}
+
+impl Field for SessionId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Field::take(reader).map(Self)
+    }
+}
+
+/// Structs as their fields, in the order that is written here.
+macro_rules! fields {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Ok(Self { $($field: Field::take(reader)?),* })
+            }
+        }
+    )*};
+}
+pub(super) use fields;
 
 /// Takes fields off the front of a message.
 pub(super) struct Reader<'a>(&'a [u8]);
@@ -20,18 +78,6 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_be_bytes(self.bytes()?))
-    }
-
-    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_be_bytes(self.bytes()?))
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_be_bytes(self.bytes()?))
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_be_bytes(self.bytes()?))
     }
 
     /// A number in the fewest groups of seven bits, the low ones first (LEB128).
@@ -59,6 +105,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Takes a field of the type that is wanted.
+    pub(super) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
+        T::take(self)
     }
 
     /// All that is left.

@@ -3,7 +3,7 @@
 //! A hello and the answers to it that need no session end with a code ([`crate::secure::HandshakeKeys`]), which is not part of what is
 //! encoded here. Hello and welcome carry the two messages of a Noise handshake; [`Claim`] and [`Welcome`] are their payloads.
 
-use super::field::Reader;
+use super::field::{Field, Reader, fields};
 use super::{Kind, Malformed, Refusal, SessionId, TAG_BYTES, VERSION};
 
 /// Length of a hello with its code; a datagram of another length is not a hello. Every answer to it is much smaller.
@@ -36,13 +36,6 @@ impl Cookie {
         bytes[..8].copy_from_slice(&self.given_ns.to_be_bytes());
         bytes[8..].copy_from_slice(&self.code);
         bytes
-    }
-
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            given_ns: reader.u64()?,
-            code: reader.bytes()?,
-        })
     }
 }
 
@@ -116,10 +109,7 @@ impl Claim {
     /// Reads the payload; `None` asks for a new session.
     pub fn decode(payload: &[u8]) -> Result<Option<Self>, Malformed> {
         let mut reader = Reader::new(payload);
-        let claim = Self {
-            session: SessionId(reader.u32()?),
-            proof: reader.bytes()?,
-        };
+        let claim: Self = reader.take()?;
         reader.end()?;
         Ok((claim.session.0 != 0).then_some(claim))
     }
@@ -198,33 +188,13 @@ impl Welcome {
 
     /// Appends it as the payload of Noise.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.session.0.to_be_bytes());
-        out.extend_from_slice(&self.resumption);
-        for number in [
-            self.offer.rate_bps,
-            self.offer.bytes,
-            self.offer.duration_ns,
-        ] {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-        out.extend_from_slice(&self.offer.answer_packets.to_be_bytes());
-        out.extend_from_slice(&self.offer.packet_bytes.to_be_bytes());
+        self.put(out);
     }
 
     /// Reads the payload.
     pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
-        let welcome = Self {
-            session: SessionId(reader.u32()?),
-            resumption: reader.bytes()?,
-            offer: Offer {
-                rate_bps: reader.u64()?,
-                bytes: reader.u64()?,
-                duration_ns: reader.u64()?,
-                answer_packets: reader.u16()?,
-                packet_bytes: reader.u16()?,
-            },
-        };
+        let welcome = reader.take()?;
         reader.end()?;
         Ok(welcome)
     }
@@ -235,6 +205,13 @@ impl Welcome {
         take_start(&mut reader, Kind::Welcome)?;
         Ok(reader.rest())
     }
+}
+
+fields! {
+    Cookie { given_ns, code }
+    Claim { session, proof }
+    Offer { rate_bps, bytes, duration_ns, answer_packets, packet_bytes }
+    Welcome { session, resumption, offer }
 }
 
 fn take_start(reader: &mut Reader<'_>, kind: Kind) -> Result<(), Malformed> {

@@ -86,7 +86,7 @@ impl Header {
             return Err(Malformed("its kind is not sealed"));
         }
         let mut reader = Reader::new(&datagram[1..]);
-        let session = SessionId(reader.u32()?);
+        let session = reader.take()?;
         let mut sequence = [0; 8];
         sequence[2..].copy_from_slice(&reader.bytes::<6>()?);
         let sequence = u64::from_be_bytes(sequence);

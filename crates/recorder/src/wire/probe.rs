@@ -42,12 +42,12 @@ impl Probe {
     pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let probe = Self {
-            run: reader.u32()?,
-            train: reader.u32()?,
-            index: reader.u32()?,
-            answer_packets: reader.u16()?,
-            answer_bytes: reader.u16()?,
-            sent_ns: reader.u64()?,
+            run: reader.take()?,
+            train: reader.take()?,
+            index: reader.take()?,
+            answer_packets: reader.take()?,
+            answer_bytes: reader.take()?,
+            sent_ns: reader.take()?,
         };
         reader.end()?;
         Ok(probe)

@@ -1,6 +1,6 @@
 //! Replies of a server to requests.
 
-use super::field::Reader;
+use super::field::{Field, Reader};
 use super::{Malformed, Report, SEQUENCES};
 
 /// The server's answer to a [`Request`](super::Request). `to` is the sequence number of the request.
@@ -39,11 +39,11 @@ impl Reply {
         match self {
             Self::Done { to } => {
                 out.push(1);
-                out.extend_from_slice(&to.to_be_bytes());
+                to.put(out);
             }
             Self::Refused { to, reason } => {
                 out.push(2);
-                out.extend_from_slice(&to.to_be_bytes());
+                to.put(out);
                 reason.put(out);
             }
             Self::ClockPong {
@@ -54,7 +54,7 @@ impl Reply {
             } => {
                 out.push(3);
                 for number in [to, client_ns, received_ns, sent_ns] {
-                    out.extend_from_slice(&number.to_be_bytes());
+                    number.put(out);
                 }
             }
             Self::Report(report) => {
@@ -77,9 +77,9 @@ impl Reply {
             },
             3 => Self::ClockPong {
                 to: sequence(&mut reader)?,
-                client_ns: reader.u64()?,
-                received_ns: reader.u64()?,
-                sent_ns: reader.u64()?,
+                client_ns: reader.take()?,
+                received_ns: reader.take()?,
+                sent_ns: reader.take()?,
             },
             4 => return Report::take(reader).map(Self::Report),
             _ => return Err(Malformed("an unknown reply")),
@@ -90,7 +90,7 @@ impl Reply {
 }
 
 fn sequence(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
-    let number = reader.u64()?;
+    let number = reader.take()?;
     if number < SEQUENCES {
         Ok(number)
     } else {
@@ -178,12 +178,13 @@ impl Refusal {
             Self::OtherVersion { version } => (10, u64::from(version), 0),
         };
         out.push(code);
-        out.extend_from_slice(&u64::to_be_bytes(first));
-        out.extend_from_slice(&u16::to_be_bytes(second));
+        u64::put(&first, out);
+        u16::put(&second, out);
     }
 
     pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let (code, first, second) = (reader.u8()?, reader.u64()?, reader.u16()?);
+        let (code, first, second): (u8, u64, u16) =
+            (reader.take()?, reader.take()?, reader.take()?);
         let most = u32::try_from(first).unwrap_or(u32::MAX);
         Ok(match code {
             1 => Self::NoSuchSession,

@@ -3,7 +3,7 @@
 //! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same length. Such a one takes the
 //! byte of flags and two to four bytes of time.
 
-use super::field::{Reader, put_signed, put_variable};
+use super::field::{Field, Reader, put_signed, put_variable};
 use super::{HEADER_BYTES, Malformed, TAG_BYTES};
 
 /// No datagram with a report has more payload.
@@ -198,7 +198,7 @@ impl Report {
             self.unrecorded,
             self.overflows,
         ] {
-            out.extend_from_slice(&number.to_be_bytes());
+            number.put(out);
         }
     }
 
@@ -213,13 +213,13 @@ impl Report {
 
     pub(super) fn take(mut reader: Reader<'_>) -> Result<Self, Malformed> {
         let mut report = Self {
-            run: reader.u32()?,
-            chunk: reader.u32()?,
-            chunks: reader.u32()?,
-            saturation_sent: reader.u32()?,
-            withheld: reader.u32()?,
-            unrecorded: reader.u32()?,
-            overflows: reader.u32()?,
+            run: reader.take()?,
+            chunk: reader.take()?,
+            chunks: reader.take()?,
+            saturation_sent: reader.take()?,
+            withheld: reader.take()?,
+            unrecorded: reader.take()?,
+            overflows: reader.take()?,
             arrivals: Vec::new(),
         };
         report.arrivals = ArrivalsDecoder::new(reader.rest()).collect::<Result<_, _>>()?;

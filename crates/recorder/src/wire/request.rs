@@ -1,6 +1,6 @@
 //! Requests of a client to a server within its session.
 
-use super::field::Reader;
+use super::field::{Field, Reader};
 use super::{Malformed, SessionId};
 
 /// A request of a client. Each is answered by one [`Reply`](super::Reply) (a [`Request::Reports`] by as many reports as there are) and may
@@ -62,88 +62,42 @@ pub enum Request {
     Bye,
 }
 
-impl Request {
-    /// Appends it, to be sealed.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut put = |code: u8, fields: &[&[u8]]| {
-            out.push(code);
-            fields.iter().for_each(|field| out.extend_from_slice(field));
-        };
-        match self {
-            Self::Group { token } => put(1, &[token]),
-            Self::Start { of, run } => put(2, &[&of.0.to_be_bytes(), &run.to_be_bytes()]),
-            Self::Stop { of, run } => put(3, &[&of.0.to_be_bytes(), &run.to_be_bytes()]),
-            Self::Saturate {
-                of,
-                run,
-                rate_bps,
-                bytes,
-                for_ns,
-            } => {
-                let (rate, length) = (rate_bps.to_be_bytes(), bytes.to_be_bytes());
-                put(
-                    4,
-                    &[
-                        &of.0.to_be_bytes(),
-                        &run.to_be_bytes(),
-                        &rate,
-                        &length,
-                        &for_ns.to_be_bytes(),
-                    ],
-                );
+/// Encoding and decoding by the code of each request and its fields, in the order that is written here.
+macro_rules! requests {
+    ($($code:literal $name:ident { $($field:ident),* })*) => {
+        impl Request {
+            /// Appends it, to be sealed.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$name { $($field),* } => {
+                        out.push($code);
+                        $($field.put(out);)*
+                    })*
+                }
             }
-            Self::Reports {
-                of,
-                run,
-                from,
-                most,
-            } => {
-                let (from, most) = (from.to_be_bytes(), most.to_be_bytes());
-                put(5, &[&of.0.to_be_bytes(), &run.to_be_bytes(), &from, &most]);
-            }
-            Self::ClockPing { client_ns } => put(6, &[&client_ns.to_be_bytes()]),
-            Self::Bye => put(7, &[]),
-        }
-    }
 
-    /// The request in an opened body.
-    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(body);
-        let code = reader.u8()?;
-        let request = match code {
-            1 => Self::Group {
-                token: reader.bytes()?,
-            },
-            2 => Self::Start {
-                of: SessionId(reader.u32()?),
-                run: reader.u32()?,
-            },
-            3 => Self::Stop {
-                of: SessionId(reader.u32()?),
-                run: reader.u32()?,
-            },
-            4 => Self::Saturate {
-                of: SessionId(reader.u32()?),
-                run: reader.u32()?,
-                rate_bps: reader.u64()?,
-                bytes: reader.u16()?,
-                for_ns: reader.u64()?,
-            },
-            5 => Self::Reports {
-                of: SessionId(reader.u32()?),
-                run: reader.u32()?,
-                from: reader.u32()?,
-                most: reader.u16()?,
-            },
-            6 => Self::ClockPing {
-                client_ns: reader.u64()?,
-            },
-            7 => Self::Bye,
-            _ => return Err(Malformed("an unknown request")),
-        };
-        reader.end()?;
-        Ok(request)
-    }
+            /// Returns the request in an opened body.
+            pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+                let mut reader = Reader::new(body);
+                let request = match reader.u8()? {
+                    $($code => Self::$name { $($field: reader.take()?),* },)*
+                    _ => return Err(Malformed("an unknown request")),
+                };
+                reader.end()?;
+                Ok(request)
+            }
+        }
+    };
+}
+
+requests! {
+    1 Group { token }
+    2 Start { of, run }
+    3 Stop { of, run }
+    4 Saturate { of, run, rate_bps, bytes, for_ns }
+    5 Reports { of, run, from, most }
+    6 ClockPing { client_ns }
+    7 Bye {}
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_path_that_was_gone_is_filled_again() {
-        // All packets of some seconds are lost: nothing is ever heard of them.
+        // All packets of some seconds are lost: no arrival is ever reported.
         let waits = waits(
             Duration::from_millis(5),
             60,

@@ -53,7 +53,7 @@ pub struct QueueKeeper {
     least_delay_ns: Option<i64>,
     /// Of the latest packet.
     waited: Option<Duration>,
-    heard: Time,
+    last_report: Time,
     rate: f64,
     /// When the rate was chosen.
     chosen: Time,
@@ -75,7 +75,7 @@ impl QueueKeeper {
             arrivals: VecDeque::new(),
             least_delay_ns: None,
             waited: None,
-            heard: now,
+            last_report: now,
             rate: SLOWEST.min(fastest.0 as f64 / bits),
             chosen: now,
         }
@@ -91,7 +91,7 @@ impl QueueKeeper {
 
     /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which need not agree.
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
-        self.heard = self.heard.max(now);
+        self.last_report = self.last_report.max(now);
         self.through = self.through.max(index.saturating_add(1));
         self.sent(self.through);
         let delay = arrived_ns.wrapping_sub(sent_ns);
@@ -136,11 +136,11 @@ impl QueueKeeper {
     pub fn choose(&mut self, now: Time) -> BitRate {
         let passed = now.since(self.chosen);
         self.thought += self.rate * passed.as_secs_f64();
-        if now.since(self.heard) >= SILENCE {
+        if now.since(self.last_report) >= SILENCE {
             self.through = self.sent;
             self.thought = 0.0;
             self.arrivals.clear();
-            self.heard = now;
+            self.last_report = now;
         }
         if let Some(waited) = self.waited {
             let middle = (self.least + self.most).as_secs_f64() / 2.0;

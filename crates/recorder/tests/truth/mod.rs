@@ -43,10 +43,6 @@ pub fn network(profile: Profile, seed: u64) -> VirtualNetwork {
 }
 
 fn config(profile: Profile, way: Way, seed: u64) -> RadioConfig {
-    let way = match way {
-        Way::Uplink => cellbed_link::Way::Uplink,
-        Way::Downlink => cellbed_link::Way::Downlink,
-    };
     RadioConfig {
         seed: Seed(seed),
         ..profile.config(way)

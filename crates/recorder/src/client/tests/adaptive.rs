@@ -8,7 +8,7 @@ use cellbed_link::{
 };
 
 use super::virtual_world::{Stages, VirtualWorld};
-use super::*;
+use crate::client::*;
 use crate::packet::PacketRecord;
 use crate::plan::Saturation;
 use crate::recording::{Collector, RunPlan, RunRecords};
@@ -58,11 +58,11 @@ impl World {
         let [light, heavy] = &mut self.world.devices[..] else {
             unreachable!("there are two");
         };
-        for request in heavy.path.errands() {
-            light.path.accept(request, now);
+        for request in heavy.path.relay_requests() {
+            light.path.relay(request, now);
         }
-        for brought in light.path.brought() {
-            heavy.path.take(brought, now);
+        for relayed in light.path.relayed() {
+            heavy.path.take_relayed(relayed, now);
         }
     }
 

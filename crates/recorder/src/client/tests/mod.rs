@@ -1,5 +1,9 @@
 //! Both cores, one against the other in virtual time: no socket, no clock, every loss on purpose.
 
+mod adaptive;
+mod pauses;
+mod virtual_world;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Profile, StageConfig, Time, Way};
 
 use super::virtual_world::VirtualWorld;
-use super::*;
 use crate::calibration::{Experiment, Purpose, TimedTrain, Workload as Experimented};
+use crate::client::*;
 use crate::packet::PacketRecord;
 use crate::plan::{Train, TrainPlan};
 use crate::recording::{Collector, RunPlan, RunRecords};
@@ -134,8 +134,8 @@ fn singles(trains: &[TimedTrain], up: &[PacketRecord], down: &[PacketRecord]) ->
         let (sent, before) = (pair[1].sent_ns.unwrap(), pair[0].arrived_ns.unwrap());
         let number = pair[1].train as usize;
         if trains[number].train.down == 1 {
-            let (asked, answered) = (up[number].sent_ns.unwrap(), pair[1].arrived_ns.unwrap());
-            let delay = (answered - asked) as f64 * 1e-6;
+            let (requested, answered) = (up[number].sent_ns.unwrap(), pair[1].arrived_ns.unwrap());
+            let delay = (answered - requested) as f64 * 1e-6;
             match sent - before {
                 idle if idle >= ASLEEP => asleep.push(delay),
                 idle if idle >= 20_000_000 => awake.push(delay),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Bytes, Direction, Duration, Fate, StageConfig, Time};
 
-use super::{Event, Path};
+use crate::client::{Event, Path};
 use crate::secure::Secret;
 use crate::server::{Limits, Server};
 use crate::socket::Outbox;
