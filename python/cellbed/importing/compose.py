@@ -31,21 +31,6 @@ _UNITS = {unit + ending: 1024**power for power, unit in enumerate(("", "k", "m",
 _UNITS |= {mixed: size for unit, size in _UNITS.items() for mixed in (unit.upper(), unit.title())}
 _SERVICE = re.compile(r"[a-zA-Z0-9._-]{1,63}")
 _DESCRIPTIVE = ("annotations", "attach", "develop", "labels", "label_file", "logging")
-_UNMAPPED = dict.fromkeys(
-    [
-        "blkio_config", "cap_add", "cap_drop", "cgroup", "cgroup_parent", "cpu_count", "cpu_percent", "cpu_rt_period",
-        "cpu_rt_runtime", "cpu_shares", "cpuset", "credential_spec", "device_cgroup_rules", "devices", "dns", "dns_opt",
-        "dns_search", "domainname", "gpus", "group_add", "init", "ipc", "isolation", "mac_address", "mem_swappiness",
-        "memswap_limit", "models", "oom_kill_disable", "oom_score_adj", "pid", "pids_limit", "platform", "post_start",
-        "pre_start", "pre_stop", "privileged", "provider", "read_only", "runtime", "security_opt", "shm_size",
-        "stdin_open", "storage_opt", "sysctls", "tty", "ulimits", "use_api_socket", "user", "userns_mode", "uts",
-    ],
-    "",
-) | {
-    "external_links": "no other applications run beside a scenario",
-    "extra_hosts": "a node's hosts file contains the nodes only",
-    "volumes_from": "nodes share no volumes",
-}  # fmt: skip
 _UNNEEDED = {
     "mem_reservation": "a node has its memory to itself",
     "pull_policy": "images are not fetched during a run",
@@ -53,10 +38,6 @@ _UNNEEDED = {
     "stop_grace_period": "services end with the run",
     "stop_signal": "services end with the run",
 }
-_OF_NETWORK = dict.fromkeys(
-    ("driver_opts", "enable_ipv4", "enable_ipv6", "external", "internal", "ipam"), "all nodes reach each other"
-)
-_OF_VOLUME = dict.fromkeys(("driver", "driver_opts", "template_driver"), "storage is part of the container")
 _ENGINE = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock")
 _MOST_FILES = 50
 
@@ -193,13 +174,13 @@ class _Project:
             self.root.note("differs", "networks", "all nodes reach each other: the networks are not separate")
         for name in networks.value:
             network = networks.inside(name)
-            network.close(_OF_NETWORK, ["attachable", "driver", "labels", "name"])
+            network.close(harmless=["attachable", "driver", "labels", "name"])
         for resources in self.resources.values():
             for resource, _ in resources.values():
                 for key in ("content", "environment", "external", "file", "name"):
                     resource.take(key)
-                resource.close(_OF_VOLUME, ["labels"])
-        self.root.close({"models": ""}, ["version", *(key for key in self.root.value if key.startswith("x-"))])
+                resource.close(harmless=["labels"])
+        self.root.close(harmless=["version", *(key for key in self.root.value if key.startswith("x-"))])
         chosen = {}
         for each, keys in self.services.items():
             profiles = keys.texts("profiles")
@@ -357,7 +338,7 @@ class _Mapping:
             if key in keys:
                 keys.note("not needed", key, why)
         extensions = [key for key in keys.value if key.startswith("x-")]
-        keys.close(_UNMAPPED, [*_DESCRIPTIVE, *extensions])
+        keys.close(harmless=[*_DESCRIPTIVE, *extensions])
         return found
 
     def _build(self, image: str) -> None:
@@ -424,7 +405,7 @@ class _Mapping:
                     port.text("protocol") or "tcp",
                     port.text("published"),
                 )
-                port.close({}, ["app_protocol", "host_ip", "mode", "name"])
+                port.close(harmless=["app_protocol", "host_ip", "mode", "name"])
             else:
                 text, _, protocol = as_text(entry).partition("/")
                 host, _, target = text.rpartition(":")
@@ -456,7 +437,7 @@ class _Mapping:
                 if target is None:
                     volume.refuse("target", "missing")
                 read_only = volume.flag("read_only")
-                volume.close({"volume": "", "bind": "", "image": "", "tmpfs": ""}, ["consistency"])
+                volume.close(harmless=["consistency"])
                 self._mount(kind, source, target, read_only, place)
                 continue
             text = as_text(entry)
@@ -506,7 +487,7 @@ class _Mapping:
             grant = Keys(table, keys.key(kind), place, found.notes)
             source = grant.text("source") or ""
             target = grant.text("target") or source
-            grant.close({"uid": "", "gid": "", "mode": ""})
+            grant.close()
             if source not in self.project.resources[kind]:
                 raise place.error(f"{keys.key(kind)}: '{source}' is not among the file's {kind}")
             resource, folder = self.project.resources[kind][source]
@@ -542,7 +523,7 @@ class _Mapping:
         limits = resources.inside("limits")
         found.cpus = number(limits, "cpus") or found.cpus
         found.memory = sized(limits, "memory", _UNITS) or found.memory
-        limits.close({"pids": ""})
+        limits.close()
         if "reservations" in resources:
             resources.note("not needed", "reservations", "a node has its CPUs and memory to itself")
         resources.close()
@@ -552,11 +533,11 @@ class _Mapping:
             if condition not in ("none", "on-failure", "any"):
                 policy.refuse("condition", "one of none, on-failure and any is needed")
             found.restart = {"none": "never", "any": "always"}.get(condition, condition)
-        policy.close({"delay": "", "max_attempts": "", "window": ""})
+        policy.close()
         for key in ("update_config", "rollback_config"):
             if key in deploy:
                 deploy.note("not needed", key, "services are not updated during a run")
-        deploy.close({"placement": "use --place", "endpoint_mode": ""}, ["labels"])
+        deploy.close({"placement": "use --place"}, ["labels"])
 
     def _restart(self, policy: str | None) -> None:
         name, _, most = (policy or "no").partition(":")
@@ -610,20 +591,7 @@ class _Mapping:
         for name in networks.value:
             network = networks.inside(name)
             found.aliases += network.texts("aliases")
-            network.close(
-                dict.fromkeys(
-                    [
-                        "ipv4_address",
-                        "ipv6_address",
-                        "interface_name",
-                        "link_local_ips",
-                        "mac_address",
-                        "driver_opts",
-                    ],
-                    "a scenario chooses the addresses",
-                ),
-                ["priority", "gw_priority"],
-            )
+            network.close(harmless=["priority", "gw_priority"])
 
     def _healthcheck(self) -> None:
         keys, found = self.keys, self.found

@@ -49,40 +49,12 @@ _UNNEEDED = {
     "serviceAccountName": _NO_API,
     "terminationGracePeriodSeconds": "programs end with the run",
 }
-_OF_POD = dict.fromkeys(
-    [
-        "affinity", "dnsConfig", "dnsPolicy", "ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID",
-        "hostUsers", "nodeName", "os", "preemptionPolicy", "priority", "priorityClassName", "readinessGates",
-        "runtimeClassName", "schedulingGates", "securityContext", "setHostnameAsFQDN", "shareProcessNamespace",
-        "subdomain", "topologySpreadConstraints",
-    ],
-    "",
-) | {
+_OF_POD = {
     "nodeSelector": "use --place",
     "tolerations": "use --place",
     "initContainers": "a container that runs before the others: run it yourself, or put its work into the image",
-    "activeDeadlineSeconds": "",
-}  # fmt: skip
-_OF_CONTAINER = dict.fromkeys(
-    [
-        "lifecycle", "resizePolicy", "restartPolicy", "securityContext", "stdin", "stdinOnce", "tty", "volumeDevices",
-    ],
-    "",
-) | {"livenessProbe": "a program is restarted when it ends, not when it does not answer"}  # fmt: skip
-_OF_SPEC = dict.fromkeys(
-    [
-        "activeDeadlineSeconds", "backoffLimit", "completionMode", "completions", "minReadySeconds", "parallelism",
-        "paused", "persistentVolumeClaimRetentionPolicy", "podManagementPolicy", "suspend", "ttlSecondsAfterFinished",
-    ],
-    "",
-)  # fmt: skip
-_OF_SERVICE = dict.fromkeys(
-    [
-        "externalIPs", "externalName", "internalTrafficPolicy", "sessionAffinity", "sessionAffinityConfig",
-        "trafficDistribution",
-    ],
-    "",
-)  # fmt: skip
+}
+_OF_CONTAINER = {"livenessProbe": "a program is restarted when it ends, not when it does not answer"}
 
 
 def read_manifests(paths: Sequence[Path]) -> Imported:
@@ -136,7 +108,7 @@ class _Cluster:
         if kind == "List":
             for item, where in keys.entries("items"):
                 self.add(item, where)
-            keys.close({}, ["metadata"])
+            keys.close(harmless=["metadata"])
             return
         metadata = keys.inside("metadata")
         name = metadata.text("name") or metadata.text("generateName") or ""
@@ -152,7 +124,7 @@ class _Cluster:
             {key: as_text(labels.value[key]) for key in labels.value},
             keys,
         )
-        metadata.close({}, list(metadata.value))
+        metadata.close(harmless=list(metadata.value))
         keys.path = f"{kind}/{name}"
         self.objects.append(found)
 
@@ -162,7 +134,7 @@ class _Cluster:
             if each.kind in ("ConfigMap", "Secret"):
                 for key in ("binaryData", "data", "stringData"):
                     each.keys.take(key)
-                each.keys.close({}, ["immutable", "type"])
+                each.keys.close(harmless=["immutable", "type"])
         self.data = {(it.kind, it.namespace, it.name): it for it in self.objects if it.kind in ("ConfigMap", "Secret")}
         pods = [self._pod(each) for each in self.objects if each.kind in _WORKLOADS]
         for each in self.objects:
@@ -201,13 +173,13 @@ class _Cluster:
             metadata = template.inside("metadata")
             inner = metadata.inside("labels")
             labels = {key: as_text(value) for key, value in inner.value.items()} or labels
-            metadata.close({}, list(metadata.value))
+            metadata.close(harmless=list(metadata.value))
             if workload.kind == "DaemonSet":
                 spec.note("differs", "template", "one node runs the workload of a DaemonSet")
-            spec.close(_OF_SPEC)
+            spec.close()
             spec = template.inside("spec")
             template.close()
-        keys.close({"data": ""}, ["status"])
+        keys.close(harmless=["status"])
         default = "OnFailure" if workload.kind == "Job" else "Always"
         policy = spec.text("restartPolicy") or default
         policies = {"Always": "always", "OnFailure": "on-failure", "Never": "never"}
@@ -265,8 +237,8 @@ class _Cluster:
         ports = spec.mappings("ports")
         if kind not in (None, "ClusterIP"):
             spec.note("not needed", "type", f"{kind}: nodes reach the service at its node")
-        spec.close(_OF_SERVICE)
-        keys.close({}, ["status"])
+        spec.close()
+        keys.close(harmless=["status"])
         if not chosen:
             self.notes.append(
                 Note("not mapped", keys.place, keys.path, "no imported workload has the labels of its selector")
@@ -294,7 +266,7 @@ class _Cluster:
         wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
-        port.close({}, ["name", "appProtocol"])
+        port.close(harmless=["name", "appProtocol"])
         actual = wanted
         if target and not target.isdecimal() and target not in pod.named_ports:
             port.note("not mapped", "targetPort", f"no container port is called '{target}'")
@@ -377,7 +349,7 @@ class _Container:
             protocol = port.text("protocol") or "TCP"
             if "hostPort" in port:
                 port.note("not needed", "hostPort", "the node has an address of its own")
-            port.close({}, ["hostIP"])
+            port.close(harmless=["hostIP"])
             if name is not None:
                 self.pod.named_ports[name] = target
             if protocol == "TCP":
@@ -476,17 +448,17 @@ class _Container:
         limits = resources.inside("limits")
         self.found.cpus = number(limits, "cpu", milli=True)
         self.found.memory = sized(limits, "memory", _UNITS)
-        limits.close({"ephemeral-storage": ""})
+        limits.close()
         if "requests" in resources:
             resources.note("not needed", "requests", "a node has its CPUs and memory to itself")
-        resources.close({"claims": ""})
+        resources.close()
 
     def _mounts(self) -> None:
         found = self.found
         for mount in self.keys.mappings("volumeMounts"):
             name, target, part = mount.text("name") or "", mount.text("mountPath"), mount.text("subPath")
             read_only = mount.flag("readOnly")
-            mount.close(dict.fromkeys(("mountPropagation", "subPathExpr", "recursiveReadOnly"), ""))
+            mount.close()
             if target is None:
                 mount.refuse("mountPath", "missing")
             volume = self.volumes.get(name)
@@ -503,7 +475,7 @@ class _Container:
             elif "hostPath" in volume:
                 source = volume.inside("hostPath")
                 path = Path(source.text("path") or "/")
-                source.close({}, ["type"])
+                source.close(harmless=["type"])
                 if path.is_absolute() and is_there(path):
                     found.mounts.append(Mount(path / part if part else path, target, read_only))
                 else:
@@ -531,11 +503,11 @@ class _Container:
             chosen = {}
             for item in items:
                 key, path = item.text("key") or "", item.text("path") or ""
-                item.close({"mode": ""})
+                item.close()
                 if key in data:
                     chosen[path] = data[key]
             data = chosen
-        source.close({}, ["defaultMode"])
+        source.close(harmless=["defaultMode"])
         if part is not None:
             data = {"": data[part]} if part in data else {}
         for path, content in data.items():
@@ -570,7 +542,7 @@ class _Container:
                 _port_number(get, "port", self.pod.named_ports),
                 get.text("scheme") or "HTTP",
             )
-            get.close({"host": "", "httpHeaders": "the request has no additional headers"})
+            get.close()
             if scheme == "HTTP":
                 return {"http": f"http://{{node.address}}:{port}/{literal(path.lstrip('/'))}"}
             get.note("differs", "scheme", f"ready means that TCP port {port} is open")
@@ -581,7 +553,7 @@ class _Container:
                 port = _port_number(socket, "port", self.pod.named_ports)
                 if kind == "grpc":
                     probe.note("differs", kind, f"ready means that TCP port {port} is open")
-                socket.close({"host": "", "service": ""})
+                socket.close()
                 return {"port": port}
         if "exec" in probe:
             command = probe.inside("exec")

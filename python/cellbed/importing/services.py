@@ -12,7 +12,6 @@ from typing import Any, Literal, NoReturn
 
 from cellbed.importing.documents import Items, Map, Place, as_text
 from cellbed.scenario.nodes import NodeClass
-from cellbed.support.near_names import did_you_mean
 
 _LONGEST = 128 << 10
 """Characters of a command: the kernel passes no longer argument."""
@@ -219,16 +218,14 @@ class Keys:
             for number, (value, place) in enumerate(self.entries(key))
         ]
 
-    def close(self, known: Mapping[str, str] = {}, harmless: Iterable[str] = ()) -> None:
-        """List the keys that were not taken. known: those of the format, with the reason why they are not mapped;
-        harmless: those without an effect on a run."""
+    def close(self, reasons: Mapping[str, str] = {}, harmless: Iterable[str] = ()) -> None:
+        """List the keys that were not taken. reasons: why some are not mapped; harmless: those without an effect on a
+        run."""
         for key in list(self._left):
             if key in harmless:
                 self.note("not needed", key, "does not affect a run")
-            elif key in known:
-                self.note("not mapped", key, known[key] or "a scenario has no counterpart")
             else:
-                self.note("not mapped", key, f"unknown key; {did_you_mean(key, [*known, *harmless])}".rstrip("; "))
+                self.note("not mapped", key, reasons.get(key, "a scenario has no counterpart of this key"))
 
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
