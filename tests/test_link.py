@@ -22,8 +22,7 @@ from cellbed.measure.packets import read_packets
 from cellbed.runformat.changes import ManualChange, manual_changes, manual_warning
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
-from cellbed.testbed.links.control import Control, ControlError, control_path
-from cellbed.testbed.links.live import LiveError, change, find, find_link
+from cellbed.testbed.links.live import Control, ControlError, LiveError, change, control_path, find, find_link
 from cellbed.testbed.machine.state import Record
 
 MS = 1_000_000

@@ -16,7 +16,7 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.radio import PROFILES, RadioLink
 from cellbed.scenario.settings import read_settings
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
-from cellbed.testbed.links.setting import RateChangeError, changed
+from cellbed.testbed.links.stages import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD
 

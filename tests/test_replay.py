@@ -19,7 +19,7 @@ from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.links.setting import RateChangeError, changed
+from cellbed.testbed.links.stages import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD
 

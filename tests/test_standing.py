@@ -24,7 +24,7 @@ from cellbed.testbed.machine.process import Place as NodePlace
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
-from cellbed.testbed.programs.guests import Guests
+from cellbed.testbed.programs.reach import Guests
 from shell_world import ORDINARY_USER, World, missing
 
 SCENARIO = """
@@ -397,7 +397,7 @@ def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
 
 CLIENT = """
 import sys
-from cellbed.testbed.programs.guests import run_as_guest
+from cellbed.testbed.programs.reach import run_as_guest
 from cellbed.testbed.machine.state import Record
 record = Record("testbed-1-abcdef", "testbed", 1, 1, "")
 sys.exit(run_as_guest(record, sys.argv[1], sys.argv[2:]))

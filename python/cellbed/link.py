@@ -24,8 +24,17 @@ from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
-from cellbed.testbed.links.setting import changed
-from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
+from cellbed.testbed.links.stages import (
+    SLOTS,
+    Parameters,
+    Playing,
+    Slot,
+    Stage,
+    chance_stage,
+    changed,
+    derived_seed,
+    stages,
+)
 
 Value = str | float | Mapping[str, Any]
 """A value as in the scenario file: text such as ``"20 ms"``, a number, or a table as a mapping."""

@@ -20,8 +20,8 @@ from cellbed.scenario import Scenario
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
-from cellbed.testbed.links.control import control_path
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
+from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import Record, process_start
@@ -29,8 +29,7 @@ from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.environment import environment
 from cellbed.testbed.programs.faults import Faults
-from cellbed.testbed.programs.guests import Guests
-from cellbed.testbed.programs.reach import LIVE, announce_nodes
+from cellbed.testbed.programs.reach import LIVE, Guests, announce_nodes
 from cellbed.testbed.programs.spans import SpanSockets
 from cellbed.testbed.programs.supervise import (
     HOST_INTERVAL_NS,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellbed.shell import agent
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.links.control import Control
+from cellbed.testbed.links.live import Control
 
 VARIABLE = "CELLBED_METER"
 """In the command's environment: the terminal whose last lines a meter has."""

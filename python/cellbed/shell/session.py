@@ -25,8 +25,8 @@ from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_m
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.links.control import control_path
 from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine.process import Place, end
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed

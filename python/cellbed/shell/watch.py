@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from cellbed.measure.meter import REDRAW_S, WINDOW_NS, Meter, Reading, display
-from cellbed.testbed.links.control import ControlError
-from cellbed.testbed.links.live import LiveError, connect, find, label, live
+from cellbed.testbed.links.live import ControlError, LiveError, connect, find, label, live
 
 
 def watch(name: str | None, descriptor: int) -> None:

@@ -112,7 +112,7 @@ class Record:
         return path
 
     def note_control(self, path: Path) -> None:
-        """Note the control socket that is about to be made; see :func:`cellbed.testbed.links.control.control_path`."""
+        """Note the control socket that is about to be made; see :func:`cellbed.testbed.links.live.control_path`."""
         self.control = os.path.realpath(path)
         self.save()
 
