@@ -19,7 +19,7 @@ from cellbed.scenario.fields import Unlimited
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.links.stages import mean_rate
 from cellbed.testbed.plan import Direction, Plan
-from cellbed.testbed.proof import prediction, rehearsal
+from cellbed.testbed.proof import prediction
 from cellbed.testbed.proof.limits import MILLISECOND, Proof
 from cellbed.testbed.proof.prediction import Clock
 
@@ -209,7 +209,7 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
 def _is_exact(path: list[Direction]) -> bool:
     """Return whether the prediction is a single value: a span is too inaccurate for a short window."""
     spans = (prediction.delays(step.parameters.delay) for step in path)
-    return not rehearsal.depends_on_load(path) and all(least == most for least, most in spans)
+    return not prediction.depends_on_load(path) and all(least == most for least, most in spans)
 
 
 def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> list[list[_Flow]]:
@@ -267,10 +267,10 @@ class _Batch:
 
 def _expected(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
     """Bytes that a direction carries in a window for a path that is always busy."""
-    if not rehearsal.depends_on_load(path):
+    if not prediction.depends_on_load(path):
         return prediction.offered(direction, begin_ns, begin_ns + width_ns)
     flood = range(begin_ns, begin_ns + width_ns, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
-    reached = sorted(_known(rehearsal.arrivals(path, flood, DATAGRAM, Clock(0, 0))))
+    reached = sorted(due[0] for due in prediction.arrivals(path, flood, DATAGRAM, Clock(0, 0)) if due is not None)
     return DATAGRAM * bisect_right(reached, reached[0] + width_ns) if reached else 0
 
 
@@ -323,72 +323,52 @@ def _why_nothing(path: list[Direction]) -> str | None:
 
 
 def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
-    why = _unsteady(path)
-    if why is None and rehearsal.depends_on_load(path):
-        yield from _rehearsed_delay_proofs(path, flow, clock)
-        return
-    measured_ns, asked_ns, errors_ns, widest_ns = [], [], [], 0
-    for sent, received in zip(flow["sent_ns"], flow["received_ns"], strict=True):
-        if received is None or why is not None:
-            continue
-        due = (sent, sent)
-        for direction in path:
-            due = prediction.departure(direction, due, SMALL, clock)
-        widest_ns = max(widest_ns, due[1] - due[0])
-        measured_ns.append(received - sent)
-        asked_ns.append((due[0] + due[1]) // 2 - sent)
-        errors_ns.append(min(0, received - due[0]) or max(0, received - due[1]))
+    """Compare each datagram with its expected arrival; by the path model, random draws may differ for single ones."""
+    unsteady = _unsteady(path)
+    expected = [] if unsteady else prediction.arrivals(path, flow["sent_ns"], SMALL, clock)
+    due = [(sent, *span) for sent, span in zip(flow["sent_ns"], expected, strict=not unsteady) if span is not None]
+    came = {sent: received for sent, received in zip(flow["sent_ns"], flow["received_ns"], strict=True) if received}
+    met = [(sent, low, high, came[sent]) for sent, low, high in due if sent in came]
+    asked = statistics.median([(low + high) // 2 - sent for sent, low, high, *_ in met or due]) if due else None
     for direction in path:
         what = f"{direction.name} delay"
-        nothing = why or (None if errors_ns else _why_nothing(path))
-        if nothing is not None:
-            yield _unproved(what, "ms", nothing)
-            continue
-        if not errors_ns:
-            fixed_ms = sum(prediction.delays(step.parameters.delay)[0] for step in path) / 1e6
-            yield Proof(what, fixed_ms, None, "ms", ok=False, note="no datagram arrived")
-            continue
-        error_ns = statistics.median(errors_ns)
+        nothing = unsteady or (None if met else _why_nothing(path))
+        if nothing is None and asked is None:
+            nothing = "by the model, no datagram arrives"
+        if nothing is not None or asked is None:
+            yield _unproved(what, "ms", str(nothing))
+        elif not met:
+            yield Proof(what, asked / 1e6, None, "ms", ok=False, note="no datagram arrived")
+        else:
+            yield _delay_proof(path, what, asked, met)
+
+
+def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[tuple[int, int, int, int]]) -> Proof:
+    """Return the proof of a delay. met: of each datagram, when it was sent, when it was due (from, to), and when it
+    came."""
+    errors_ns = [min(0, received - low) or max(0, received - high) for _, low, high, received in met]
+    error_ns, widest_ns = statistics.median(errors_ns), max(high - low for _, low, high, _ in met)
+    measured = asked + error_ns
+    note = f"whole path, one way, {len(met)} datagrams"
+    early = False
+    if prediction.depends_on_load(path):
+        note += " compared with the model"
+    else:
         # A turned bit can make one datagram look like another.
         early = min(errors_ns) < 0 and not any(step.parameters.corruption for step in path)
-        note = "early packets" if early else f"whole path, one way, {len(errors_ns)} datagrams"
-        asked, measured = statistics.median(asked_ns), statistics.median(measured_ns)
-        if widest_ns > MILLISECOND:
-            note += f", random within {widest_ns / 1e6:.3g} ms"
-        else:
-            measured = asked + error_ns
-        ok = abs(error_ns) <= DELAY_TOLERANCE_NS and not early
-        yield Proof(what, asked / 1e6, measured / 1e6, "ms", ok, note)
+        note = "early packets" if early else note
+    if widest_ns > MILLISECOND:
+        note += f", random within {widest_ns / 1e6:.3g} ms"
+        measured = statistics.median(received - sent for sent, *_, received in met)
+    ok = abs(error_ns) <= DELAY_TOLERANCE_NS and not early
+    return Proof(what, asked / 1e6, measured / 1e6, "ms", ok, note)
 
 
-def _rehearsed_delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
-    """Return each datagram compared with the model's result; random draws may differ for single ones."""
-    due = rehearsal.arrivals(path, flow["sent_ns"], SMALL, clock)
-    met = [
-        (sent, expected, received)
-        for sent, expected, received in zip(flow["sent_ns"], due, flow["received_ns"], strict=True)
-        if expected is not None and received is not None
-    ]
-    for direction in path:
-        what = f"{direction.name} delay"
-        if not met:
-            nothing = _why_nothing(path) or (None if _known(due) else "by the model, no datagram arrives")
-            yield (
-                _unproved(what, "ms", nothing)
-                if nothing is not None
-                else Proof(what, None, None, "ms", ok=False, note="no datagram arrived")
-            )
-            continue
-        error_ns = statistics.median(received - expected for _, expected, received in met)
-        asked = statistics.median(expected - sent for sent, expected, _ in met)
-        note = f"whole path, one way, {len(met)} datagrams compared with the model"
-        yield Proof(what, asked / 1e6, (asked + error_ns) / 1e6, "ms", abs(error_ns) <= DELAY_TOLERANCE_NS, note)
-
-
-def _rehearsed_rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
+def _modelled_rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
     """Bytes between the first and the last arrival against those of the model."""
     what = f"{direction.name} rate"
-    due = sorted(_known(rehearsal.arrivals(path, flow["sent_ns"], DATAGRAM, clock)))
+    expected = prediction.arrivals(path, flow["sent_ns"], DATAGRAM, clock)
+    due = sorted(span[0] for span in expected if span is not None)
     came = sorted(_known(flow["received_ns"]))
     if len(due) < FEWEST:
         return _unproved(what, "Mbit/s", f"by the model, {len(due)} of {len(flow['sent_ns'])} datagrams arrive")
@@ -406,8 +386,8 @@ def _known(times: Iterable[int | None]) -> list[int]:
 
 def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
     """Bytes between the first and the last arrival against what the schedule offered between their departures."""
-    if rehearsal.depends_on_load(path):
-        return _rehearsed_rate_proof(path, direction, flow, clock)
+    if prediction.depends_on_load(path):
+        return _modelled_rate_proof(path, direction, flow, clock)
     arrivals = sorted(_known(flow["received_ns"]))
     what = f"{direction.name} rate"
     if len(arrivals) < 3:
@@ -478,27 +458,33 @@ def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
     the most. Of many, which may begin at different places of their recordings, as many as possible are measured in the
     same windows, and in those that offer little: then more of them fit into a batch.
     """
-    found: list[int | None] = [None] * len(links)
-    offers = _Offers(width_ns)
-    if len(links) <= FEW:
-        return [offers.best(directions, range(0, PERIOD_NS, max(width_ns, PERIOD_NS // 200))) for directions in links]
-    begins = range(0, PERIOD_NS, PERIOD_NS // 50)
-    seen = {begin: [offers.look(directions, begin) for directions in links] for begin in begins}
-    while None in found:
-        open_ = [index for index, begin in enumerate(found) if begin is None]
+    known: dict[Any, _Look] = {}  # equal traces are read once
 
-        def worth(begin: int, open_: list[int] = open_) -> tuple[int, float]:
-            looks = [seen[begin][index] for index in open_ if seen[begin][index].is_steady]
-            return len(looks), -sum(look.offered for look in looks)
+    def look(directions: Sequence[Direction], begin_ns: int) -> _Look:
+        each = []
+        for direction in directions:
+            if isinstance(direction.capacity, TraceSource | RateSeries):
+                key = id(direction.capacity), begin_ns + direction.playing.start_ns, direction.playing.looped
+                known[key] = known.get(key) or _look(direction, begin_ns, width_ns)
+                each.append(known[key])
+        scarcest = min((one.scarcest for one in each), default=1.0)
+        return _Look(scarcest, all(one.is_steady for one in each), sum(one.offered for one in each))
 
-        begin = max(begins, key=worth)
-        covered = [index for index in open_ if seen[begin][index].is_steady]
-        for index in covered:
-            found[index] = begin
-        if not covered:
-            for index in open_:
-                found[index] = max(begins, key=lambda begin, index=index: seen[begin][index].scarcest)  # type: ignore[misc]
-    return [begin for begin in found if begin is not None]
+    few = len(links) <= FEW
+    begins = range(0, PERIOD_NS, max(width_ns, PERIOD_NS // 200) if few else PERIOD_NS // 50)
+    seen = {begin: [look(directions, begin) for directions in links] for begin in begins}
+    scarcest = [max(begins, key=lambda begin: seen[begin][index].scarcest) for index in range(len(links))]
+    if few:
+        return scarcest
+    found: dict[int, int] = {}
+    while len(found) < len(links):
+        steady = {
+            begin: {index: one.offered for index, one in enumerate(looks) if one.is_steady and index not in found}
+            for begin, looks in seen.items()
+        }
+        begin = max(begins, key=lambda begin: (len(steady[begin]), -sum(steady[begin].values())))
+        found |= dict.fromkeys(steady[begin], begin) or {**dict(enumerate(scarcest)), **found}
+    return [found[index] for index in range(len(links))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,43 +498,17 @@ class _Look:
     offered: int
 
 
-class _Offers:
-    """The capacity of directions in windows of one width; equal traces are read once."""
-
-    def __init__(self, width_ns: int) -> None:
-        self._width_ns = width_ns
-        self._known: dict[Any, _Look] = {}
-
-    def best(self, directions: Sequence[Direction], begins: range) -> int:
-        return max(begins, key=lambda begin: self.look(directions, begin).scarcest)
-
-    def look(self, directions: Sequence[Direction], begin_ns: int) -> _Look:
-        recorded = [direction for direction in directions if isinstance(direction.capacity, TraceSource | RateSeries)]
-        each = [self._of(direction, begin_ns) for direction in recorded]
-        return _Look(
-            min((look.scarcest for look in each), default=1.0),
-            all(look.is_steady for look in each),
-            sum(look.offered for look in each),
-        )
-
-    def _of(self, direction: Direction, begin_ns: int) -> _Look:
-        key = id(direction.capacity), begin_ns + direction.playing.start_ns, direction.playing.looped
-        if key not in self._known:
-            self._known[key] = self._measured(direction, begin_ns)
-        return self._known[key]
-
-    def _measured(self, direction: Direction, begin_ns: int) -> _Look:
-        width_ns = self._width_ns
-        if begin_ns + width_ns > _end(direction):
-            return _Look(0.0, is_steady=False, offered=0)
-        # Four looks into the window: a gap in one of them would leave probes without an opportunity.
-        quarters = [
-            prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
-            for part in range(4)
-        ]
-        total, least = sum(quarters), min(quarters)
-        mean = (mean_rate(direction.capacity) or 0.0) * width_ns / 8e9
-        return _Look(4 * least / mean if mean else 0.0, 4 * least >= STEADY * total and least >= LEAST_OFFER, total)
+def _look(direction: Direction, begin_ns: int, width_ns: int) -> _Look:
+    if begin_ns + width_ns > _end(direction):
+        return _Look(0.0, is_steady=False, offered=0)
+    # Four looks into the window: a gap in one of them would leave probes without an opportunity.
+    quarters = [
+        prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
+        for part in range(4)
+    ]
+    total, least = sum(quarters), min(quarters)
+    mean = (mean_rate(direction.capacity) or 0.0) * width_ns / 8e9
+    return _Look(4 * least / mean if mean else 0.0, 4 * least >= STEADY * total and least >= LEAST_OFFER, total)
 
 
 def _end(direction: Direction) -> float:

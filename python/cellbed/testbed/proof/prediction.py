@@ -1,14 +1,18 @@
-"""What a direction of a link must do with a packet, computed from its parameters alone: the other side of the proof.
+"""The expected arrivals of datagrams: the other side of the proof of links.
 
-Where a value is drawn at random the prediction is the span in which it must lie.
+Arrivals are computed from a link's parameters alone, by formulas; where a value is drawn at random, as the span in
+which it must lie. Where they depend on the packets before, they are those of the path model.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from cellbed import _core
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.conditional import Conditional
@@ -48,10 +52,52 @@ class Clock:
         return position_ns + self.zero_ns - self.begin_ns
 
 
-def departure(direction: Direction, arrival: Span, size: int, clock: Clock) -> Span:
-    """When a packet of `size` bytes that meets an empty queue leaves the direction, given when it arrives."""
-    low, high = (_released(direction, at, size, clock) for at in arrival)
-    return low + _delay(direction, low, clock)[0], high + _delay(direction, high, clock)[1]
+def depends_on_load(path: Sequence[Direction]) -> bool:
+    """Return whether what becomes of a packet on this path depends on the packets before it."""
+    return any(isinstance(direction.capacity, Replay | Conditional | Radio) for direction in path)
+
+
+def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
+    """Return when datagrams of `size` bytes that meet an idle path reach its end; ``None`` for one that does not.
+
+    sent_ns: in order; where a path does not depend on the load, each datagram must meet empty queues.
+    """
+    if depends_on_load(path):
+        return _modelled(path, sent_ns, size, clock)
+    spans: list[Span | None] = []
+    for sent in sent_ns:
+        low = high = sent
+        for direction in path:
+            low, high = (_released(direction, at, size, clock) for at in (low, high))
+            low, high = low + _delay(direction, low, clock)[0], high + _delay(direction, high, clock)[1]
+        spans.append((low, high))
+    return spans
+
+
+def _modelled(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
+    """Return the arrivals of the path model. Packets are lost or delayed by chance as by an emulator that has just
+    started."""
+    # Here, because few runs have such links, and loading it takes a tenth of a second.
+    import numpy as np
+
+    from cellbed.outcomes import Fate
+
+    order = np.arange(len(sent_ns))
+    times = np.array([clock.position(sent) for sent in sent_ns], dtype=np.int64)
+    for direction in path:
+        changes = [(at, index, json.dumps(to)) for at, index, to in direction.stage_changes]
+        model = _core.Direction(json.dumps(direction.stages), changes)
+        sizes = np.full(len(times), size, dtype=np.uint32)
+        packet, _, _, departed, _, fate, _, _ = model.run((times, sizes, None, None))
+        # The first copy counts.
+        _, first = np.unique(packet, return_index=True)
+        rows = first[fate[first] == Fate.DELIVERED]
+        rows = rows[np.argsort(departed[rows], kind="stable")]
+        order, times = order[packet[rows].astype(np.int64)], departed[rows]
+    reached: list[Span | None] = [None] * len(sent_ns)
+    for number, time in zip(order.tolist(), times.tolist(), strict=True):
+        reached[number] = clock.time(time), clock.time(time)
+    return reached
 
 
 def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) -> int:
