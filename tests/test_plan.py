@@ -280,7 +280,7 @@ stop = "20 s"
     assert [node.name for node in one.clients] == ["phone-0", "phone-1"]
     assert [node.name for node in two.servers] == ["near-0"]
     assert (two.start_ns, two.stop_ns) == (10_000 * MS, 20_000 * MS)
-    hosts = plan.hosts_file().splitlines()
+    hosts = plan.hosts.splitlines()
     assert f"{plan.node('near-0').ipv4} near" in hosts
     assert f"{plan.node('near-0').ipv4} two" in hosts
     assert f"{plan.node('near-0').ipv4} db.shop.svc" in hosts

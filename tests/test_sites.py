@@ -105,8 +105,8 @@ def test_links_join_the_sites_of_cells() -> None:
     # One address for the instances of both sites, by the name of the application.
     shared = {each["name"]: each["shared"] for each in plan.emulator_config()["vertices"] if "shared" in each}
     assert shared == {"near-north-0": ["100.65.0.3/32"], "near-south-0": ["100.65.0.3/32"]}
-    assert "100.65.0.3 nearest\n" in plan.hosts_file()
-    assert f"{plan.node('follower-0').ipv4} following\n" in plan.hosts_file()
+    assert "100.65.0.3 nearest\n" in plan.hosts
+    assert f"{plan.node('follower-0').ipv4} following\n" in plan.hosts
     outage = '[[faults]]\nat = "1 s"\nfor = "2 s"\nkind = "outage"\nlink = "site-south"\n'
     (broken,) = (each for each in planned(SCENARIO + APPS + outage).directions if each.name == "site-south.uplink")
     assert broken.parameters.outages == ((1_000 * MS, 2_000 * MS),)

@@ -155,16 +155,15 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
 
 def deployments(plan: Plan) -> list[Deployment]:
     """Return the applications of the scenario on the nodes of the plan."""
-    servers = {name: plan.servers(name) for name in plan.scenario.applications}
     shared = {name: service.address for name, service in plan.services.items()}
-    addresses = {name: str(shared.get(name, nodes[0].ipv4)) for name, nodes in servers.items() if nodes}
+    addresses = {name: str(shared.get(name, nodes[0].ipv4)) for name, nodes in plan.servers.items() if nodes}
     return [
         Deployment(
             name=name,
             table=table,
             number=number,
-            clients=plan.of_role(table.client),
-            servers=servers[name],
+            clients=plan.of_group(table.client.on) if table.client else [],
+            servers=plan.servers[name],
             start_ns=table.start,
             stop_ns=table.stop or plan.scenario.duration,
             addresses=addresses,

@@ -325,7 +325,7 @@ def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
 
     This machine's name servers cannot be reached from a node: a program that asked them would wait for 10 s.
     """
-    (raw / "hosts").write_text(plan.hosts_file(), encoding="utf-8")
+    (raw / "hosts").write_text(plan.hosts, encoding="utf-8")
     (raw / "resolv.conf").write_text("# No name server: all names are in /etc/hosts.\n", encoding="utf-8")
     names = ("hosts", "resolv.conf") if Path("/etc/resolv.conf").exists() else ("hosts",)
     return tuple((str(raw / name), f"/etc/{name}") for name in names)

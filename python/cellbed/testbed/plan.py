@@ -32,7 +32,6 @@ from cellbed.scenario.mobile import Change
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.roles import Role
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
 from cellbed.support.units import DURATION
@@ -295,11 +294,24 @@ class Service:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run brings up. nodes and directions are in a fixed order; indices refer to it."""
+    """Everything that a run brings up. nodes and directions are in a fixed order; indices refer to it.
+
+    towers: vertices where the links of sites begin. cells: each way of them. moves: handovers and migrations, in order
+    of time. stays: by endpoint and edge node, its cells with the times (ns) since when; empty where cells have no
+    sites. servers: by application, the nodes of its servers at all sites. services: by application, the address that
+    its servers share. hosts: ``/etc/hosts`` as the nodes see it.
+    """
 
     scenario: Scenario
     nodes: tuple[Node, ...]
     directions: tuple[Direction, ...]
+    towers: tuple[str, ...]
+    cells: tuple[SharedCell, ...]
+    moves: tuple[Move, ...]
+    stays: dict[str, list[tuple[int, str | None]]]
+    servers: dict[str, list[Node]]
+    services: dict[str, Service]
+    hosts: str
 
     def emulator_config(
         self,
@@ -313,18 +325,20 @@ class Plan:
         latest records of the packet log are kept, in files of at most so many bytes.
         """
         sysctls = self.scenario.transport.sysctls()
-        vertices: list[dict[str, Any]] = [
-            {
-                "name": node.name,
-                "namespace": "new",
-                "routes": ["0.0.0.0/0", "::/0"],
-                "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
-                **_addresses(node, number),
-                **({"shared": shared} if (shared := self._shared(node)) else {}),
-            }
-            for number, node in enumerate(self.nodes)
-        ]
-        vertices += [{"name": name, "namespace": None} for name in (TOWER, *_sites(self.scenario))]
+        vertices: list[dict[str, Any]] = []
+        for number, node in enumerate(self.nodes):
+            shared = [f"{service.address}/32" for service in self.services.values() if node in service.nodes]
+            vertices.append(
+                {
+                    "name": node.name,
+                    "namespace": "new",
+                    "routes": ["0.0.0.0/0", "::/0"],
+                    "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
+                    **_addresses(node, number),
+                    **({"shared": shared} if shared else {}),
+                }
+            )
+        vertices += [{"name": name, "namespace": None} for name in (TOWER, *self.towers)]
         return {
             "namespaces": "auto",
             "vertices": vertices,
@@ -335,65 +349,6 @@ class Plan:
             **({"control": str(control)} if control else {}),
             **({"packet_log_bytes": packet_log_bytes} if packet_log_bytes is not None else {}),
         }
-
-    @cached_property
-    def cells(self) -> tuple[SharedCell, ...]:
-        """The cells of the scenario, each way separately."""
-        found = []
-        for name, table in self.scenario.cells.items():
-            stays = {group: _visits(of, name) for group, of in self.scenario.nodes.items()}
-            members = {node.name: node.group for node in self.nodes if stays[node.group]}
-            for way in WAYS:
-                users = {
-                    each.name: members[end]
-                    for each in self.directions
-                    if each.way == way and (end := each.source if way == "uplink" else each.target) in members
-                }
-                priorities = {user: self.scenario.nodes[group].priority for user, group in users.items()}
-                visits = {user: stays[group] for user, group in users.items()}
-                found.append(SharedCell(f"{name}.{way}", name, way, table, priorities, visits))
-        return tuple(found)
-
-    @cached_property
-    def moves(self) -> tuple[Move, ...]:
-        """The handovers of the scenario, in order of time."""
-        found = []
-        for name, group in self.scenario.nodes.items():
-            cells = [str(group.cell), *(handover.cell for handover in group.route)]
-            for handover, (source, target) in zip(group.route, pairwise(cells), strict=True):
-                length = handover.enters - handover.at
-                found.append(Move(handover.at, length, self._who(name), source, target, handover.queued))
-        for each in _migrations(self.scenario):
-            who = self._who(each.group)
-            found.append(Move(each.at, each.length, who, each.source, each.target, "forward", "migration"))
-        return tuple(sorted(found, key=lambda move: move.at))
-
-    @cached_property
-    def stays(self) -> dict[str, list[tuple[int, str | None]]]:
-        """The cells of endpoints and edge nodes, with the times (ns) since when; empty where cells have no sites."""
-        scenario = self.scenario
-        if not _sites(scenario):
-            return {}
-        found = {node.name: list[tuple[int, str | None]](visited(scenario.nodes[node.group])) for node in self.nodes}
-        for node in self.of_class("edge"):
-            found[node.name] = _stays(scenario, node.group)
-        return {name: stays for name, stays in found.items() if stays}
-
-    def _who(self, group: str) -> str:
-        return self.of_group(group)[0].name if self.scenario.nodes[group].count == 1 else group
-
-    @cached_property
-    def services(self) -> dict[str, Service]:
-        """By application, the address that its servers at several sites share."""
-        place = len(CLASSES) + 1
-        return {
-            name: Service(_FIRST_IPV4 + (place << 14) + number + 2, tuple(self.servers(name)))
-            for number, (name, each) in enumerate(self.scenario.applications.items())
-            if each.edge_policy == "nearest"
-        }
-
-    def _shared(self, node: Node) -> list[str]:
-        return [f"{service.address}/32" for service in self.services.values() if node in service.nodes]
 
     def node(self, name: str) -> Node:
         """Return the node called `name`."""
@@ -407,40 +362,13 @@ class Plan:
         """Return the nodes of one group."""
         return [node for node in self.nodes if node.group == group]
 
-    def of_role(self, role: Role | None) -> list[Node]:
-        """Return the nodes on which a program of an application runs."""
-        return self.of_group(role.on) if role is not None else []
-
-    def servers(self, application: str) -> list[Node]:
-        """Return the nodes of the servers of an application, at all sites."""
-        scenario = self.scenario
-        groups = instances(scenario.cells, scenario.nodes, scenario.applications[application])
-        return [node for group in groups for node in self.of_group(group)]
-
-    def hosts_file(self) -> str:
-        """``/etc/hosts`` as the nodes see it: every node by name; the first node of a group by its name and aliases,
-        the first of an application's servers, or the address that they share, by that of the application."""
-        names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {
-            node.name: (node.ipv4, node.ipv6) for node in self.nodes
-        }
-        groups = [(name, it) for it, group in self.scenario.nodes.items() for name in (it, *group.aliases)]
-        for name, group in groups:
-            names.setdefault(name, names[self.of_group(group)[0].name])
-        for name in self.scenario.applications:
-            if name in self.services:
-                names.setdefault(name, (self.services[name].address,))
-            elif nodes := self.servers(name):
-                names.setdefault(name, names[nodes[0].name])
-        lines = ["127.0.0.1 localhost", "::1 localhost"]
-        lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
-        return "\n".join(lines) + "\n"
-
     def path(self, source: str, target: str) -> list[Direction]:
         """Return the directions that a packet crosses from one node to another at the start: all links lead to
         towers."""
+        between = {(direction.source, direction.target): direction for direction in self.directions}
         here, there = self.joins[source], self.joins[target]
         inside = [here] if here == there else [here, TOWER, there] if TOWER not in (here, there) else [here, there]
-        return [self._between[ends] for ends in pairwise([source, *inside, target])]
+        return [between[ends] for ends in pairwise([source, *inside, target])]
 
     @cached_property
     def joins(self) -> dict[str, str]:
@@ -448,9 +376,67 @@ class Plan:
         names = {node.name for node in self.nodes}
         return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
-    @cached_property
-    def _between(self) -> dict[tuple[str, str], Direction]:
-        return {(direction.source, direction.target): direction for direction in self.directions}
+
+def _shared_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
+    """Return the cells of the scenario, each way separately."""
+    found = []
+    for name, table in scenario.cells.items():
+        stays = {group: _visits(of, name) for group, of in scenario.nodes.items()}
+        members = {node.name: node.group for node in nodes if stays[node.group]}
+        for way in WAYS:
+            users = {
+                each.name: members[end]
+                for each in directions
+                if each.way == way and (end := each.source if way == "uplink" else each.target) in members
+            }
+            priorities = {user: scenario.nodes[group].priority for user, group in users.items()}
+            visits = {user: stays[group] for user, group in users.items()}
+            found.append(SharedCell(f"{name}.{way}", name, way, table, priorities, visits))
+    return tuple(found)
+
+
+def _moves(scenario: Scenario) -> tuple[Move, ...]:
+    """Return the handovers and migrations, in order of time."""
+    who = {name: f"{name}-0" if group.count == 1 else name for name, group in scenario.nodes.items()}
+    found = []
+    for name, group in scenario.nodes.items():
+        cells = [str(group.cell), *(handover.cell for handover in group.route)]
+        for handover, (source, target) in zip(group.route, pairwise(cells), strict=True):
+            length = handover.enters - handover.at
+            found.append(Move(handover.at, length, who[name], source, target, handover.queued))
+    found += [
+        Move(each.at, each.length, who[each.group], each.source, each.target, "forward", "migration")
+        for each in _migrations(scenario)
+    ]
+    return tuple(sorted(found, key=lambda move: move.at))
+
+
+def _all_stays(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[tuple[int, str | None]]]:
+    """Return where nodes are served, and since when; see :class:`Plan`."""
+    found: dict[str, list[tuple[int, str | None]]] = {}
+    for node in nodes:
+        visits = _stays(scenario, node.group) if node.node_class == "edge" else visited(scenario.nodes[node.group])
+        found[node.name] = [*visits]
+    return {name: stays for name, stays in found.items() if stays} if _sites(scenario) else {}
+
+
+def _hosts(
+    scenario: Scenario, nodes: Sequence[Node], servers: dict[str, list[Node]], services: dict[str, Service]
+) -> str:
+    """Return ``/etc/hosts``: every node by name; the first node of a group by its name and aliases, the first of an
+    application's servers, or the address that they share, by that of the application."""
+    names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {node.name: (node.ipv4, node.ipv6) for node in nodes}
+    for group, table in scenario.nodes.items():
+        for name in (group, *table.aliases):
+            names.setdefault(name, names[f"{group}-0"])
+    for name, those in servers.items():
+        if name in services:
+            names.setdefault(name, (services[name].address,))
+        elif those:
+            names.setdefault(name, names[those[0].name])
+    lines = ["127.0.0.1 localhost", "::1 localhost"]
+    lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
+    return "\n".join(lines) + "\n"
 
 
 def _sites(scenario: Scenario) -> dict[str, str]:
@@ -523,7 +509,30 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _core_link(scenario, scenario.core_link(group), node)
     for tower, name in _sites(scenario).items():
         directions += _site_link(scenario, tower, name)
-    return Plan(scenario, tuple(nodes), tuple(_with_faults(direction, scenario.faults) for direction in directions))
+    directions = [_with_faults(direction, scenario.faults) for direction in directions]
+    servers = {
+        name: [
+            node for group in instances(scenario.cells, scenario.nodes, each) for node in nodes if node.group == group
+        ]
+        for name, each in scenario.applications.items()
+    }
+    services = {
+        name: Service(_FIRST_IPV4 + ((len(CLASSES) + 1) << 14) + number + 2, tuple(servers[name]))
+        for number, (name, each) in enumerate(scenario.applications.items())
+        if each.edge_policy == "nearest"
+    }
+    return Plan(
+        scenario,
+        tuple(nodes),
+        tuple(directions),
+        towers=tuple(_sites(scenario)),
+        cells=_shared_cells(scenario, nodes, directions),
+        moves=_moves(scenario),
+        stays=_all_stays(scenario, nodes),
+        servers=servers,
+        services=services,
+        hosts=_hosts(scenario, nodes, servers, services),
+    )
 
 
 def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:

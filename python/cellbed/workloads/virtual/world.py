@@ -581,5 +581,5 @@ class World:
 
 def names(plan: Plan) -> dict[str, str]:
     """IPv4 addresses by name, as the nodes see them."""
-    lines = [line.split() for line in plan.hosts_file().splitlines()]
+    lines = [line.split() for line in plan.hosts.splitlines()]
     return {name: address for address, name in lines if ":" not in address}
