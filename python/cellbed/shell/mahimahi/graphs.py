@@ -89,7 +89,7 @@ def delay_plot(figures: Figures, log: Log) -> str:
         axes.fill_between(times, highest, color="#2f74c0", alpha=0.4, linewidth=0, label="Signal delay")
         # As an image, and those that fall together drawn once: there may be millions.
         pixel = max(1, (log.end - log.begin) // (2 * MOST_COLUMNS))
-        points = log.points.select(pl.col("sent") // pixel * pixel, "delay").unique().sort("sent", "delay")
+        points = log.departures.select(pl.col("sent") // pixel * pixel, "delay").unique().sort("sent", "delay")
         sent, delay = (points[column].to_numpy() for column in ("sent", "delay"))
         axes.plot(sent / 1000, delay, ".", color="#b3261e", markersize=1.5, label="Per-packet delay", rasterized=True)
         for value, colour, name in (
