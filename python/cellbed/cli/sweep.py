@@ -206,7 +206,7 @@ def report(
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(help="Write every figure and the script that draws it into this folder.", metavar="FOLDER"),
+        typer.Option(help="Write every figure into this folder.", metavar="FOLDER"),
     ] = None,
     ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = Ending.svg,
     statistic: Annotated[Average, typer.Option("--statistic", help="Of a point, over its repetitions.")] = Average.mean,
@@ -247,7 +247,7 @@ def report(
     found.write(page)
     if figures is not None:
         written = found.write_figures(figures, ending.value)
-        print(f"{len(written)} figures, each with its script, in {figures}", file=sys.stderr)
+        print(f"{len(written)} figures in {figures}", file=sys.stderr)
     if as_json:
         print(json.dumps(found.content, indent=1))
     else:

@@ -91,12 +91,8 @@ def of_run(run: Path) -> dict[str, Drawing]:
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
             found[f"{each.name}-latency"] = distribution({"": samples}, each.percentiles, {"": ""})
-        columns = [
-            (f"around the {each.percentiles[row].label}", each.decompositions[row])
-            for row in shown_decompositions(each)
-        ]
-        if columns:
-            found[f"{each.name}-parts"] = _parts(columns, application.spans)
+        if drawing := parts(each, application.spans):
+            found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
     if len(charts["links"]) > 1:
         found["endpoints"] = _multiples(charts)
@@ -126,6 +122,13 @@ def shown_decompositions(application: ApplicationSummary) -> list[int]:
     """Which to show beside each other: the median, and the highest percentile that has parts."""
     having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
+
+
+def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | None:
+    """Return the bars of the decompositions that are shown; None without any."""
+    rows = shown_decompositions(application)
+    columns = [(f"around the {application.percentiles[row].label}", application.decompositions[row]) for row in rows]
+    return _parts(columns, spans) if columns else None
 
 
 def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cellbed.measure.statistics import Samples
     from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.runformat.description import Description
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -43,7 +44,6 @@ def render(run: Path) -> str:
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
     from cellbed.report import figures
-    from cellbed.report.drawings import bar, columns
     from cellbed.report.timeline import timeline
 
     library = chart_library()
@@ -59,9 +59,8 @@ def render(run: Path) -> str:
             "key": f"applications.{index}",
             "description": application,
             "summary": content["applications"][index],
-            "columns": [
-                (row, bar(each.decompositions[row], application.spans)) for row in figures.shown_decompositions(each)
-            ],
+            "columns": figures.shown_decompositions(each),
+            "bars": _bars(each, application),
             "causes": [origin.cause(at) for at in each.decompositions],
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
@@ -95,14 +94,8 @@ def render(run: Path) -> str:
             "directions": ranking.directions(summary.directions),
             "nodes": ranking.nodes(summary.nodes),
             "programs": ranking.programs(summary.programs),
+            "cells": [ranking.cell_users(cell.users) for cell in summary.cells],
         },
-        cells=[
-            {
-                "columns": columns([(user.direction, user.share) for user in cell.users if user.share is not None]),
-                "order": ranking.cell_users(cell.users),
-            }
-            for cell in summary.cells
-        ],
         shown=ranking.shown,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
@@ -118,6 +111,16 @@ def render(run: Path) -> str:
         library=library,
         style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def _bars(application: "ApplicationSummary", description: "Description") -> str | None:
+    """Draw the decompositions that are shown; return None without any."""
+    from cellbed.report import figures
+
+    drawing = figures.parts(application, description.spans)
+    return (
+        None if drawing is None else plot.element(f"Parts of {application.name}", lambda: figures.together([drawing]))
     )
 
 

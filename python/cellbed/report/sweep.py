@@ -121,14 +121,9 @@ class SweepReport:
         ]
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
-        """Write each figure, and beside it the Python script that draws it; returns the figures."""
-        found = {each.name: each for each in self.figures()}
-        drawings = {name: partial(each.drawn, self.study.trials) for name, each in found.items()}
-        paths = figures.save(drawings, folder, ending)
-        for path, each in zip(paths, found.values(), strict=True):
-            script = each.script(self.folder / "trials.parquet", folder).encode()
-            replace(path.with_suffix(".py"), partial(_save, script))
-        return paths
+        """Write each figure; returns their files."""
+        drawings = {each.name: partial(each.drawn, self.study.trials) for each in self.figures()}
+        return figures.save(drawings, folder, ending)
 
     def write(self, page: Path) -> None:
         """Write the page; reports of runs that are missing are made. Raises MeasureError for a file that cannot be
@@ -137,9 +132,7 @@ class SweepReport:
         drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
         for figure in self.figures():
             element = plot.element(figure.name, partial(figure.drawn, self.study.trials))
-            drawn.setdefault((figure.app, figure.spec["measure"]), []).append(
-                (figure.factor, element, figure.spec["pooled"])
-            )
+            drawn.setdefault((figure.app, figure.measure), []).append((figure.factor, element, figure.pooled))
         text = html.rendered(
             "sweep.html",
             report=content,
