@@ -20,7 +20,7 @@ from cellbed.archive import Archive
 from cellbed.support.whole_files import write_whole
 from in_process import cellbed
 from run_folder import make_run
-from test_ping_record import needs_icmp
+from test_ping_record import path_with_ping
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -213,13 +213,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "verb", [pytest.param(verb, marks=needs_icmp if verb == "ping-record" else ()) for verb in OUTPUTS]
-)
+@pytest.mark.parametrize("verb", OUTPUTS)
 def test_any_target_is_written_or_refused_with_a_line(
     verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cellbed.support.whole_files.PATIENCE", 0)
+    monkeypatch.setenv("PATH", path_with_ping(tmp_path))
     words, works = OUTPUTS[verb]
     (folder := tmp_path / "targets").mkdir()
     ending = ".svg" if verb in ("plot", "compare") else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.pings import echo
+from cellbed.pings.echoes import Echoes
 from cellbed.pings.file import FileError, Header, RecordFile, name_of
-from cellbed.pings.schedule import Probes
 from cellbed.scenario import load
 from cellbed.testbed.plan import make_plan
 from in_process import cellbed
@@ -26,20 +24,32 @@ from scenario_text import GOOD
 
 MS = 1_000_000
 S = 1000 * MS
+PING = """#!{python}
+import sys, time
+interval, number = float(sys.argv[sys.argv.index("-i") + 1]), 0
+while True:
+    number += 1
+    if number % 5:
+        line = f"64 bytes from {{sys.argv[-1]}}: icmp_seq={{number}} ttl=64 time=0.125 ms"
+    else:
+        line = f"no answer yet for icmp_seq={{number}}"
+    print(f"[{{time.time():.6f}}] {{line}}", flush=True)
+    time.sleep(interval)
+"""
+"""A ping of which each fifth probe gets no answer."""
 
 
-def may_ping() -> bool:
-    """Whether this user may send echo requests."""
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
-        try:
-            socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP).close()
-        except PermissionError:
-            continue
-        return True
-    return False
+def path_with_ping(folder: Path) -> str:
+    """A search path with that ping."""
+    (folder / "ping").write_text(PING.format(python=sys.executable))
+    (folder / "ping").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
-needs_icmp = pytest.mark.skipif(not may_ping(), reason="this user may not send ICMP echo requests")
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with that ping."""
+    return os.environ | {"PATH": path_with_ping(tmp_path_factory.mktemp("bin"))}
 
 
 def command(folder: Path, *words: str) -> list[str]:
@@ -50,49 +60,40 @@ def lines(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line[:1].isdigit()]
 
 
-@needs_icmp
-def test_hosts_are_asked_at_their_times_and_figures_are_printed(tmp_path: Path) -> None:
-    words = ("127.0.0.1", "localhost", "--interval", "20 ms", "--duration", "1 s", "--json")
-    done = subprocess.run(command(tmp_path, *words), capture_output=True, text=True, timeout=60, check=True)
-    for summary in json.loads(done.stdout):
-        assert summary["sent"] >= 10
-        assert summary["lost"] == 0
-        assert 0 < summary["median"] <= summary["p99"] < S
-        assert len(lines(Path(summary["file"]))) == summary["sent"]
+def test_hosts_are_probed_and_figures_are_printed(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = ("127.0.0.1", "localhost", "--interval", "10 ms", "--timeout", "10 ms", "--duration", "1 s", "--json")
+    done = subprocess.run(
+        command(tmp_path, *words), env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    summaries = json.loads(done.stdout)
+    assert [each["host"] for each in summaries] == ["127.0.0.1", "localhost"]
+    for summary in summaries:
+        assert summary["sent"] == len(lines(Path(summary["file"]))) > 5
+        assert summary["lost"] == summary["sent"] // 5
+        assert summary["median"] == summary["p99"] == 125_000
 
 
-def test_the_handshake_of_tcp_is_measured_whether_or_not_somebody_listens(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        for name, port in (("listening", listening.getsockname()[1]), ("closed", closed.getsockname()[1])):
-            words = ("127.0.0.1", "--tcp", str(port), "--interval", "20 ms", "--duration", "500 ms", "--json")
-            done = subprocess.run(command(tmp_path / name, *words), capture_output=True, timeout=60, check=True)
-            (summary,) = json.loads(done.stdout)
-            assert summary["sent"] >= 5
-            assert summary["lost"] == 0
-            assert 0 < summary["median"] < S
-
-
-def test_a_record_goes_on_after_a_kill_and_becomes_a_core_network(tmp_path: Path) -> None:
+def test_a_record_goes_on_after_a_kill_and_becomes_a_core_network(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "pings"
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        words = ("127.0.0.1", "--tcp", str(listening.getsockname()[1]), "--interval", "10 ms")
-        path = folder / "127.0.0.1.csv"
-        running = subprocess.Popen(command(folder, *words))
-        deadline = time.monotonic() + 60
-        while not (path.exists() and len(lines(path)) > 5) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        running.send_signal(signal.SIGKILL)
-        running.wait()
-        before = lines(path)
-        with path.open("a") as file:
-            file.write("12.3")  # as if the kill had cut a line short
-        again = subprocess.Popen(command(folder, *words), stdout=subprocess.PIPE, text=True)
-        while len(lines(path)) <= len(before) + 5 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        refused = subprocess.run(command(folder, *words), capture_output=True, text=True, timeout=60, check=False)
-        again.send_signal(signal.SIGINT)
-        printed, _ = again.communicate(timeout=60)
+    words = ("127.0.0.1", "--interval", "10 ms")
+    path = folder / "127.0.0.1.csv"
+    running = subprocess.Popen(command(folder, *words), env=environment)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and len(lines(path)) > 5) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    before = lines(path)
+    with path.open("a") as file:
+        file.write("12.3")  # as if the kill had cut a line short
+    again = subprocess.Popen(command(folder, *words), env=environment, stdout=subprocess.PIPE, text=True)
+    while len(lines(path)) <= len(before) + 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    refused = subprocess.run(
+        command(folder, *words), env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    again.send_signal(signal.SIGINT)
+    printed, _ = again.communicate(timeout=60)
     assert again.returncode == 0
     assert str(path) in printed
     assert refused.returncode == 2
@@ -108,6 +109,20 @@ def test_a_record_goes_on_after_a_kill_and_becomes_a_core_network(tmp_path: Path
     assert "round trips of pings/127.0.0.1.csv" in next(
         way.description for way in plan.directions if way.name == "core-edge-0.uplink"
     )
+
+
+def test_ping_that_is_missing_or_fails_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for script, words in ((None, "iputils-ping"), ("#!/bin/sh\necho no permission >&2; exit 2\n", "no permission")):
+        if script is not None:
+            (tmp_path / "bin" / "ping").write_text(script)
+            (tmp_path / "bin" / "ping").chmod(0o755)
+        environment = os.environ | {"PATH": str(tmp_path / "bin")}
+        done = subprocess.run(
+            command(tmp_path / "pings", "127.0.0.1"), env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert words in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -180,53 +195,35 @@ def test_what_was_written_is_read_again_however_it_was_cut(
     assert len(again.samples) >= len(written) - cut // 2 - 1
 
 
-@given(st.binary(max_size=80))
-def test_no_message_is_taken_for_an_answer(message: bytes) -> None:
-    for family in (4, 6):
-        assert echo.answered(family, message, None) is None
+def sequence(*lines: str) -> list[tuple[int, int | None]]:
+    """The results of lines of ping, each with its time in s; a probe a second, lost after two."""
+    echoes = Echoes(0, S, 2)
+    return [result for line in lines for result in echoes.read(f"[{line}".encode())]
 
 
-@given(number=st.integers(0, 2**64 - 1), identifier=st.integers(0, 0xFFFF), family=st.sampled_from([4, 6]))
-def test_a_reply_is_known_by_its_number(number: int, identifier: int, family: int) -> None:
-    asked = echo.request(family, identifier, number)
-    assert echo.answered(family, asked, identifier) is None
-    reply = bytes([{4: 0, 6: 129}[family]]) + asked[1:]
-    assert echo.answered(family, reply, identifier) == number
-    assert echo.answered(family, reply, identifier ^ 1) is None
-    assert echo.answered(family, reply[:-1], identifier) is None
-    if family == 4:
-        assert echo.checksum(asked) == 0
-        assert echo.answered(4, b"\x45" + bytes(19) + reply, identifier) == number
+def answer(at: float, number: int, ms: float = 250) -> str:
+    return f"{at:.6f}] 64 bytes from host (192.0.2.7): icmp_seq={number % 2**16} ttl=57 time={ms:g} ms"
 
 
-@given(st.data())
-def test_every_probe_is_decided_once_and_in_order(data: st.DataObject) -> None:
-    probes = Probes(interval=100, timeout=250, due=0)
-    now, sent, answered, decided = 0, {}, {}, []
-    for _ in range(25):
-        now += data.draw(st.integers(1, 180))
-        if now >= probes.due:
-            sent[probes.send(now)] = now
-        open_ = [number for number in sent if number not in answered]
-        if open_ and data.draw(st.booleans()):
-            number = data.draw(st.sampled_from(open_))
-            if now - sent[number] < 250:
-                answered[number] = now - sent[number]
-            probes.answer(number, now - sent[number])
-        decided += probes.finished(now)
-        assert probes.next_event >= min(probes.due, now)
-    decided += probes.finished(now + 10_000)
-    assert [at for at, _ in decided] == list(sent.values())
-    by_time = {sent[number]: trip for number, trip in answered.items()}
-    assert all(trip == by_time[at] for at, trip in decided if at in by_time)
+def missing(at: float, number: int) -> str:
+    return f"{at:.6f}] no answer yet for icmp_seq={number}"
 
 
-def test_a_machine_that_slept_does_not_flood_afterwards() -> None:
-    probes = Probes(interval=100, timeout=250, due=0)
-    probes.send(0)
-    assert probes.due == 100
-    probes.send(1040)
-    assert probes.due == 1100
+def test_a_probe_has_the_time_at_which_it_was_sent_and_is_lost_after_the_timeout() -> None:
+    quarter = 250 * MS
+    assert sequence(answer(1.25, 1), answer(2.25, 2)) == [(S, quarter), (2 * S, quarter)]
+    assert sequence("PING host", "1.0] From 192.0.2.9 icmp_seq=1 Destination Host Unreachable") == []
+    # An answer within the timeout is one, and later ones wait for it; one that comes later is not.
+    late = sequence(missing(2, 1), answer(2.25, 2), answer(2.5, 1, 1500))
+    assert late == [(S, 1500 * MS), (2 * S, quarter)]
+    lost = sequence(missing(2, 1), answer(2.25, 2), answer(3.25, 3), answer(4.0, 1, 3000))
+    assert lost == [(S, None), (2 * S, quarter), (3 * S, quarter)]
+    assert sequence(answer(1.25, 1), answer(1.35, 1)) == [(S, quarter)]  # a copy
+
+
+def test_numbers_of_probes_go_on_beyond_16_bits() -> None:
+    found = sequence(*(answer(number + 0.25, number) for number in range(1, 2**16 + 20)))
+    assert found == [(number * S, 250 * MS) for number in range(1, 2**16 + 20)]
 
 
 @pytest.mark.parametrize(("host", "name"), [("Example.org", "example.org.csv"), ("::1", "--1.csv"), ("a/b", "a-b.csv")])

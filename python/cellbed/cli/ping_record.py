@@ -31,20 +31,10 @@ def ping_record(
             show_default=False,
         ),
     ] = None,
-    tcp: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            metavar="PORT",
-            help="Measure the TCP handshake with this port, for hosts that do not answer ICMP.",
-            show_default=False,
-        ),
-    ] = None,
     family: Annotated[int | None, typer.Option("--family", min=4, max=6, help="4 or 6.", show_default=False)] = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Record round-trip times to hosts for hours or days, for the core network of a scenario.
+    """Record round-trip times to hosts for hours or days, for the core network of a scenario, by ping (iputils).
 
     The file of a host grows line by line; the same command resumes it after an interruption.
 
@@ -52,10 +42,9 @@ def ping_record(
     Examples:
       cellbed ping-record ec2.eu-west-3.amazonaws.com --duration "72 h"
       cellbed ping-record cloud.example.org edge.example.org --interval "200 ms" -o pings
-      cellbed ping-record example.org --tcp 443
     In a scenario, under [links.core]:
       cloud = { kind = "round-trips", record = "pings/example.org.csv" }
     """
-    from cellbed.pings.command import ping_record as run
+    from cellbed.pings.recorder import ping_record as run
 
-    run(hosts, out, interval=interval, timeout=timeout, lasting=lasting, tcp=tcp, family=family, as_json=as_json)
+    run(hosts, out, interval=interval, timeout=timeout, lasting=lasting, family=family, as_json=as_json)

@@ -1,143 +1,219 @@
-"""Probes all hosts, each at its times, and writes the answers."""
+"""Run a `ping` for each host, and write what comes of its probes."""
 
 from __future__ import annotations
 
-import select
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cellbed.pings.file import FileError, Header, RecordFile, name_of
-from cellbed.pings.probers import Icmp, Prober, Tcp, resolve
-from cellbed.pings.schedule import Probes
-from cellbed.pings.summary import HostSummary, summarise
+import numpy as np
 
-Watch = Callable[[int, Callable[[], Sequence[HostSummary]]], None]
+from cellbed.pings.echoes import Echoes, Sample
+from cellbed.pings.file import Header, RecordFile, name_of
+from cellbed.support.errors import CellbedError
+from cellbed.support.status_line import StatusLine
 
-_LOOK = 0.5
-"""Seconds between two looks at whether to stop."""
+_MOST_HOSTS = 256
+_SHORTEST = 10_000_000
+"""ns: public hosts must not be flooded."""
+_LOOK_S = 0.5
+"""Time between two checks whether to stop."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class PingError(CellbedError):
+    """Probes that are not possible. The text has reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Recording options. interval, timeout, duration: ns; duration None is until stopped. tcp: port, or None for ICMP.
+class HostSummary:
+    """Figures of one host's record. Round-trip times are ns, None where nothing was answered.
 
-    family: 4, 6, or None for the name's first address. folder: where the files go.
+    late: answers after the timeout, or second ones, in this session.
     """
 
-    folder: Path
-    interval: int = 10**9
-    timeout: int = 2 * 10**9
-    duration: int | None = None
-    tcp: int | None = None
-    family: int | None = None
+    host: str
+    address: str
+    file: str
+    sent: int
+    lost: int
+    late: int
+    last: int | None
+    median: int | None
+    p95: int | None
+    p99: int | None
 
 
 @dataclass(slots=True)
 class _Host:
     name: str
     address: str
-    prober: Prober
-    probes: Probes
     file: RecordFile
-    offset: int
-    """The offset from the clock's times to the file's."""
-    samples: list[tuple[int, int | None]] = field(default_factory=list)
+    echoes: Echoes
+    process: subprocess.Popen[bytes]
+    _rest: bytes = b""
+    _samples: list[Sample] = field(default_factory=list)
 
     def summary(self) -> HostSummary:
-        return summarise(
-            self.samples,
-            host=self.name,
-            address=self.address,
-            by=self.prober.by,
-            file=str(self.file.path),
-            late=self.probes.late,
-        )
+        """Return the figures of the record.
 
-    def keep(self, decided: list[tuple[int, int | None]]) -> None:
-        if decided:
-            found = [(at + self.offset, trip) for at, trip in decided]
-            self.samples += found
-            self.file.append(found)
+        Percentiles are the smallest value that the share does not exceed (Hyndman & Fan, 1996, type 1).
+        """
+        samples = [*self.file.samples, *self._samples]
+        answered = [trip for _, trip in samples if trip is not None]
+        last = samples[-1][1] if samples else None
+        shares = np.quantile(answered, (0.5, 0.95, 0.99), method="inverted_cdf") if answered else [None] * 3
+        counts = len(samples), len(samples) - len(answered), self.echoes.late
+        percentiles = (None if each is None else int(each) for each in shares)
+        return HostSummary(self.name, self.address, str(self.file.path), *counts, last, *percentiles)
+
+    def read(self) -> None:
+        """Write the results of what ping has printed. Raises PingError where it has ended."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        printed = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not printed:
+            reason = self.process.stderr.read().decode(errors="replace").strip().replace("\n", "; ")
+            raise PingError(
+                f"{self.name}: ping ended: {reason or 'no reason given'}; may this user send echo requests? "
+                "sudo sysctl -w net.ipv4.ping_group_range='0 2147483647'"
+            )
+        *lines, self._rest = (self._rest + printed).split(b"\n")
+        after = (self._samples or self.file.samples or [(-1, None)])[-1][0] + 1
+        decided = [sample for line in lines for sample in self.echoes.read(line) if sample[0] >= after]
+        # Times of the wall clock, which may have been set back.
+        decided.sort(key=lambda sample: sample[0])
+        self._samples += decided
+        self.file.append(decided)
 
 
-def record(
+def ping_record(
     hosts: Sequence[str],
-    options: Options,
-    watch: Watch,
-    stopped: Callable[[], bool],
-) -> list[HostSummary]:
-    """Record until `options.duration` is over or `stopped` says so; the summary of each host's whole record.
+    out: Path,
+    *,
+    interval: int,
+    timeout: int,
+    lasting: int | None,
+    family: int | None,
+    as_json: bool,
+) -> None:
+    """Record until Ctrl-C, or for `lasting` ns, with progress on standard error; print a table or JSON at the end.
 
-    watch: called with the ns since the start, and a function for the figures of each host, at least twice a second.
     Raises PingError and FileError.
     """
-    recorded: list[_Host] = []
-    begun = _now()
+    if interval < _SHORTEST:
+        raise PingError("an interval below 10 ms floods the hosts: write --interval '10 ms' or more")
+    if timeout < 1_000_000:
+        raise PingError("a timeout below 1 ms loses every answer: write --timeout '2 s'")
+    if family not in (None, 4, 6):
+        raise PingError(f"unknown IP version {family}: write --family 4 or --family 6")
+    if len(hosts) > _MOST_HOSTS:
+        raise PingError(f"{len(hosts)} hosts are too many for one process: write at most {_MOST_HOSTS}")
+    end = None if lasting is None else time.monotonic_ns() + lasting
+    with _until_signal() as stopped, ExitStack() as stack:
+        names = dict.fromkeys(hosts)
+        recorded = [stack.enter_context(_recording(name, out, interval, timeout, family)) for name in names]
+        _loop(recorded, end, stopped)
+        summaries = [host.summary() for host in recorded]
+    if as_json:
+        print(json.dumps([asdict(summary) for summary in summaries], indent=2))
+        return
+    _print_table(summaries)
+    for summary in summaries:
+        print(summary.file)
+
+
+@contextmanager
+def _until_signal() -> Iterator[Callable[[], bool]]:
+    """End the record in order at Ctrl-C and SIGTERM."""
+    caught: list[int] = []
+    before = {number: signal.signal(number, lambda which, _: caught.append(which)) for number in _ENDING}
     try:
-        for number, host in enumerate(dict.fromkeys(hosts)):
-            recorded.append(_begin(host, options, begun + number * options.interval // len(hosts)))
-        _loop(recorded, options, begun, watch, stopped)
-        return [host.summary() for host in recorded]
+        yield lambda: bool(caught)
     finally:
-        for each in recorded:
-            each.prober.close()
-            each.file.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _begin(host: str, options: Options, due: int) -> _Host:
-    family, address = resolve(host, options.family)
-    prober: Prober = Icmp(family, address) if options.tcp is None else Tcp(family, address, options.tcp)
-    # The time of day is for people and for the hours of a day; durations come from the monotonic clock.
-    started = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
-    now = _now()
+@contextmanager
+def _recording(host: str, out: Path, interval: int, timeout: int, family: int | None) -> Iterator[_Host]:
+    address = _resolve(host, family)
+    started = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251 - for people and for the hours of a day
+    command = ["ping", "-n", "-D", "-O", "-i", f"{interval / 1e9:g}", address]
     try:
-        file = RecordFile(
-            options.folder / name_of(host), Header(host, address, prober.by, started, options.interval / 1e9)
+        # In a session of its own, so that Ctrl-C ends this process first.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"LC_ALL": "C"},
+            start_new_session=True,
         )
-    except FileError:
-        prober.close()
-        raise
-    begun = int((started - file.header.started).total_seconds()) * 10**9
-    if file.samples:
-        begun = max(begun, file.samples[-1][0] + 1)
-    probes = Probes(interval=options.interval, timeout=options.timeout, due=max(due, now))
-    return _Host(host, address, prober, probes, file, begun - now, list(file.samples))
+    except FileNotFoundError:
+        raise PingError("ping is not installed: sudo apt install iputils-ping") from None
+    with process:
+        try:
+            file = RecordFile(out / name_of(host), Header(host, address, "icmp", started, interval / 1e9))
+            try:
+                since = int(file.header.started.timestamp()) * 10**9
+                yield _Host(host, address, file, Echoes(since, interval, -(-timeout // interval)), process)
+            finally:
+                file.close()
+        finally:
+            process.kill()
 
 
-def _loop(
-    hosts: list[_Host],
-    options: Options,
-    begun: int,
-    watch: Watch,
-    stopped: Callable[[], bool],
-) -> None:
-    end = None if options.duration is None else begun + options.duration
-    while True:
-        now = _now()
-        over = stopped() or (end is not None and now >= end)
+def _resolve(host: str, family: int | None) -> str:
+    """Return the address of a host. Raises PingError when it has none."""
+    wanted = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}[family]
+    try:
+        return str(socket.getaddrinfo(host, None, wanted, socket.SOCK_STREAM)[0][4][0])
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a valid host name"
+        raise PingError(f"{host}: {reason}: write a host name or address") from error
+
+
+def _loop(hosts: Sequence[_Host], end: int | None, stopped: Callable[[], bool]) -> None:
+    begun = due = time.monotonic_ns()
+    with selectors.DefaultSelector() as selector, StatusLine() as line:
         for host in hosts:
-            for number, round_trip in host.prober.answers():
-                host.probes.answer(number, round_trip)
-            if not over and now >= host.probes.due:
-                host.prober.send(host.probes.send(now))
-            host.keep(host.probes.finished(now, over=over))
-        if over:
-            return
-        watch(now - begun, lambda: [host.summary() for host in hosts])
-        _wait(hosts, min(host.probes.next_event for host in hosts))
+            assert host.process.stdout is not None
+            selector.register(host.process.stdout, selectors.EVENT_READ, host)
+        every = 10**9 if line.redrawn else 60 * 10**9
+        while not stopped() and ((now := time.monotonic_ns()) < end if end is not None else True):
+            for key, _ in selector.select(_LOOK_S if end is None else min(_LOOK_S, (end - now) / 1e9)):
+                key.data.read()
+            if (now := time.monotonic_ns()) >= due + every:
+                due = now
+                text = "; ".join(map(_figures, (host.summary() for host in hosts)))
+                if line.redrawn:
+                    line.state(text)
+                else:
+                    line.note(f"{(now - begun) / 1e9:.0f} s: {text}")
 
 
-def _wait(hosts: list[_Host], until: int) -> None:
-    poll = select.poll()
-    for host in hosts:
-        for descriptor, writing in host.prober.descriptors():
-            poll.register(descriptor, select.POLLOUT if writing else select.POLLIN)
-    poll.poll(1000 * min(max(0.0, (until - _now()) / 1e9), _LOOK))
+def _figures(summary: HostSummary) -> str:
+    return f"{summary.host} {_ms(summary.median)} ms, {summary.lost} of {summary.sent} lost"
 
 
-def _now() -> int:
-    # Continues while the machine sleeps, unlike the monotonic clock.
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+def _print_table(summaries: Sequence[HostSummary]) -> None:
+    width = max(len("host"), *(len(each.host) for each in summaries))
+    print(f"{'host':<{width}}  {'sent':>8}  {'lost':>7}  {'last':>9}  {'median':>9}  {'p95':>9}  {'p99':>9}  ms")
+    for each in summaries:
+        lost = f"{each.lost / each.sent:.2%}" if each.sent else "–"
+        times = "  ".join(f"{_ms(value):>9}" for value in (each.last, each.median, each.p95, each.p99))
+        print(f"{each.host:<{width}}  {each.sent:>8}  {lost:>7}  {times}")
+
+
+def _ms(nanoseconds: int | None) -> str:
+    return "–" if nanoseconds is None else f"{nanoseconds / 1e6:.3f}"
