@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mahimahi_lines import HEADER_BYTES, OriginalLines
+from mahimahi_lines import HEADER_BYTES, original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
@@ -137,10 +137,10 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     records["released"] = np.where(held, never, outcomes.released)
     records["departed"] = np.where(held, never, outcomes.departed)
     order = np.argsort(records["departed"], kind="stable")
-    lines = OriginalLines(0, Opportunities(parse_trace(trace), looped=not queue.once))
     end = (until - base + 1) * MS
-    text = lines.add(records[order], end)
-    return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in text.splitlines())]
+    offered = Opportunities(parse_trace(trace), looped=not queue.once).between(0, end)
+    lines = original_lines(records[order], offered, end)
+    return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in lines)]
 
 
 def compared(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None, *, complete: bool) -> Row:

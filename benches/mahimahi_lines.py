@@ -1,24 +1,16 @@
 """The log of Mahimahi's mm-link, worked out from what became of each packet: a second account beside the emulator's,
-which writes its lines while packets pass. Both are held against the original's by ``mahimahi_departures.py``."""
+which writes its lines while packets pass. ``mahimahi_departures.py`` compares both with the original's."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.measure.packetlog.mahimahi import (
-    ARRIVAL,
-    DEPARTURE,
-    DROP,
-    MS,
-    OPPORTUNITY,
-    Integers,
-    LogLines,
-    Offers,
-    Part,
-    Passages,
-)
-
+Integers = NDArray[np.int64]
+MS = 1_000_000
 OPPORTUNITY_BYTES = 1504
 """What an opportunity of the original carries: an IP packet of 1500 bytes and the header of its TUN device."""
 HEADER_BYTES = 4
@@ -27,39 +19,55 @@ HEADER_BYTES = 4
 _CONGESTION = 3
 
 
-class OriginalLines(LogLines):
-    """Lines as ``mm-link`` has them: 4 bytes more for each packet, opportunities of 1504, within a millisecond each
-    opportunity with what leaves by it and then each arrival with what it displaces, and no line for what CoDel drops
-    where packets leave."""
+@dataclass(frozen=True)
+class _Part:
+    """Lines of one kind. keys: by which all lines are sorted, the first foremost."""
 
-    slot = MS
+    sign: str
+    time: Integers
+    keys: tuple[Integers | int, ...]
+    value: Integers
+    second: Integers | None = None
 
-    def __init__(self, zero_ns: int, schedule: Offers | None = None) -> None:
-        super().__init__(zero_ns, schedule)
-        self._service = _Service()
+    def lines(self) -> list[tuple[tuple[int, ...], str]]:
+        keys = np.zeros((len(self.time), 4), np.int64)
+        for level, key in enumerate(self.keys):
+            keys[:, level] = key
+        second = [""] * len(self.time) if self.second is None else [f" {each}" for each in self.second.tolist()]
+        columns = zip(keys.tolist(), (self.time // MS).tolist(), self.value.tolist(), second, strict=True)
+        return [(tuple(key), f"{time} {self.sign} {value}{more}") for key, time, value, more in columns]
 
-    def parts(self, of: Passages) -> list[Part]:
-        """The lines, by kind."""
-        records, arrived, left = of.records, of.arrived, of.left
-        size = records["bytes"].astype(np.int64) + HEADER_BYTES
-        lost = of.lost[(records["drop"][of.lost] != _CONGESTION) | (left[of.lost] == arrived[of.lost])]
-        time, since = left[of.goes] // MS, arrived[of.goes] // MS
-        rank = self._service.ranks(time, since, size[of.goes])
-        tick = of.offered // MS
-        place = np.arange(len(tick)) - np.searchsorted(tick, tick)
-        cause = _causes(records["packet"], of.arrives, lost, arrived, left)
-        lost_at, which, packets = _grouped(left[lost], cause)
-        volume = np.bincount(which, size[lost], len(lost_at)).astype(np.int64)
-        count = np.bincount(which, minlength=len(lost_at)).astype(np.int64)
-        came = arrived[of.arrives]
-        return [
-            Part(OPPORTUNITY, of.offered, (tick, 0, place), np.full(len(tick), OPPORTUNITY_BYTES)),
-            Part(DEPARTURE, left[of.goes], (time, 0, rank), size[of.goes], time - since),
-            Part(
-                ARRIVAL, came, (came // MS, 1, came, records["packet"][of.arrives].astype(np.int64)), size[of.arrives]
-            ),
-            Part(DROP, lost_at, (lost_at // MS, 1, lost_at, packets), count, volume),
-        ]
+
+def original_lines(records: NDArray[Any], offered: Integers, until: int) -> list[str]:
+    """The lines of times before `until` ns, as ``mm-link`` has them: 4 bytes more for each packet, opportunities of
+    1504, within a millisecond each opportunity with what leaves by it and then each arrival with what it displaces, and no
+    line for what CoDel drops where packets leave. offered: times of opportunities."""
+    arrived = records["arrived"]
+    left = np.where(records["drop"] != 0, records["departed"], records["released"])
+    arrives, leaves = np.flatnonzero(arrived < until), np.flatnonzero(left < until)
+    arrives = arrives[np.lexsort((records["packet"][arrives], arrived[arrives]))]
+    fate = records["drop"][leaves]
+    goes, lost = leaves[fate == 0], leaves[fate != 0]
+    goes = goes[np.argsort(left[goes], kind="stable")]
+    size = records["bytes"].astype(np.int64) + HEADER_BYTES
+    lost = lost[(records["drop"][lost] != _CONGESTION) | (left[lost] == arrived[lost])]
+    time, since = left[goes] // MS, arrived[goes] // MS
+    rank = _Service().ranks(time, since, size[goes])
+    tick = offered // MS
+    place = np.arange(len(tick)) - np.searchsorted(tick, tick)
+    cause = _causes(records["packet"], arrives, lost, arrived, left)
+    lost_at, which, packets = _grouped(left[lost], cause)
+    volume = np.bincount(which, size[lost], len(lost_at)).astype(np.int64)
+    count = np.bincount(which, minlength=len(lost_at)).astype(np.int64)
+    came = arrived[arrives]
+    parts = [
+        _Part("+", came, (came // MS, 1, came, records["packet"][arrives].astype(np.int64)), size[arrives]),
+        _Part("#", offered, (tick, 0, place), np.full(len(tick), OPPORTUNITY_BYTES)),
+        _Part("-", left[goes], (time, 0, rank), size[goes], time - since),
+        _Part("d", lost_at, (lost_at // MS, 1, lost_at, packets), count, volume),
+    ]
+    # Stable: lines with equal keys are in the order of these kinds.
+    return [line for _, line in sorted((each for part in parts for each in part.lines()), key=lambda each: each[0])]
 
 
 class _Service:

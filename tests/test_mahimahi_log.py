@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mahimahi_lines import OriginalLines
+from mahimahi_lines import original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
-from cellbed.measure.packetlog.mahimahi import MS, Opportunities, header
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
 
 INFINITE = {"kind": "infinite"}
@@ -37,21 +36,19 @@ class Bottleneck:
         self.link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
         self.schedule = Opportunities(parse_trace(path), looped=looped)
 
-    def records(self, packets: list[tuple[float, int]], zero_ns: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
+    def records(self, packets: list[tuple[float, int]]) -> np.ndarray[Any, np.dtype[Any]]:
         """Records in the order in which packets leave. packets: arrival in ms and IP bytes."""
         times, sizes = zip(*packets, strict=True)
         outcomes = self.link.run(np.array([round(time * MS) for time in times]), sizes)
         records = np.zeros(len(outcomes), RECORD)
         records["packet"], records["bytes"], records["drop"] = outcomes.packet, outcomes.size, outcomes.fate
         for field in ("arrived", "released", "departed"):
-            records[field] = np.where(getattr(outcomes, field) < 0, 2**62, getattr(outcomes, field) + zero_ns)
+            records[field] = np.where(getattr(outcomes, field) < 0, 2**62, getattr(outcomes, field))
         return records[np.argsort(records["departed"], kind="stable")]
 
     def log(self, packets: list[tuple[float, int]], until_ms: int) -> list[str]:
         """The lines up to but excluding a time."""
-        lines = OriginalLines(0, self.schedule)
-        text = lines.add(self.records(packets), until_ms * MS)
-        return text.splitlines()
+        return original_lines(self.records(packets), self.schedule.between(0, until_ms * MS), until_ms * MS)
 
 
 def test_a_log_written_by_hand(folder: Path) -> None:
@@ -170,46 +167,20 @@ def played(
         min_size=1,
         max_size=60,
     ),
-    cuts=st.lists(st.integers(0, 60), max_size=5),
 )
 def test_every_line_is_that_of_the_rules(
-    folder: Path, steps: list[int], kind: str, limits: tuple[int, int], gaps: list[tuple[float, int]], cuts: list[int]
+    folder: Path, steps: list[int], kind: str, limits: tuple[int, int], gaps: list[tuple[float, int]]
 ) -> None:
     stamps = np.cumsum(steps).tolist()
     arrivals = np.cumsum([gap for gap, _ in gaps]).round(3).tolist()
     packets = list(zip(arrivals, [size for _, size in gaps], strict=True))
     queue = {"kind": kind} | ({} if kind == "infinite" else {"packets": limits[0], "bytes": limits[1]})
     bottleneck = Bottleneck(folder, stamps, queue)
-    zero = 123_456_789
-    records = bottleneck.records(packets, zero)
-    until = int(records["departed"].max() - zero) // MS + 30
-    # As the records come, a few at a time.
-    lines = OriginalLines(zero, bottleneck.schedule)
-    edges = [0, *sorted(min(cut, len(records)) for cut in cuts), len(records)]
-    text = "".join(lines.add(records[begin:end]) for begin, end in itertools.pairwise(edges))
-    text += lines.finish(zero + until * MS)
-    assert text.splitlines() == played(stamps, kind, limits, packets, until)
+    until = int(bottleneck.records(packets)["departed"].max()) // MS + 30
+    assert bottleneck.log(packets, until) == played(stamps, kind, limits, packets, until)
 
 
 def test_a_trace_played_once_has_no_opportunities_after_its_end(folder: Path) -> None:
     log = Bottleneck(folder, [0, 3, 3], looped=False).log([(1, 1500), (1, 1500), (1, 1500)], 50)
     assert log[:5] == ["0 # 1504", "1 + 1504", "1 + 1504", "1 + 1504", "3 # 1504"]
     assert log[-3:] == ["3 - 1504 2", "3 # 1504", "3 - 1504 2"]  # the third never leaves
-
-
-def test_the_header_is_mm_links() -> None:
-    text = header(
-        way="Uplink",
-        trace="a.up",
-        log="up.log",
-        command_line="'mm-link' 'a.up' 'a.down'",
-        queue="droptail [packets=5]",
-        init_ms=1700000000000,
-    )
-    assert text.splitlines() == [
-        "# mahimahi mm-link (Uplink) [a.up] > up.log",
-        "# command line: 'mm-link' 'a.up' 'a.down'",
-        "# queue: droptail [packets=5]",
-        "# init timestamp: 1700000000000",
-        "# base timestamp: 0",
-    ]
