@@ -39,9 +39,12 @@ class _Part:
 
 
 def original_lines(records: NDArray[Any], offered: Integers, until: int) -> list[str]:
-    """The lines of times before `until` ns, as ``mm-link`` has them: 4 bytes more for each packet, opportunities of
-    1504, within a millisecond each opportunity with what leaves by it and then each arrival with what it displaces, and no
-    line for what CoDel drops where packets leave. offered: times of opportunities."""
+    """The lines of times before `until` ns, as ``mm-link`` has them.
+
+    They have 4 bytes more for each packet, opportunities of 1504, within a millisecond each opportunity with what
+    leaves by it and then each arrival with what it displaces, and no line for what CoDel drops where packets leave.
+    offered: times of opportunities.
+    """
     arrived = records["arrived"]
     left = np.where(records["drop"] != 0, records["departed"], records["released"])
     arrives, leaves = np.flatnonzero(arrived < until), np.flatnonzero(left < until)

@@ -1,7 +1,7 @@
 """Makes the folder of a run without running one: requests over TCP through queues, in virtual time.
 
-The model is small and honest: packets wait for delivery opportunities in a drop-tail queue, TCP has a window, duplicate
-acknowledgements and a retransmission timer. It writes the raw files that a run writes, so that measuring and reporting
+The model is small and honest: packets wait for delivery opportunities in a drop-tail queue, and connections have a
+window and send lost packets again. It writes the raw files that a run writes, so that measuring and reporting
 can be tested on any machine; the simulation it returns knows the truth, so that a test can say what must come out.
 """
 
@@ -24,7 +24,8 @@ from cellbed.workloads.image_classification.kind import describe
 MS = 1_000_000
 MSS = 1448
 HEADERS = 52
-WINDOW_LIMIT = 300_000
+WINDOW = 200
+RETRANSMISSION = 60 * MS
 T0 = 5_000_000_000_000
 BIN = 10 * MS
 PUBLISH = 80_000
@@ -170,7 +171,12 @@ class Network:
 
 
 class Stream:
-    """One direction of a TCP connection. `delivered` is called with the length of the prefix that has come."""
+    """One direction of a connection: a window of packets, of which a lost one is sent again after a while.
+
+    `delivered` is called with the length of the prefix that has come.
+    """
+
+    peer: "Stream"
 
     def __init__(
         self,
@@ -183,42 +189,36 @@ class Stream:
         delivered: Callable[[int], None],
     ) -> None:
         self._network, self._path, self._back, self._ends, self._ports = network, path, back, ends, ports
-        self._base, self._delivered = first_sequence, delivered
-        self.written = 0
-        self._sent, self._acked, self._window, self._threshold = 0, 0, 10 * MSS, 1 << 40
-        self._duplicates, self._recover, self._timer = 0, -1, 0
-        self._prefix, self._pieces = 0, set[tuple[int, int]]()
-        self._lost: list[tuple[int, int]] = []  # what selective acknowledgements would report
+        self._delivered = delivered
+        self.written = self._sent = self._prefix = self._under_way = 0
+        self._lost: list[tuple[int, int]] = []
+        self._pieces = set[tuple[int, int]]()
         network.send(path, ends, ports, first_sequence, 0, lambda: None)  # SYN
-        self._base += 1
+        self._base = first_sequence + 1
 
     def write(self, count: int) -> None:
         self.written += count
         self._push()
 
     def _push(self) -> None:
-        if self._lost and self._duplicates >= 3:
-            self._transmit(*self._lost.pop(0))
-            return
-        window = min(self._window, WINDOW_LIMIT)
-        while self._sent < self.written and self._sent - self._acked < window:
-            size = min(MSS, self.written - self._sent)
-            self._transmit(self._sent, size)
-            self._sent += size
+        while self._under_way < WINDOW and (self._lost or self._sent < self.written):
+            if self._lost:
+                self._transmit(*self._lost.pop(0))
+            else:
+                size = min(MSS, self.written - self._sent)
+                self._sent += size
+                self._transmit(self._sent - size, size)
 
     def _transmit(self, begin: int, size: int) -> None:
-        self._network.send(
-            self._path,
-            self._ends,
-            self._ports,
-            self._base + begin,
-            size,
-            lambda: self._arrived(begin, begin + size),
-            lambda: self._lost.append((begin, size)),
-        )
-        self._timer += 1
-        mine, wait = self._timer, 400 * MS
-        self._network.clock.at(self._network.clock.now + wait, lambda: self._expired(mine))
+        self._under_way += 1
+
+        def lost() -> None:
+            self._lost.append((begin, size))
+            self._over()
+
+        arrived = functools.partial(self._arrived, begin, begin + size)
+        number = self._base + begin
+        self._network.send(self._path, self._ends, self._ports, number, size, arrived, self._later(lost))
 
     def _arrived(self, begin: int, end: int) -> None:
         self._pieces.add((begin, end))
@@ -227,43 +227,19 @@ class Stream:
             if low <= self._prefix:
                 self._prefix = max(self._prefix, high)
         self._pieces = {piece for piece in self._pieces if piece[1] > self._prefix}
-        acknowledged = self._prefix
         if self._prefix > before:
             self._delivered(self._prefix)
-        ends, ports = self._ends[::-1], self._ports[::-1]
         # Acknowledgements travel the other way as packets without payload of the other stream.
-        number = self.peer._base + self.peer._sent
-        self._network.send(self._back, ends, ports, number, 0, lambda: self._acknowledge(acknowledged))
+        ends, ports, number = self._ends[::-1], self._ports[::-1], self.peer._base + self.peer._sent
+        self._network.send(self._back, ends, ports, number, 0, self._over, self._later(self._over))
 
-    peer: "Stream"
-
-    def _acknowledge(self, prefix: int) -> None:
-        if prefix > self._acked:
-            fresh, self._acked = prefix - self._acked, prefix
-            if self._acked >= self._recover:
-                self._duplicates = 0
-            self._window += fresh if self._window < self._threshold else MSS * MSS // self._window
-            self._timer += 1
-            if self._acked < self._sent:
-                mine = self._timer
-                self._network.clock.at(self._network.clock.now + 400 * MS, lambda: self._expired(mine))
-        elif self._acked < self._sent:
-            self._duplicates += 1
-            if self._duplicates == 3:
-                self._recover = self._sent
-                self._threshold = self._window = max(self._window // 2, 2 * MSS)
+    def _over(self) -> None:
+        self._under_way -= 1
         self._push()
 
-    def _expired(self, timer: int) -> None:
-        if timer != self._timer or self._acked >= self._sent:
-            return
-        if self._acked >= self._recover:
-            self._threshold = max(self._window // 2, 2 * MSS)
-        self._window, self._recover, self._duplicates = MSS, self._sent, 3
-        if self._lost:
-            self._push()
-        else:
-            self._transmit(self._acked, min(MSS, self.written - self._acked))
+    def _later(self, action: Callable[[], None]) -> Callable[[], None]:
+        clock = self._network.clock
+        return lambda: clock.at(clock.now + RETRANSMISSION, action)
 
 
 @dataclass

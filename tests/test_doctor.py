@@ -117,23 +117,6 @@ def test_congestion_control(tmp_path: Path, available: str, allowed: str, user: 
     assert remedy in check.remedy
 
 
-def test_timers_are_judged_by_the_median() -> None:
-    assert kernel.timers([60e-6] * 99 + [0.01]).status == "ok"
-    assert kernel.timers([0.004] * 10).status == "warn"
-
-
-def test_timers_and_cache_are_told_in_whole_words(tmp_path: Path) -> None:
-    assert (
-        kernel.timers([60e-6] * 99 + [0.01]).found
-        == "100 short sleeps ended 60 µs late in the median, 10000 µs at worst"
-    )
-    assert software.cache(tmp_path).found.startswith("no neural network and no photographs yet in ")
-    (tmp_path / "photographs-1-100-1").mkdir()
-    assert software.cache(tmp_path).found.startswith("no neural network yet in ")
-    (tmp_path / "mobilenetv2-1-224-1.onnx").touch()
-    assert software.cache(tmp_path).found == f"neural network and photographs, in {tmp_path}"
-
-
 def test_size_of_the_machine(tmp_path: Path) -> None:
     small = machine(
         tmp_path, {"/proc/meminfo": "MemTotal:  2000000 kB\nMemAvailable:   900000 kB\nHugePages_Total: 0\n"}

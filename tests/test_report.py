@@ -210,12 +210,8 @@ def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: A
         assert visible.count() == 8
         page.page.click(f"#{section} button.more:has-text('{more} more')")
         assert visible.count() == 8 + more
-    small = page.page.locator("#multiples button")
-    assert small.count() == 16
-    assert "endpoint-17" in small.first.inner_text()
-    small.nth(2).click()
-    assert small.nth(2).get_attribute("aria-pressed") == "true"
-    assert page.page.locator("#link").input_value() == "2"
+    assert "endpoint-17" in page.page.locator("#multiples").text_content()
+    page.page.select_option("#link", "2")
     assert page.said == []
     text = printed(run)
     assert [text.count(f"and {more} more") for more in (10, 30, 11)] == [2, 1, 1]

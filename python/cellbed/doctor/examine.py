@@ -26,7 +26,6 @@ def examine(machine: Machine | None = None) -> list[Check]:
         limits.limits(machine),
         software.program(machine, "mosquitto", "mosquitto", "the MQTT workloads", "missing"),
         kernel.congestion_control(machine),
-        kernel.timers(kernel.lateness()),
         software.containers(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),
@@ -35,9 +34,8 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.program(machine, "mmdebstrap", "mmdebstrap", "the image of virtual machines"),
         software.program(machine, "ssh", "openssh-client", "nodes that are machines over SSH"),
         software.program(machine, "ip", "iproute2", "nodes that are virtual machines or machines over SSH"),
-        software.browser(machine),
         software.traces(archive_folder(), ARCHIVE),
-        software.cache(cache_folder()),
+        software.writable("cache", cache_folder(), str(cache_folder())),
     ]
 
 

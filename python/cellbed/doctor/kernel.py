@@ -1,13 +1,10 @@
-"""Checks of the kernel: version, namespaces, TUN devices, congestion control, timers."""
+"""Checks of the kernel: version, namespaces, TUN devices, congestion control."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-import statistics
-import time
-from collections.abc import Sequence
 
 from cellbed.doctor.check import Check
 from cellbed.doctor.machine import Machine, output_of
@@ -99,27 +96,3 @@ def congestion_control(machine: Machine) -> Check:
             remedy = f'sysctl -w net.ipv4.tcp_allowed_congestion_control="{" ".join([*allowed, "cubic"])}"'
         return Check(name, "warn", f"{found}; nodes may have only {' '.join(allowed)}", remedy)
     return Check(name, "ok", found)
-
-
-def lateness(count: int = 100, sleep_s: float = 0.0005) -> list[float]:
-    """Measure the lateness of `count` wake-ups of this process, seconds."""
-    late = []
-    for _ in range(count):
-        due = time.monotonic() + sleep_s
-        time.sleep(sleep_s)
-        late.append(time.monotonic() - due)
-    return late
-
-
-def timers(late: Sequence[float]) -> Check:
-    """Check whether sleeps end on time. late: lateness of wake-ups, seconds."""
-    median, worst = statistics.median(late), max(late)
-    found = f"{len(late)} short sleeps ended {1e6 * median:.0f} µs late in the median, {1e6 * worst:.0f} µs at worst"
-    if median > 0.001:
-        return Check(
-            "timers",
-            "warn",
-            found,
-            "the machine is busy or a virtual machine with coarse timers: latencies are affected",
-        )
-    return Check("timers", "ok", found)

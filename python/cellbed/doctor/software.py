@@ -15,9 +15,6 @@ from pathlib import Path
 from cellbed.doctor.check import Check, Status
 from cellbed.doctor.machine import Machine
 
-_CACHED = {"neural network": "mobilenetv2-", "photographs": "photographs-"}
-"""Cached files of runs, with the prefixes of their names."""
-
 
 def core() -> Check:
     """Check whether the compiled part of cellbed can be loaded."""
@@ -159,35 +156,18 @@ def _answer(server: socket.socket) -> None:
             connection.sendall(connection.recv(64))
 
 
-def browser(machine: Machine) -> Check:
-    """Check whether there is a browser for the tests of the report."""
-    for candidate in ("chromium", "chromium-browser", "google-chrome"):
-        path = machine.find(candidate)
-        if path is not None:
-            return Check("chromium", "ok", f"{path} (for tests only)")
-    return Check("chromium", "warn", "not installed; needed for the report's tests only", "sudo apt install chromium")
-
-
 def traces(folder: Path, names: tuple[str, ...]) -> Check:
     """Check whether the traces of the archive are there. names: of the archive's traces."""
     there = [name for name in names if list(folder.glob(f"{name}*"))] if folder.is_dir() else []
     if len(there) == len(names):
         return Check("trace archive", "ok", f"{len(there)} traces in {folder}")
-    return _writable(
+    return writable(
         "trace archive", folder, f"{len(there)} of {len(names)} traces; the others are created at first use"
     )
 
 
-def cache(folder: Path) -> Check:
-    """Check whether the workload's data bank and model are built."""
-    there = [name for name, start in _CACHED.items() if list(folder.glob(f"{start}*"))] if folder.is_dir() else []
-    if len(there) == len(_CACHED):
-        return Check("cache", "ok", f"{' and '.join(there)}, in {folder}")
-    absent = " and no ".join(name for name in _CACHED if name not in there)
-    return _writable("cache", folder, f"no {absent} yet in {folder}; created once at the first run")
-
-
-def _writable(name: str, folder: Path, found: str) -> Check:
+def writable(name: str, folder: Path, found: str) -> Check:
+    """Check whether files can be created in a folder."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if os.access(existing, os.W_OK):
         return Check(name, "ok", found)

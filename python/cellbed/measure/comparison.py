@@ -75,7 +75,7 @@ class Difference(Interval):
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference(Interval):
-    """How much later the requests of a run got their replies than the same requests of the first run, one by one.
+    """The delay of the replies of a run after those of the first run, request by request.
 
     requests: skipped in neither, and with a reply in one of both; slower: their share that took longer. value: the
     median of the differences, ``None`` for fewer requests than a median needs.
@@ -124,7 +124,7 @@ class ApplicationComparison:
 
     @property
     def has_requests(self) -> bool:
-        """Whether cellbed knows its requests in any of the runs."""
+        """Return whether cellbed knows its requests in any of the runs."""
         return any(summary.requests.total for summary in self.summaries)
 
     def percentiles(self) -> list[tuple[str, list[Percentile]]]:

@@ -191,7 +191,7 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
 
 
 def _waiting(seconds: pl.DataFrame, node: str) -> float | None:
-    """How long a node waited for each second of processor time, over all seconds."""
+    """Return the time that a node waited for each second of processor time, over all seconds."""
     cpu = _sum(seconds[f"{node}.cpu_s"])
     return _sum(seconds[f"{node}.waited_s"]) / cpu if cpu else None
 

@@ -1,4 +1,4 @@
-"""What a sweep shows: measures at its points with intervals over repetitions, and effects of its factors. Pure.
+"""Results of a sweep: measures at its points with intervals over repetitions, and effects of its factors. Pure.
 
 Statistics of repetitions are those of :mod:`cellbed.measure.repetitions`.
 """

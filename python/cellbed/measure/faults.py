@@ -1,4 +1,4 @@
-"""What the applications of a run lost in its faults, handovers and migrations."""
+"""Losses of the applications of a run in its faults, handovers and migrations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -98,7 +98,7 @@ prefix of the packets' stamps."""
 
 
 def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
-    """Which of `requests` (the table of `read_requests`) an outage of their endpoint's link could hold up; None: none.
+    """Count the requests of a table of `read_requests` that an outage of their endpoint's link could delay.
 
     An outage holds up what crosses the link in its direction, and in the other one what TCP may not send without
     acknowledgements: until its completing packet has entered. What has begun to cross and never left crosses for ever.

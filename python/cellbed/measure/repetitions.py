@@ -126,7 +126,7 @@ def _lower_end(ordered: Values, quantile: float) -> Values:
 
 
 def cliffs_delta(first: ArrayLike, second: ArrayLike) -> float:
-    """How often values of `second` are above those of `first`, less how often below: −1 to 1, 0 for no difference.
+    """Return how often values of `second` are above those of `first`, less how often below: −1 to 1, 0 for none.
 
     Cliff, "Dominance statistics", Psychological Bulletin 114, 1993. Values may be infinite. Raises ValueError for none.
     """
@@ -229,7 +229,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
-    """How many repetitions beyond those of `pilot` a 95 % interval of the mean of this half-width needs, at least 0.
+    """Return the repetitions beyond those of `pilot` that a 95 % interval of the mean of this half-width needs.
 
     Stein's two-stage procedure ("A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance",
     Annals of Mathematical Statistics 16, 1945): (t·s / half_width)² in all, with t and s of the pilot, so a small pilot

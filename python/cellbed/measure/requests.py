@@ -80,7 +80,7 @@ def due(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
-    """What clients and servers of an application recorded, one row per request. ahead: ns by node."""
+    """Return the records of an application's clients and servers, one row per request. ahead: ns by node."""
     client, server = (
         {name: _TYPES[kind] for name, kind in columns.items()}
         for columns in (application.client_columns, application.server_columns)

@@ -1,4 +1,4 @@
-"""Where the requests of endpoints that move were served: by cell of the endpoint and site of the server."""
+"""Requests of endpoints that move, by cell of the endpoint and site of the server."""
 
 from bisect import bisect_right
 from dataclasses import dataclass

@@ -340,7 +340,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """How a replay differs from the reference in one measure: the observed value first, then each resample's.
+    """Differences of a replay from the reference in one measure: the observed value first, then each resample's.
 
     mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
     wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.

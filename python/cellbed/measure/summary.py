@@ -147,7 +147,7 @@ class ProgramSummary:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSummary:
-    """What one application of a run measured. Times in seconds.
+    """Measurements of one application of a run. Times in seconds.
 
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
     requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
@@ -174,7 +174,7 @@ class ApplicationSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run measured; ``summary.json`` is this, field by field. Times in seconds.
+    """Measurements of a run; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
     disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request got a
@@ -203,7 +203,7 @@ class Summary:
 
     @property
     def predicted(self) -> bool:
-        """Whether it was simulated in virtual time, not measured."""
+        """Return whether it was simulated in virtual time, not measured."""
         return self.clock == "virtual"
 
     @classmethod
@@ -387,7 +387,7 @@ def _measures(requests: pl.DataFrame, measures: Sequence[Measure]) -> list[Measu
 def _measured(
     description: dict[str, Any], duration: float, links: pl.DataFrame, nodes: pl.DataFrame, requests: pl.DataFrame
 ) -> float:
-    """How much of the schedule passed before the run ended, by the last thing that anything recorded; seconds."""
+    """Return the part of the schedule that passed before the run ended, by the last record of anything; seconds."""
     if description.get("status") == "complete":
         return duration
     if description.get("t0_ns") is None:

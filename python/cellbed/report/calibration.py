@@ -6,7 +6,6 @@ A table, a page and figures (after figures 4, 5 and 8 of the paper) of a calibra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
-from cellbed.report import plot
+from cellbed.report import html, plot
 from cellbed.report.plot import ALARM, INK, MUTED, of_place
 from cellbed.support.ways import WAYS, Way
 
@@ -40,7 +39,7 @@ def show(title: str, calibration: Calibration) -> RenderableType:
 
 
 def rows(calibration: Calibration) -> Iterator[tuple[str, str, str]]:
-    """What is found, uplink, downlink."""
+    """Yield rows of the table: name, uplink, downlink."""
     sides = [getattr(calibration.directions, way) for way in WAYS]
 
     def row(name: str, cell: object) -> tuple[str, str, str]:
@@ -140,7 +139,7 @@ def arrivals(direction: CalibratedDirection, way: Way) -> str:
 
 
 def prediction(direction: CalibratedDirection, way: Way) -> str:
-    """What trains of the chosen length, and saturation from there on, predict of the others (figure 8a)."""
+    """Draw the others as trains of the chosen length, and saturation from there on, predict them (figure 8a)."""
     chosen = next((it for it in direction.lengths if it.length == direction.train), direction.lengths[0])
     lengths = [profile.length for profile in direction.lengths]
     lasts = [_last(profile) for profile in direction.lengths]
@@ -211,18 +210,6 @@ def _between(light: str, dark: str, share: float) -> str:
 PAGE = "calibration.html"
 RESULT = "calibration.json"
 
-_STYLE = """
-body { font: 15px/1.5 Arial, Helvetica, sans-serif; color: #1d2129 }
-body { margin: 2em auto; max-width: 1060px; padding: 0 1em }
-table { border-collapse: collapse }
-th, td { padding: 2px 18px 2px 0; text-align: right }
-th:first-child, td:first-child { text-align: left }
-th { border-bottom: 1px solid #5b6472 }
-svg { max-width: 100%; height: auto }
-figure { margin: 2em 0; text-align: center }
-figcaption { font-weight: bold }
-"""
-
 
 def write(folder: Path, title: str, calibration: Calibration) -> Path:
     """Write ``calibration.json``, an SVG for each figure and ``calibration.html``; returns the page's path.
@@ -237,24 +224,19 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
         reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
         raise MeasureError(f"{folder}: cannot be made: {reason}") from None
     pictures = dict(figures(calibration))
-    files = {f"{name}.svg": picture for name, picture in pictures.items()}
-    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page(title, calibration, pictures)}
-    for name, text in files.items():
-        _write(folder / name, text)
-    return folder / PAGE
-
-
-def page(title: str, calibration: Calibration, pictures: dict[str, str]) -> str:
-    """Return the page as text."""
-    heads = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows(calibration))
-    table = f"<table><tr>{heads}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-    verdict = "".join(f"<li>{escape(sentence)}</li>" for sentence in calibration.verdict)
-    drawn = "".join(f"<figure><figcaption>{_caption(name)}</figcaption>{it}</figure>" for name, it in pictures.items())
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
-        f"<h1>{escape(title)}</h1><ul>{verdict}</ul>{table}{drawn}</html>\n"
+    page = html.rendered(
+        "calibration.html",
+        title=title,
+        verdict=calibration.verdict,
+        headings=HEADINGS,
+        rows=list(rows(calibration)),
+        figures=[(_caption(name), picture) for name, picture in pictures.items()],
     )
+    files = {f"{name}.svg": picture for name, picture in pictures.items()}
+    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page}
+    for name, text in files.items():
+        replace(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+    return folder / PAGE
 
 
 _CAPTIONS = {
@@ -267,8 +249,4 @@ _CAPTIONS = {
 
 def _caption(name: str) -> str:
     figure, way = name.rsplit("-", 1)
-    return escape(_CAPTIONS[figure].format(way))
-
-
-def _write(path: Path, text: str) -> None:
-    replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return _CAPTIONS[figure].format(way)

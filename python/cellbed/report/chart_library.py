@@ -1,4 +1,4 @@
-"""What every page of cellbed carries: the chart library, the style, data that a script may read."""
+"""Parts of every page: the chart library, the style, data that a script may read."""
 
 from __future__ import annotations
 

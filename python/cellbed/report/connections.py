@@ -79,7 +79,7 @@ def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
 
 
 def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
-    """What the page shows: a heading and the numbers of its peers; nothing of applications whose requests are known."""
+    """Yield sections of the page, a heading and numbers of peers; none of applications with known requests."""
     for application in (*(each.name for each in applications if not each.spans), None):
         if found := [index for index, peer in enumerate(peers) if peer.app == application]:
             yield f"Connections of {application or 'no application'}", found
@@ -92,7 +92,7 @@ def name(peer: "PeerSummary") -> str:
 
 
 def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
-    """What the terminal shows of an application: figures of each peer, and the parts of those with most bytes."""
+    """Yield tables of an application for the terminal: figures of each peer, and the parts of those with most bytes."""
     peers = [peer for peer in peers if peer.app == application]
     if not peers:
         return
@@ -123,7 +123,7 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
 
 
 def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
-    """Which of the peers are shown with their parts."""
+    """Return the peers that are shown with their parts."""
     return [index for index, peer in enumerate(peers) if peer.parts][:MOST_COLUMNS]
 
 

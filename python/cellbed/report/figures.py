@@ -39,7 +39,7 @@ DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What is drawn into a figure or a part of one, of so many inches in height."""
+    """A drawing for a figure or a part of one, with its height in inches."""
 
     height: float
     draw: Callable[[FigureBase], None]
@@ -94,15 +94,15 @@ def of_run(run: Path) -> dict[str, Drawing]:
         if drawing := parts(each, application.spans):
             found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
-    if len(charts["links"]) > 1:
-        found["endpoints"] = _multiples(charts)
+    if drawing := multiples(charts):
+        found["endpoints"] = drawing
     for link in charts["links"]:
         found[f"link-{link['name']}"] = _link(link, charts["span"])
     for node in charts["nodes"]:
         if node["time"]:
-            found[f"node-{node['name']}"] = _node(node, charts["span"])
+            found[f"node-{node['name']}"] = Drawing(3.2, partial(_draw_node, node=node, span=charts["span"]))
     if charts["host"]["time"]:
-        found["machine"] = _host(charts["host"], charts["span"])
+        found["machine"] = Drawing(3.2, partial(_draw_host, host=charts["host"], span=charts["span"]))
     return found
 
 
@@ -119,7 +119,7 @@ def read_tables(run: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl
 
 
 def shown_decompositions(application: ApplicationSummary) -> list[int]:
-    """Which to show beside each other: the median, and the highest percentile that has parts."""
+    """Return the decompositions to show: the median's, and that of the highest percentile with parts."""
     having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
 
@@ -251,8 +251,10 @@ def _draw_parts(figure: FigureBase, columns: Sequence[tuple[str, Decomposition]]
 # ---- over time
 
 
-def _multiples(charts: dict[str, Any]) -> Drawing:
-    """Return the requests of each endpoint, small and on the same axes."""
+def multiples(charts: dict[str, Any]) -> Drawing | None:
+    """Return the requests of each endpoint, small and on the same axes; None for a single one."""
+    if len(charts["links"]) < 2:
+        return None
     return Drawing(0.6 + 1.2 * -(-len(charts["links"]) // 4), lambda figure: _draw_multiples(figure, charts))
 
 
@@ -317,12 +319,8 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set(xlabel=TIME, xlim=span)
 
 
-def _node(node: dict[str, Any], span: Sequence[float]) -> Drawing:
-    """Processor time and memory of a node."""
-    return Drawing(3.2, lambda figure: _draw_node(figure, node, span))
-
-
 def _draw_node(figure: FigureBase, node: dict[str, Any], span: Sequence[float]) -> None:
+    """Draw processor time and memory of a node."""
     above, below = figure.subplots(2, 1, sharex=True)
     shades = plot.of_place("endpoint" if node["class"] == "endpoint" else "remote")
     if node["cpus"]:
@@ -335,12 +333,8 @@ def _draw_node(figure: FigureBase, node: dict[str, Any], span: Sequence[float]) 
     below.set(xlabel=TIME, xlim=span)
 
 
-def _host(host: dict[str, Any], span: Sequence[float]) -> Drawing:
-    """CPU pressure of this machine, and what other programs used of it."""
-    return Drawing(3.2, lambda figure: _draw_host(figure, host, span))
-
-
 def _draw_host(figure: FigureBase, host: dict[str, Any], span: Sequence[float]) -> None:
+    """Draw CPU pressure of this machine, and what other programs used of it."""
     above, below = figure.subplots(2, 1, sharex=True)
     pressure = _numbers(host["pressure"] or [None] * len(host["time"]))
     for axes, values in ((above, pressure), (below, _numbers(host["foreign"]))):

@@ -55,7 +55,7 @@ def compared(each: "Interval", note: str | None = None) -> tuple[str, str, str]:
 
 
 def setting(each: "SettingDifference") -> str:
-    """What two scenarios a difference is between."""
+    """Return the two scenarios of a difference."""
     return f"scenario {each.scenario} minus {each.against}, {each.pairs} pairs of runs of equal seed"
 
 
@@ -73,7 +73,7 @@ def seconds(value: float) -> str:
 
 
 def reached(measured: float, planned: float) -> str:
-    """How far a run got: ``"20.0 s"``, ``"8.1 of 20 s"``."""
+    """Return how far a run got: ``"20.0 s"``, ``"8.1 of 20 s"``."""
     far, whole = seconds(measured), seconds(planned)
     return duration(planned) if far == whole else f"{far} of {whole} s"
 
@@ -92,7 +92,7 @@ def titles(applications: "Sequence[ApplicationSummary]") -> str:
 
 
 def machine(figures: Mapping[str, Any]) -> str:
-    """What the machine gave a run, in a line; empty where nothing was recorded. figures: ``machine`` of a summary."""
+    """Describe the machine during a run in a line; empty without records. figures: ``machine`` of a summary."""
     words = []
     if (lateness := figures["lateness_s"]) is not None:
         words.append(f"packets left the emulator at most {duration(lateness)} late")
@@ -121,7 +121,7 @@ def added(applications: Sequence[Mapping[str, Any]]) -> str:
 
 
 def cell(figures: Mapping[str, Any]) -> str:
-    """What a cell is and how fair it was, in a line. figures: an element of ``cells`` of a summary."""
+    """Describe a cell and its fairness in a line. figures: an element of ``cells`` of a summary."""
     words = [figures["description"]] if figures["description"] else []
     words.append(f"{rate(figures['throughput_mbit_s'])} in all")
     indices = [("throughputs", figures["fairness"]), ("shares of time", figures["time_fairness"])]
@@ -130,7 +130,7 @@ def cell(figures: Mapping[str, Any]) -> str:
 
 
 def served(figures: Mapping[str, Any]) -> str:
-    """Which server had requests, and where it was. figures: an element of ``sites`` of a summary."""
+    """Return the server that had requests, and its site. figures: an element of ``sites`` of a summary."""
     server, site = figures["server"], figures["site"]
     return "none" if server is None else f"{server} at {site}" if site is not None else str(server)
 

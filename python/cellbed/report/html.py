@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cellbed.measure.statistics import Samples
     from cellbed.measure.summary import ApplicationSummary, Summary
-    from cellbed.runformat.description import Description
+    from cellbed.report.figures import Drawing
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -60,7 +60,7 @@ def render(run: Path) -> str:
             "description": application,
             "summary": content["applications"][index],
             "columns": figures.shown_decompositions(each),
-            "bars": _bars(each, application),
+            "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
@@ -107,6 +107,7 @@ def render(run: Path) -> str:
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
+        multiples=_element("Requests of each endpoint", figures.multiples(charts)),
         data=embedded(charts),
         library=library,
         style=style(),
@@ -114,14 +115,10 @@ def render(run: Path) -> str:
     )
 
 
-def _bars(application: "ApplicationSummary", description: "Description") -> str | None:
-    """Draw the decompositions that are shown; return None without any."""
+def _element(title: str, drawing: "Drawing | None") -> str | None:
     from cellbed.report import figures
 
-    drawing = figures.parts(application, description.spans)
-    return (
-        None if drawing is None else plot.element(f"Parts of {application.name}", lambda: figures.together([drawing]))
-    )
+    return None if drawing is None else plot.element(title, lambda: figures.together([drawing]))
 
 
 def _distribution(application: "ApplicationSummary", samples: "Samples") -> str | None:
@@ -131,7 +128,7 @@ def _distribution(application: "ApplicationSummary", samples: "Samples") -> str 
     if not any(map(math.isfinite, samples)):
         return None
     drawing = figures.distribution({"": samples}, application.percentiles, {"": ""})
-    return plot.element(f"Latency of {application.name}", lambda: figures.together([drawing]))
+    return _element(f"Latency of {application.name}", drawing)
 
 
 def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, Any]]:

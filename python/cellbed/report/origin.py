@@ -1,4 +1,4 @@
-"""Where a run's figures come from, in words: its traces, notes and proofs, and the outage that slow requests share."""
+"""The origin of a run's figures in words: its traces, notes and proofs, and the outage that slow requests share."""
 
 import re
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def transport(description: dict[str, Any]) -> str | None:
 
 
 def cautions(description: dict[str, Any], applications: Sequence[Description]) -> list[Caution]:
-    """What a reader must know of the run's data: the applications' cautions, and notes that only ``run.json`` has."""
+    """Return the cautions about a run's data: those of its applications, and notes that only ``run.json`` has."""
     declared = dict.fromkeys(caution for each in applications for caution in each.cautions)
     known = {each.text for each in declared}
     notes = [str(note) for note in description.get("notes") or []]
@@ -62,7 +62,7 @@ def cautions(description: dict[str, Any], applications: Sequence[Description]) -
 
 
 def state(proof: dict[str, Any]) -> State:
-    """What a proof showed; ``not reached``: the limit was not exceeded, but the machine could not give that much."""
+    """Return the result of a proof; ``not reached``: the limit held, but the machine could not give that much."""
     found = proof.get("state")
     return found if found in MARKS else "holds" if proof.get("ok") else "off"
 

@@ -166,7 +166,7 @@ def svg(
 
 
 def element(title: str, figure: Callable[[], Figure]) -> str:
-    """What `figure` makes as an element for a page."""
+    """Return the result of `figure` as an element for a page."""
     text = drawn("svg", figure, title).decode()
     return text[text.index("<svg") :]
 

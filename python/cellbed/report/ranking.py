@@ -1,4 +1,4 @@
-"""Which rows of a long table come first, so that a run of many nodes can be read; the rest is folded.
+"""The order of rows of a long table, so that a run of many nodes can be read; the rest is folded.
 
 Rows are indices of the summary's lists. A list of up to ``SHOWN`` + 2 rows keeps its order and is shown whole.
 """
@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 
 
 def shown(rows: int) -> int:
-    """How many of so many rows are shown before the fold."""
+    """Return the number of rows that are shown before the fold."""
     return rows if rows <= SHOWN + 2 else SHOWN
 
 

@@ -63,7 +63,7 @@ def write(folder: Path) -> None:
 
 
 def facts(summary: Mapping[str, Any]) -> list[str]:
-    """What was simulated, in a few words each."""
+    """Return facts about what was simulated, in a few words each."""
     file, seeds = summary["file"], summary["seeds"]
     topology, traffic = file["topology"], file["traffic"]
     if topology["kind"] == "leaf-spine":
@@ -127,7 +127,7 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
 
 
 def unfinished(summary: Mapping[str, Any]) -> str:
-    """How many flows did not finish, or start, in words."""
+    """Describe the flows that did not finish, or start."""
     share = formats.share(summary["unfinished"] / summary["flows"])
     late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""
     count = formats.number(summary["unfinished"])
@@ -243,7 +243,7 @@ def _over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
 
 
 def _cells(folder: Path) -> dict[str, Any] | None:
-    """What the page has of radio cells: None without."""
+    """Return the page's data of radio cells; None without."""
     import polars as pl
 
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}

@@ -33,9 +33,11 @@ _SHOWN = 30
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a report shows. folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns
-    of the dataset. predicted: whether the trials are predictions: thousands of them take seconds, their pages minutes,
-    so that missing ones are not made.
+    """The contents of a report.
+
+    folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns of the dataset.
+    predicted: whether the trials are predictions: thousands of them take seconds, their pages minutes, so that missing
+    ones are not made.
 
     Raises MeasureError for an unknown measure and for a dataset without trials.
     """
@@ -242,7 +244,7 @@ def summary(report: Mapping[str, Any]) -> str:
 
 
 def treated(report: Mapping[str, Any]) -> str:
-    """How trials that are not complete were treated, in words, and what to do about disturbed ones."""
+    """Describe the treatment of trials that are not complete, and what to do about disturbed ones."""
     used = sum(each["used"] for each in report["unusual"])
     disturbed = any(each["status"] == "disturbed" and not each["used"] for each in report["unusual"])
     hint = (
@@ -256,7 +258,7 @@ def treated(report: Mapping[str, Any]) -> str:
 
 
 def needed(measured: Mapping[str, Any], half_width: float) -> str:
-    """How many more repetitions the points of a measure need, in words."""
+    """Describe the further repetitions that the points of a measure need."""
     more = [row["more"] for row in measured["points"] if row["more"] is not None]
     if not more:
         return ""
@@ -349,7 +351,7 @@ def _effects(measured: Mapping[str, Any]) -> Any:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """What an effect shows, in words."""
+    """Describe the result of an effect."""
     if row["note"]:
         return str(row["note"]).removeprefix("refused: ")
     return "differs" if row["distinct"] else "may be none"

@@ -1,4 +1,4 @@
-"""What the time charts draw: requests, links and nodes, thinned where a run is large. The summary never is."""
+"""Data of the time charts: requests, links and nodes, thinned where a run is large. The summary never is."""
 
 from typing import Any
 

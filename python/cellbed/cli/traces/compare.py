@@ -76,7 +76,6 @@ def compare(
     from cellbed.report.gallery.terminal import beside
     from cellbed.support.console import Console
 
-    width = table_width()
-    Console(highlight=False, width=width).print(beside(figures, directions, width))
+    Console(highlight=False, width=table_width()).print(beside(figures, directions))
     if out is not None:
         print(out)

@@ -63,11 +63,10 @@ def stats(
     from cellbed.report.gallery.terminal import of_one
     from cellbed.support.console import Console
 
-    width = table_width()
-    console = Console(highlight=False, width=width)
+    console = Console(highlight=False, width=table_width())
     for name, parts in found.items():
         console.print(f"[bold]{name}[/]")
-        console.print(of_one(parts, width))
+        console.print(of_one(parts))
 
 
 def _survey(archive: Archive, names: list[str], definition: Definition, again: bool, as_json: bool) -> None:

@@ -28,8 +28,11 @@ _LARGEST = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """What to capture. device: of the node in its network namespace; outgoing, incoming: the names of the directions
-    that begin and end at the node, ``None`` for one that is left out."""
+    """A choice of packets to capture.
+
+    device: of the node in its network namespace; outgoing, incoming: the names of the directions that begin and end at
+    the node, ``None`` for one that is left out.
+    """
 
     device: str
     outgoing: str | None
@@ -38,7 +41,7 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was captured. lost: packets that the kernel dropped because the reader was too slow."""
+    """The result of a capture. lost: packets that the kernel dropped because the reader was too slow."""
 
     packets: int
     lost: int

@@ -8,7 +8,6 @@ ones; what lies before that can be given out. In memory is then what was under w
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +68,7 @@ class PacketLog:
 
     @property
     def directions(self) -> dict[int, dict[str, Any]]:
-        """What ``run.json`` says of each direction, by index; empty for a file on its own."""
+        """The description of each direction in ``run.json``, by index; empty for a file on its own."""
         return {int(d["index"]): d for d in (self.run or {}).get("directions") or []}
 
     def direction_name(self, index: int) -> str:
@@ -258,41 +257,30 @@ class DirectionFigures:
     delay_ms: tuple[float, ...] | None
 
 
-@dataclass(slots=True)
-class _Sums:
-    packets: int = 0
-    bytes: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    delays_us: list[NDArray[np.uint32]] = field(default_factory=list)
-
-
 def figures(log: PacketLog) -> list[DirectionFigures]:
-    """Figures of every direction, in their order; those of a run that carried nothing too."""
-    sums = {index: _Sums() for index in log.directions}
+    """Return figures of every direction, in their order; those of a run that carried nothing too."""
+    import polars as pl
+
+    schema = {"direction": pl.UInt16, "drop": pl.UInt8, "bytes": pl.UInt32, "delay_us": pl.UInt32}
+    parts = [pl.DataFrame(schema=schema)]
     for records in log.chunks(since_ns=log.t0_ns):
-        for index in np.unique(records["direction"]).tolist():
-            of = records[records["direction"] == index]
-            total = sums.setdefault(index, _Sums())
-            delivered = of[of["drop"] == 0]
-            total.packets += len(delivered)
-            total.bytes += int(delivered["bytes"].sum(dtype=np.int64))
-            delay = (delivered["departed"] - delivered["arrived"]) // 1000
-            total.delays_us.append(np.minimum(delay, 2**32 - 1).astype(np.uint32))
-            codes, counts = np.unique(of["drop"][of["drop"] != 0], return_counts=True)
-            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-                total.dropped[reason(code)] += count
-    return [
-        DirectionFigures(
-            log.direction_name(index), total.packets, total.bytes, dict(total.dropped), _percentiles(total.delays_us)
+        delay = np.clip((records["departed"] - records["arrived"]) // 1000, 0, 2**32 - 1).astype(np.uint32)
+        columns = {name: np.ascontiguousarray(records[name]) for name in ("direction", "drop", "bytes")}
+        parts.append(pl.DataFrame(columns | {"delay_us": delay}, schema))
+    table = pl.concat(parts)
+    found = []
+    for index in sorted({*log.directions, *table["direction"].unique()}):
+        delivered = table.filter(pl.col("direction") == index, pl.col("drop") == 0)
+        lost = table.filter(pl.col("direction") == index, pl.col("drop") != 0).group_by("drop").len().sort("drop")
+        delays = delivered["delay_us"].sort()
+        ranks = [math.ceil(q * len(delays)) - 1 for q in PERCENTILES]
+        found.append(
+            DirectionFigures(
+                log.direction_name(index),
+                len(delivered),
+                int(delivered["bytes"].cast(pl.UInt64).sum()),
+                {reason(drop): count for drop, count in lost.rows()},
+                tuple(delays[rank] / 1e3 for rank in ranks) if len(delays) else None,
+            )
         )
-        for index, total in sorted(sums.items())
-    ]
-
-
-def _percentiles(parts: list[NDArray[np.uint32]]) -> tuple[float, ...] | None:
-    delays = np.concatenate(parts) if parts else np.empty(0, np.uint32)
-    if not len(delays):
-        return None
-    ranks = [math.ceil(q * len(delays)) - 1 for q in PERCENTILES]
-    delays.partition(ranks)
-    return tuple(float(delays[rank]) / 1e3 for rank in ranks)
+    return found

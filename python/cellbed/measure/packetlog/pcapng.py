@@ -84,7 +84,7 @@ Octets = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What packets have in common whose headers are built together.
+    """A common layout of packets whose headers are built together.
 
     version: 4 or 6. protocol: IANA number. network, transport: bytes of the two headers that are rebuilt.
     """

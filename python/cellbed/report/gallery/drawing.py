@@ -59,7 +59,7 @@ def _figure(picture: Picture) -> Figure:
 
 
 def _lines(panels: list[Panel]) -> list[list[Panel]]:
-    """What stands beside each other: those over time have the whole width, of the others two or three share it."""
+    """Return panels that share a line: those over time have the whole width, of the others two or three share it."""
     lines: list[list[Panel]] = []
     most = 3 if sum(panel.kind not in ("time", "spans") for panel in panels) % 3 == 0 else 2
     for panel in panels:
@@ -153,7 +153,7 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
 
 
 def _legend_share(panel: Panel) -> float:
-    """How much of an axis over time its legend takes, above the curves."""
+    """Return the share of an axis over time that its legend takes, above the curves."""
     return 0.04 + 0.13 * -(-len(panel.curves) // _BESIDE) if len(panel.curves) > 1 else 0.0
 
 

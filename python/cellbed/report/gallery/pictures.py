@@ -1,4 +1,4 @@
-"""What a picture of one entry, or of several on the same axes, consists of: axes with units, curves, spans of time."""
+"""Contents of a picture of one entry, or of several on the same axes: axes with units, curves, spans of time."""
 
 from __future__ import annotations
 
@@ -378,12 +378,12 @@ def _hours(found: Analysis) -> Panel:
 
 
 def _end(analyses: Iterable[Analysis]) -> float:
-    """How long the longest of them is, s."""
+    """Return the duration of the longest of them, s."""
     return max((found.duration_ns for found in analyses), default=0) / 1e9
 
 
 def _seen(analyses: Sequence[Analysis]) -> tuple[float, str]:
-    """How much of several is drawn over time, s, and what a note says of the rest."""
+    """Return the time of several that is drawn, s, and a note on the rest."""
     whole, shortest = _end(analyses), min((found.duration_ns for found in analyses), default=0) / 1e9
     if whole <= _LONGER * shortest:
         return whole, ""

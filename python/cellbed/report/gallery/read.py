@@ -1,4 +1,4 @@
-"""What pictures need of the archive: the analysis of a series, or a sketch from the statistics that its entry keeps."""
+"""Data of pictures from the archive: the analysis of a series, or a sketch from the statistics that its entry keeps."""
 
 from __future__ import annotations
 

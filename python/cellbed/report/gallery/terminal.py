@@ -39,83 +39,47 @@ BESIDE: Final = {
     "batched_share_5ms": "in bursts after 5 ms",
 }
 """The figures of a comparison, with their headings."""
-_LEAST_MEANING: Final = 40
-"""Letters for what a figure means beside its values; where fewer have room it stands below them."""
 
 
-def of_one(parts: Mapping[Part, Statistics], width: int) -> RenderableType:
-    """Return every figure of an entry with what it means, in lines of `width` letters; lists are left to ``--json``."""
-    rows = []
-    for key, figure in FIGURES.items():
-        values = [found.get(key) for found in parts.values()]
-        if key not in _UNTOLD and any(value is not None and not isinstance(value, list) for value in values):
-            rows.append(([key, *(words(key, value) for value in values)], figure.about))
-    heads = ["figure", *parts]
-    taken = _width([max(map(len, column)) for column in zip(heads, *(cells for cells, _ in rows), strict=True)])
-    beside = width - taken >= _LEAST_MEANING
+def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
+    """Return every figure of an entry with what it means; lists are left to ``--json``."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("figure", no_wrap=True)
     for part in parts:
         table.add_column(part, justify="right", no_wrap=True)
-    if beside:
-        table.add_column("meaning", style="dim")
-    for cells, about in rows:
-        table.add_row(*cells, *([about] if beside else []))
-    meanings = [] if beside else [_meanings([(cells[0], about) for cells, about in rows])]
+    table.add_column("meaning", style="dim")
+    for key, figure in FIGURES.items():
+        values = [found.get(key) for found in parts.values()]
+        if key not in _UNTOLD and any(value is not None and not isinstance(value, list) for value in values):
+            table.add_row(key, *(words(key, value) for value in values), figure.about)
     places = [
         Text(f"{part}: modes at {', '.join(duration_words(place / 1e3) for place in found['modes_ms'])}")
         for part, found in parts.items()
         if found.get("modes", 1) > 1
     ]
-    return Group(table, *meanings, *places)
+    return Group(table, *places)
 
 
-def _meanings(told: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
-    for key, about in told:
-        table.add_row(key, about)
-    return table
+def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
+    """Return several entries beside each other, a table for each direction that one of them has.
 
-
-def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part], width: int) -> RenderableType:
-    """Several entries beside each other, a table for each direction that one of them has, `width` letters wide.
-
-    Where their names have no room they are numbers, and a list says whose. A figure has one unit for all of them.
+    A figure has one unit for all of them.
     """
     tables: list[RenderableType] = []
     for part in directions:
         having = {name: parts[part] for name, parts in entries.items() if part in parts}
         if not having:
             continue
-        rows = [
-            [label, *_in_one_unit(key, [found.get(key) for found in having.values()])]
-            for key, label in BESIDE.items()
-            if any(key in found for found in having.values())
-        ]
-        names = list(having)
-        columns = list(zip(*([row[0], row[-1], *row[1:-1]] for row in rows), strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        whole = [*widths[:2], *(max(len(name), size) for name, size in zip(names, widths[2:], strict=False))]
-        numbered = _width(whole) > width
-        heads = [str(number) for number, _ in enumerate(names, 1)] if numbered else names
         table = Table(box=box.SIMPLE_HEAD, title=part, title_justify="left", title_style="bold")
         table.add_column("figure", no_wrap=True)
-        for head in heads:
-            table.add_column(head, justify="right", no_wrap=True)
+        for name in having:
+            table.add_column(name, justify="right", overflow="fold")
         table.add_column("", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
+        for key, label in BESIDE.items():
+            if any(key in found for found in having.values()):
+                table.add_row(label, *_in_one_unit(key, [found.get(key) for found in having.values()]))
         tables.append(table)
-        if numbered:
-            tables.append(Text("".join(f"{head}: {name}\n" for head, name in zip(heads, names, strict=True))))
     return Group(*tables)
-
-
-def _width(columns: Iterable[int]) -> int:
-    """Of a table with columns that are so wide: each has a space on either side, and so has the whole."""
-    return sum(size + 2 for size in columns) + 2
 
 
 def _in_one_unit(key: str, values: list[Any]) -> list[str]:

@@ -12,7 +12,6 @@
   let charts = []; // {plot, fill(min, max) → columns or null}
   let busy = false;
 
-  const duration = (ms) => ms >= 1000 ? `${digits(ms / 1e3)} s` : `${digits(ms)} ms`;
   const digits = (value) => value == null ? "–" : Number(value.toPrecision(3)).toLocaleString("en");
 
   // ---- what every chart has in common
@@ -424,53 +423,13 @@
       machine.textContent = "";
       hostCharts(machine, data.host);
     }
-    markChosen();
-  }
-
-  // Every link drawn small, with one scale for all: which one is worth a look.
-  function multiples() {
-    const place = document.getElementById("multiples");
-    if (!place) return;
-    const every = data.links.flatMap((each) => each.requests.flatMap((requests) => requests.latency));
-    const top = every.reduce((most, value) => Math.max(most, value ?? 0), 1), bottom = every.reduce((least, value) => Math.min(least, value ?? least), top);
-    const decades = Math.log10(top / bottom) || 1;
-    data.links.forEach((each, i) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.innerHTML = '<span class="muted"></span><b></b><canvas></canvas>';
-      const answered = each.requests.flatMap((requests) => requests.latency.filter((value) => value != null));
-      const missing = each.requests.reduce((n, requests) => n + requests.latency.filter((value) => value == null).length, 0);
-      button.querySelector("b").textContent = each.endpoint;
-      button.querySelector(".muted").textContent = answered.length ? `up to ${duration(Math.max(...answered))}${missing ? `, ${missing} ✗` : ""}` : `${missing} ✗`;
-      button.addEventListener("click", () => choose(i));
-      place.append(button);
-      const canvas = button.querySelector("canvas"), ratio = devicePixelRatio || 1;
-      const width = canvas.width = Math.round(canvas.clientWidth * ratio), height = canvas.height = Math.round(canvas.clientHeight * ratio);
-      const ctx = canvas.getContext("2d");
-      const x = (time) => (time - whole.min) / (whole.max - whole.min) * width;
-      const y = (value) => height - 3 * ratio - Math.log10(value / bottom) / decades * (height - 10 * ratio);
-      for (const gap of each.gaps) {
-        ctx.fillStyle = gap.way === "uplink" ? "rgba(179,38,30,0.14)" : "rgba(179,38,30,0.07)";
-        ctx.fillRect(x(gap.begin), 0, Math.max(1, x(gap.end) - x(gap.begin)), height);
-      }
-      for (const requests of each.requests) requests.time.forEach((time, n) => {
-        const lost = requests.latency[n] == null;
-        ctx.fillStyle = lost ? colours.alarm : colours.ink;
-        ctx.fillRect(x(time) - ratio * 0.75, lost ? 0 : y(requests.latency[n]) - ratio * 0.75, ratio * 1.5, (lost ? 4 : 1.5) * ratio);
-      });
-    });
-  }
-
-  const markChosen = () => document.querySelectorAll("#multiples button").forEach((button, i) => button.setAttribute("aria-pressed", data.links[i] === link));
-
-  function choose(i) {
-    link = data.links[i];
-    if (chooser) chooser.value = i;
-    build();
   }
 
   const chooser = document.getElementById("link");
-  if (chooser) chooser.addEventListener("change", () => choose(Number(chooser.value)));
+  if (chooser) chooser.addEventListener("change", () => {
+    link = data.links[chooser.value];
+    build();
+  });
   for (const button of document.querySelectorAll("button.more")) {
     button.addEventListener("click", () => { button.previousElementSibling.querySelector("tbody.rest").hidden = false; button.remove(); });
   }
@@ -485,7 +444,6 @@
   addEventListener("beforeprint", () => {
     for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
   });
-  multiples();
   build();
   document.documentElement.dataset.ready = "yes";
 })();
