@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from cellbed import Link
-from cellbed.experiments.evaluation.applications.pages import pages
+from cellbed.experiments.calibration import calibrate_virtually
+from cellbed.experiments.evaluation.applications import pages
 from cellbed.experiments.evaluation.methods import METHODS, Method
-from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
-from cellbed.experiments.evaluation.recorder import VirtualRecorder
+from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
 from cellbed.recordings import Recording, TrainPlan, read_recording
 from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
@@ -180,7 +179,7 @@ def varied(name: str) -> Method:
 
 def measured(network: Network, seconds: int, seed: int) -> Samples:
     """What the applications take on a network until its recording ends."""
-    path = Path(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+    path = Path(*network.links())
     end, found = (seconds - 8) * SECOND, Samples()
     trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
     found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
@@ -216,8 +215,8 @@ def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str
 def loads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
     """Every page by both protocols in random order, with pauses."""
     shapes = [
-        (f"{page.name} {protocol}", [(one.bytes, one.parent) for one in page.objects], protocol)
-        for page in pages()
+        (f"{name} {protocol}", objects, protocol)
+        for name, objects in pages().items()
         for protocol in ("HTTP/1.1", "HTTP/2")
     ]
     while path.now < end:
@@ -256,21 +255,22 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     variants = list(READINGS) if arguments.readings else arguments.variants.split(",")
-    recorder, results = VirtualRecorder(), {}
+    results = {}
     for profile in arguments.profiles.split(","):
         truth, replays = Samples(), {name: Samples() for name in variants}
         for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as scratch:
                 pool(truth, measured(reference(profile, seed), arguments.seconds, seed))
                 light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
-                calibration = recorder.calibrate(light.at(arguments.seconds * SECOND), seed)
+                later = light.at(arguments.seconds * SECOND)
+                calibration = calibrate_virtually(later.uplink, later.downlink, seed)
                 recordings: dict[str, Recording] = {}
                 for name in variants:
                     method = variant(name)
                     plan = method.plan(calibration, profile.endswith(("walking", "driving")))
                     if (key := plan.model_dump_json()) not in recordings:
                         folder = Folder(scratch, str(len(recordings)))
-                        recorder.record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
+                        record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
                         recordings[key] = read_recording(folder)
                     replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
                     pool(replays[name], measured(replayed, arguments.seconds, seed))

@@ -1,12 +1,10 @@
-"""The closed loop without a network: statistics, order, pages, player, results, table."""
+"""`cellbed evaluate replay`: statistics, applications, table, and the loop from end to end in virtual time."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,16 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.experiments.evaluation.applications.downloads import Downloads, Player, rung
-from cellbed.experiments.evaluation.applications.pages import Pages, body, pages
-from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
-from cellbed.experiments.evaluation.command import APPLICATIONS
-from cellbed.experiments.evaluation.network import Network
-from cellbed.experiments.evaluation.order import Step, steps
-from cellbed.experiments.evaluation.results import Results
+from cellbed import Link
+from cellbed.experiments.evaluation.applications import Downloads, Pages, Player, RoundTrips, pages, rung
+from cellbed.experiments.evaluation.evaluate import Plan
+from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.table import ALL, table
 from cellbed.measure import statistics
-from cellbed.support.errors import CellbedError
+from cellbed.recordings import read_recording
+from cellbed.recordings.summary import summarise
+from in_process import cellbed
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
 
@@ -104,41 +101,20 @@ def test_the_distance_is_that_of_sorted_samples_repeated_to_one_length(first: li
     assert statistics.difference([a], [b]).wasserstein[0] == pytest.approx(paired)
 
 
-def a_plan(trials: int, networks: tuple[str, ...] = ("reference", "one", "two")) -> list[Step]:
-    return steps(("here", "there"), networks, (RoundTrips(), Downloads()), trials, 60_000_000_000, seed=1)
+def a_plan(trials: int) -> Plan:
+    return Plan(("here", "there"), ("conditional",), (RoundTrips(), Downloads()), trials, 1, 60_000_000_000, seed=1)
 
 
-def test_each_trial_has_every_network_and_application_once_in_an_order_of_its_own() -> None:
-    found = a_plan(4)
-    assert [step.trial for step in found] == sorted(step.trial for step in found)
-    orders = set()
-    for trial in range(4):
-        for profile in ("here", "there"):
-            pairs = [
-                (step.network, step.application.name)
-                for step in found
-                if (step.trial, step.profile) == (trial, profile)
-            ]
-            assert len(pairs) == len(set(pairs)) == 6
-            orders.add(tuple(pairs))
-    assert len(orders) > 4
-
-
-def test_all_networks_of_a_trial_meet_the_same_stretch_and_the_same_order_of_files() -> None:
-    seen: dict[tuple[str, int, str], set[tuple[int, int]]] = {}
-    for step in a_plan(3):
-        key = step.profile, step.trial, step.application.name
-        seen.setdefault(key, set()).add((step.position_ns, step.seed))
-        assert step.position_ns / 1e9 + step.application.length_s <= 60
-    assert all(len(each) == 1 for each in seen.values())
-    assert len(set().union(*seen.values())) == len(seen)
-
-
-def test_more_trials_or_methods_leave_the_others_as_they_were() -> None:
-    assert a_plan(5)[: len(a_plan(3))] == a_plan(3)
-    places = {step.key: step.position_ns for step in a_plan(3)}
-    more = a_plan(3, ("reference", "one", "two", "three"))
-    assert all(step.position_ns == places[step.key] for step in more if step.key in places)
+def test_each_trial_has_its_own_position_and_seed_within_the_course() -> None:
+    plan, seen = a_plan(3), set()
+    for profile in plan.profiles:
+        for application in plan.applications:
+            for trial in range(3):
+                position_ns, seed = plan.beginning(profile, trial, application)
+                assert position_ns / 1e9 + application.length_s <= 60
+                assert (position_ns, seed) == a_plan(5).beginning(profile, trial, application)
+                seen.add((position_ns, seed))
+    assert len(seen) == 12
 
 
 def test_a_network_at_a_position_is_that_of_every_part_with_a_course() -> None:
@@ -153,21 +129,13 @@ def test_a_network_at_a_position_is_that_of_every_part_with_a_course() -> None:
 
 
 def test_pages_have_the_published_sizes() -> None:
-    sizes = {page.name: page.bytes for page in pages()}
+    sizes = {name: sum(size for size, _ in objects) for name, objects in pages().items()}
     published = {"google": 1.5, "facebook": 4.3, "amazon": 5.0, "cnn": 7.2, "netflix": 10.3}
     assert sizes == {name: round(megabytes * 1e6) for name, megabytes in published.items()}
-
-
-def test_every_object_is_named_by_the_one_that_asks_for_it_and_has_its_size() -> None:
-    for page in pages():
-        contents = [body(page, number) for number in range(len(page.objects))]
-        for number, each in enumerate(page.objects):
-            assert len(contents[number]) == each.bytes
-            if each.parent is None:
-                assert number == 0
-            else:
-                assert each.parent < number
-                assert each.name.encode() in contents[each.parent]
+    for objects in pages().values():
+        parents = [parent for _, parent in objects]
+        assert parents[0] is None
+        assert all(parent is not None and parent < number for number, parent in enumerate(parents[1:], 1))
 
 
 def test_the_throughput_rule_takes_what_three_segments_bore() -> None:
@@ -194,33 +162,6 @@ def test_a_player_on_a_steady_network() -> None:
     found = dict(player.play("throughput", fetch))
     # 2 Mbit, then 8 Mbit at 10 Mbit/s.
     assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
-
-
-def test_applications_travel_as_json() -> None:
-    for kind in APPLICATIONS.values():
-        assert kind.from_description(json.loads(json.dumps(kind().described()))) == kind()
-
-
-def test_results_go_on_where_they_were(tmp_path: Path) -> None:
-    one, two = a_plan(1)[:2]
-    results = Results(tmp_path, {"seed": 1, "trials": 1})
-    results.add(one, [("round trip", 0.1), ("round trip", None)], 5.0)
-    results.add(two, [("round trip", 0.2)], 7.0)
-    whole = (tmp_path / "samples.jsonl").read_bytes()
-    (tmp_path / "samples.jsonl").write_bytes(whole[:-5])  # killed while it wrote
-    again = Results(tmp_path, {"seed": 1, "trials": 2})
-    assert again.has(one)
-    assert not again.has(two)
-    assert again.durations() == [5.0]
-    again.add(two, [("round trip", 0.3)], 7.0)
-    assert Results(tmp_path, {"seed": 1, "trials": 2}).samples()["value"].to_list() == [0.1, None, 0.3]
-    assert again.samples()["index"].to_list() == [0, 1, 0]
-
-
-def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
-    Results(tmp_path, {"seed": 1})
-    with pytest.raises(CellbedError, match=r"seed differ.*choose another folder"):
-        Results(tmp_path, {"seed": 2})
 
 
 def test_trials_of_one_recording_say_no_more_than_one() -> None:
@@ -319,22 +260,83 @@ def test_pages_are_told_one_by_one_and_together() -> None:
     assert {target.measure: target.reached for target in found.targets}["every page HTTP/2"] is False
 
 
-@pytest.mark.parametrize("call", ["run_first", "prefer_session"])
-def test_programs_that_measure_go_first_where_they_may(call: str) -> None:
-    program = f"from cellbed.experiments.evaluation.applications import application; import os; application.{call}(); "
-    program += "print(os.sched_getscheduler(0), open('/proc/self/autogroup').read().split()[-1])"
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    except PermissionError:
-        allowed = False
-    else:
-        allowed = True
-    if not Path("/proc/self/autogroup").exists():
-        pytest.skip("this kernel shares the processor among processes, not among sessions")
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, start_new_session=True
+def evaluate(folder: Path, *options: str) -> dict[str, Any]:
+    usual = ["--profiles", "lowband-good", "--methods", "saturation,cellreplay", "--length", "12 s", "--trials", "2"]
+    done = cellbed("evaluate", "replay", *usual, "--results", str(folder), "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    found = evaluate(folder, "--applications", "round-trips,downloads", "--recordings", "2", "--jobs", "2")
+    rows = {(row["measure"], row["profile"], row["method"]): row for row in found["rows"]}
+    for measure in ("round trip", "download of 1 KB", "download of 10 MB"):
+        for method in ("saturation", "cellreplay"):
+            row = rows[measure, "lowband-good", method]
+            assert (row["recordings"], row["trials"]) == (2, 2)
+            assert row["mean"]["low"] <= row["mean"]["value"] <= row["mean"]["high"]
+            assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
+    assert json.loads((folder / "table.json").read_text()) == found
+    samples = pl.read_parquet(folder / "samples.parquet")
+    assert samples.height == 3 * 2 * (100 + 7 * 3 + 2)
+    assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
+    assert set(zip(samples["trial"], samples["recording"], strict=True)) == {(0, 0), (1, 1)}
+    met = samples.group_by("trial", "application").agg(pl.col("position_ns", "seed").n_unique())
+    assert met.select(pl.col("position_ns", "seed").max()).row(0) == (1, 1), "the same stretch on every network"
+    first, second = (read_recording(folder / "recordings" / f"lowband-good-{number}a") for number in (1, 2))
+    assert first.description.id != second.description.id
+    assert not summarise(first).warnings, "its saturation never left the link idle"
+
+
+def test_a_stopped_evaluation_continues_and_has_the_same_table_by_any_number_of_processes(tmp_path: Path) -> None:
+    options = ("--applications", "round-trips", "--recordings", "2")
+    whole = evaluate(tmp_path / "results", *options)
+    kept = tmp_path / "results" / "samples" / "lowband-good-1.parquet"
+    before = kept.stat().st_mtime_ns
+    (tmp_path / "results" / "samples" / "lowband-good-2.parquet").unlink()
+    assert evaluate(tmp_path / "results", *options, "--jobs", "2") == whole
+    assert kept.stat().st_mtime_ns == before
+    other = cellbed("evaluate", "replay", "--results", str(tmp_path / "results"), "--seed", "2")
+    assert other.returncode == 2
+    assert "seed" in other.stderr
+    assert "choose another folder" in other.stderr
+
+
+def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Path) -> None:
+    done = cellbed(
+        *("evaluate", "replay", "--quick", "--profiles", "lowband-good", "--methods", "saturation", "--trials", "1"),
+        *("--length", "12 s", "--results", str(tmp_path / "results")),
     )
-    scheduler, nice = map(int, done.stdout.split())
-    assert (scheduler == os.SCHED_RR) == (allowed and call == "run_first")
-    assert nice == 0 or (nice < 0 and call == "prefer_session")
+    assert done.returncode == 0, done.stderr
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"):
+        assert text in done.stdout
+    assert "reached" in done.stdout or "missed" in done.stdout
+
+
+def test_devices_at_one_place_have_their_own_failed_blocks() -> None:
+    times = [at * 5_000_000 for at in range(2000)]
+    light, heavy = (
+        Link.of_stages(reference("lowband-good", 1, device).downlink).run(times, 1400).departed
+        for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+    )
+    assert 0.05 < (light != heavy).mean() < 0.95  # a tenth of the blocks fail
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--profiles", "lowband-god", "did you mean 'lowband-good'"),
+        ("--applications", "downloads,games", "'games' is not known"),
+        ("--methods", ",", "names nothing"),
+        ("--length", "long", "--length"),
+    ],
+)
+def test_a_wrong_option_is_an_error_before_anything_is_written(
+    tmp_path: Path, option: str, value: str, words: str
+) -> None:
+    done = cellbed("evaluate", "replay", option, value, "--results", str(tmp_path / "results"))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "results").exists()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cellbed.support.errors import CellbedError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -34,9 +39,7 @@ def replay(
     trials: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Trials of each application on each network. Default: 40 in virtual time, 10 in real time.",
-            show_default=False,
+            min=1, help="Trials of each application on each network. Default: 40, with --quick 3.", show_default=False
         ),
     ] = None,
     recordings: Annotated[
@@ -44,74 +47,89 @@ def replay(
         typer.Option(
             min=1,
             max=100,
-            help="Recordings of each condition; trials take them in turn; left out: 5, over sockets or --quick 1.",
+            help="Recordings of each condition; trials take them in turn. Default: 5, with --quick 1.",
             show_default=False,
         ),
     ] = None,
     length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32, help="Seed of the radio conditions, the order and the applications.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the radio conditions and the applications.")] = 1,
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="Run everything in virtual time: minutes instead of hours.")
-    ] = False,
-    record_virtually: Annotated[
-        bool, typer.Option("--record-virtually", help="Record in virtual time, but run applications over real links.")
-    ] = False,
+        bool, typer.Option("--virtual", help="Run everything in virtual time, as without it.", hidden=True)
+    ] = True,
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Quick look: two conditions, shortened applications, 3 trials, recorded in virtual time."
-        ),
+        bool, typer.Option("--quick", help="Quick look: two conditions, shortened applications, 3 trials.")
     ] = False,
     conditions: Annotated[bool, typer.Option("--conditions", help="Also show each condition.")] = False,
     jobs: Annotated[
-        int,
-        typer.Option(
-            min=1, max=256, help="Number of steps run at once, each over a separate link. Needs a core for each."
-        ),
+        int, typer.Option(min=1, max=256, help="Number of recordings that are made and replayed at once.")
     ] = 1,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Start no new step after this time, such as '50 min', and print the results so far. Resume later."
-        ),
-    ] = None,
     results: Annotated[
-        Path | None,
-        typer.Option(help="Folder of samples and table. An existing folder is resumed."),
+        Path | None, typer.Option(help="Folder of samples and table. An existing folder is resumed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Record a reference network, replay it with each method, and compare applications on all of them.
+    """Record a reference network, replay it with each method, and compare applications on all of them, in virtual time.
 
     \b
     Examples:
-      cellbed evaluate replay --virtual
+      cellbed evaluate replay --jobs 2
       cellbed evaluate replay --quick --applications round-trips,downloads
-      cellbed evaluate replay --results evaluation --trials 20
-      cellbed evaluate replay --results evaluation --jobs 4 --budget '50 min'    # repeat until done
+      cellbed evaluate replay --results evaluation --trials 100
     """
-    from cellbed.experiments.evaluation.command import Options, run
+    from cellbed.experiments.evaluation.applications import APPLICATIONS
+    from cellbed.experiments.evaluation.evaluate import Plan
+    from cellbed.experiments.evaluation.evaluate import evaluate as run
+    from cellbed.experiments.evaluation.methods import METHODS
+    from cellbed.experiments.evaluation.network import ITSELF
+    from cellbed.experiments.evaluation.terminal import show
+    from cellbed.scenario.radio import PROFILES
+    from cellbed.support.console import Console
+    from cellbed.support.status_line import StatusLine
+    from cellbed.support.units import DURATION
 
-    status = run(
-        Options(
-            profiles=profiles,
-            applications=applications,
-            methods=methods,
-            trials=trials,
-            recordings=recordings,
-            length=length,
-            seed=seed,
-            virtual=virtual,
-            record_virtually=record_virtually,
-            quick=quick,
-            conditions=conditions,
-            jobs=jobs,
-            budget=budget,
-            results=results,
-            as_json=as_json,
-        ),
-        sys.stdout,
+    chosen = _chosen("--applications", applications, APPLICATIONS, APPLICATIONS)
+    try:
+        course_ns = int(DURATION.parse(length))
+    except ValueError as error:
+        raise CellbedError(f"--length: {error}") from None
+    plan = Plan(
+        profiles=_chosen("--profiles", profiles, ("midband-good", "lowband-driving") if quick else PROFILES, PROFILES),
+        methods=_chosen("--methods", methods, (*METHODS, ITSELF), (*METHODS, ITSELF)),
+        applications=tuple(APPLICATIONS[name].quick() if quick else APPLICATIONS[name]() for name in chosen),
+        trials=trials or (3 if quick else 40),
+        recordings=recordings or (1 if quick else 5),
+        course_ns=course_ns,
+        seed=seed,
     )
-    raise typer.Exit(status)
+    folder = results or Path(f"evaluation-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
+    again = f"resume with --results {folder} and the same options"
+    try:
+        with StatusLine() as terminal:
+            table, failed = run(plan, folder, jobs, terminal)
+    except KeyboardInterrupt:
+        print(f"interrupted; {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(table.json(), indent=1))
+    else:
+        show(table, plan.methods, conditions=conditions, console=Console(highlight=False))
+    if failed:
+        print(f"{failed} recordings failed; {again}", file=sys.stderr)
+        raise typer.Exit(1)
+    print(folder.absolute(), file=sys.stderr)
+
+
+def _chosen(option: str, text: str | None, default: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    from cellbed.support.near_names import did_you_mean
+
+    if text is None:
+        return tuple(default)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise CellbedError(
+                f"{option}: '{name}' is not known: {did_you_mean(name, known)}there is {', '.join(known)}"
+            )
+    if not names:
+        raise CellbedError(f"{option}: names nothing: there is {', '.join(known)}")
+    return tuple(dict.fromkeys(names))

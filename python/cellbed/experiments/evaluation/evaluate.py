@@ -1,52 +1,67 @@
-"""The loop: record each network, replay it by each method, run every application on all of them, step by step."""
+"""The loop: record each network, replay it by each method, run every application on all of them.
+
+A *course* is one recording of one condition. Courses are independent: they run in separate processes, and the samples
+of each are a file of the evaluation's folder, so that an evaluation that was stopped continues with the others.
+"""
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
+import random
 import shutil
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import polars as pl
 
 import cellbed
-from cellbed import Link
-from cellbed.experiments.evaluation import site
-from cellbed.experiments.evaluation.applications.application import Application, Measured
+from cellbed.experiments.calibration import calibrate_virtually
+from cellbed.experiments.evaluation.applications import Application
 from cellbed.experiments.evaluation.methods import METHODS
 from cellbed.experiments.evaluation.network import (
     HEAVY_DEVICE,
     ITSELF,
     LIGHT_DEVICE,
-    REFERENCE,
     Network,
     itself,
+    record,
     reference,
 )
-from cellbed.experiments.evaluation.order import Step, steps
-from cellbed.experiments.evaluation.recorder import Recorder, VirtualRecorder
-from cellbed.experiments.evaluation.results import Results
-from cellbed.experiments.evaluation.socket_recorder import SocketRecorder
 from cellbed.experiments.evaluation.table import Table, table
-from cellbed.experiments.evaluation.workers import Perform, carry_out
 from cellbed.recordings import TrainPlan, read_recording
-from cellbed.recordings.description import Calibration
 from cellbed.recordings.saturation import idle_warnings
+from cellbed.runformat.folder import write_json
 from cellbed.simulation import Path as NetworkPath
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.status_line import StatusLine
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.clean import kill_marked
-from cellbed.testbed.machine.state import Record
+from cellbed.support.worker_pool import WorkerPool
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
-"""How far into its course the reference network is when a step begins at position 0: a recorder over sockets needs some
-time until it has begun."""
+"""How far into its course the reference network is when a step begins at position 0."""
+SETTINGS = "evaluation.json"
+
+COLUMNS = {
+    "profile": pl.String,
+    "trial": pl.Int64,
+    "recording": pl.Int64,
+    "network": pl.String,
+    "application": pl.String,
+    "position_ns": pl.Int64,
+    "seed": pl.Int64,
+    "measure": pl.String,
+    "index": pl.Int64,
+    "value": pl.Float64,
+}
+"""Columns of the table of samples. recording: number of the condition's recording. position_ns: of the network's
+course, where the application begins. seed: of what is random within the application. index: of the sample among those
+of its measure in its run. value: seconds or Mbit/s, null where it was never completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,7 @@ class Plan:
     """What is evaluated.
 
     profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
-    them in turn. course_ns: length of each recording. seed: of the networks' weather, of the order and of what is
-    random in applications. virtual: applications run in virtual time instead of over real links.
-    recorded_virtually: the recordings are made so.
+    them in turn. course_ns: length of each recording. seed: of the networks' weather and of what is random in trials.
     """
 
     profiles: tuple[str, ...]
@@ -66,204 +79,134 @@ class Plan:
     recordings: int
     course_ns: int
     seed: int
-    virtual: bool
-    recorded_virtually: bool
 
     def settings(self) -> dict[str, Any]:
         """Return the plan as the folder of results keeps it."""
-        return {
-            "profiles": list(self.profiles),
-            "methods": list(self.methods),
-            "applications": [each.described() for each in self.applications],
-            "trials": self.trials,
-            "recordings": self.recordings,
-            "course_ns": self.course_ns,
-            "seed": self.seed,
-            "virtual": self.virtual,
-            "recorded_virtually": self.recorded_virtually,
-            "congestion_control": site.CONGESTION_CONTROL if self.virtual else site.congestion_control(),
-            "tool": f"cellbed {cellbed.__version__}",
-        }
+        applications = [{"name": each.name, **asdict(each)} for each in self.applications]  # type: ignore[call-overload]
+        tool = f"cellbed {cellbed.__version__}"
+        return json.loads(json.dumps({**asdict(self), "applications": applications, "tool": tool}))  # type: ignore[no-any-return]
 
-    def steps(self) -> list[Step]:
-        """Return every step, in the order they are made."""
-        networks = (REFERENCE, *self.methods)
-        return steps(
-            self.profiles, networks, self.applications, self.trials, self.course_ns, self.seed, self.recordings
-        )
+    def courses(self) -> list[tuple[str, int]]:
+        """Return condition and number of each recording that trials use."""
+        return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
 
-    def numbers(self) -> range:
-        """Return the numbers of the recordings of a condition that trials use."""
-        return range(min(self.recordings, self.trials))
+    def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
+        """Return position in the course, ns, and seed of an application in a trial, the same on every network.
 
-    def weather(self, recording: int) -> int:
-        """Return the seed of the network that a recording is of."""
-        return self.seed + 1000 * recording
+        Applications begin and end within the course, if they are not longer. More trials leave those before as they
+        are.
+        """
+        digest = hashlib.sha256(f"{self.seed}/{trial}/{profile}/{application.name}".encode()).digest()
+        chance = random.Random(int.from_bytes(digest[:8], "little"))
+        latest = max(0, self.course_ns - round(application.length_s * 1e9))
+        return chance.randrange(latest + 1), chance.randrange(2**31)
 
 
-class Listener(Protocol):
-    """Who watches an evaluation."""
+def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[Table, int]:
+    """Run what is missing of an evaluation in a folder; the table of all samples, and how many courses failed.
 
-    def phase(self, text: str) -> None:
-        """Something begins."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something that is not as it was asked for."""
-        ...
-
-    def progress(self, begun: int, total: int, step: Step, left_s: float | None) -> None:
-        """A step begins, after `begun` of the `total` that were missing. left_s: how long they will take from now on,
-        about."""
-        ...
-
-
-@dataclass(slots=True)
-class Evaluation:
-    """An evaluation in a folder of results; what is there of it already is not made again.
-
-    Errors of all methods: :class:`CellbedError`.
+    jobs: how many courses at once. Errors: :class:`CellbedError` for a folder of other settings; OSError.
     """
+    samples = folder / "samples"
+    samples.mkdir(parents=True, exist_ok=True)
+    _check(folder, plan)
+    missing = [course for course in plan.courses() if not _samples(folder, *course).exists()]
+    failed = 0
+    killed = CellbedError("a process of the evaluation was killed: run the command again with the same options")
+    with WorkerPool(max(1, min(jobs, len(missing))), killed) as pool:
+        courses = {pool.submit(_course, plan, folder.absolute(), *course): course for course in missing}
+        for done, course in enumerate(as_completed(courses)):
+            profile, number = courses[course]
+            terminal.state(f"{done} of {len(missing)} recordings")
+            try:
+                notes = course.result()
+            except CellbedError as error:
+                failed += 1
+                notes = [str(error)]
+            for note in notes:
+                terminal.note(f"{profile}, recording {number + 1}: {note}")
+            if not terminal.redrawn:
+                terminal.note(f"{done + 1} of {len(missing)} recordings: {profile}, recording {number + 1}")
+    there = [path for course in plan.courses() if (path := _samples(folder, *course)).exists()]
+    whole = pl.concat([pl.read_parquet(inputs.checked(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
+    write_whole(folder / "samples.parquet", whole.write_parquet)
+    found = table(whole, plan.applications, plan.profiles, plan.methods)
+    write_json(folder / "table.json", found.json())
+    return found, failed
 
-    plan: Plan
-    results: Results
-    listener: Listener
-    failed: int = 0
-    _networks: dict[tuple[str, int, str], Network] = field(default_factory=dict)
 
-    def prepare(self, recorder: Recorder) -> None:
-        """Record every condition and derive its replays."""
-        for number in self.plan.numbers():
-            seed = self.plan.weather(number)
-            for profile in self.plan.profiles:
-                self._networks[profile, number, REFERENCE] = reference(profile, seed).at(LEAD_NS)
-                for name in self.plan.methods:
-                    if name == ITSELF:
-                        self._networks[profile, number, name] = itself(profile, seed).at(LEAD_NS)
-                    else:
-                        self._networks[profile, number, name] = self._replayed(recorder, profile, number, name)
-
-    def run(self, perform: Perform, jobs: int = 1, until: float = math.inf) -> None:
-        """Make every step that is not done. A failed step is reported and left for the next time.
-
-        jobs: how many at once. until: monotonic time after which none begins.
-        """
-        missing = self.missing()
-        took = self.results.durations()
-        done = 0
-
-        def due() -> Iterator[tuple[Step, Network]]:
-            for number, step in enumerate(missing):
-                if time.monotonic() >= until:
-                    return
-                left = sum(took) / len(took) * (len(missing) - done) / jobs if took else None
-                self.listener.progress(number, len(missing), step, left)
-                yield step, self._networks[step.profile, step.recording, step.network].at(step.position_ns)
-
-        for outcome in carry_out(due(), perform, jobs):
-            done += 1
-            step = outcome.step
-            if outcome.error is not None:
-                self.failed += 1
-                self.listener.note(f"{step.application.name} on {step.network}, {step.profile}: {outcome.error}")
-                continue
-            took.append(outcome.took_s)
-            self.results.add(step, outcome.samples, outcome.took_s)
-
-    def missing(self) -> list[Step]:
-        """Return the steps that are not done, in the order they are made."""
-        return [step for step in self.plan.steps() if not self.results.has(step)]
-
-    def table(self) -> Table:
-        """Return the table of all samples so far."""
-        return table(self.results.samples(), self.plan.applications, self.plan.profiles, self.plan.methods)
-
-    def _replayed(self, recorder: Recorder, profile: str, number: int, name: str) -> Network:
-        method = METHODS[name]
-        calibration = self._calibration(recorder, profile, number)
-        plan = method.plan(calibration, profile.endswith(MOBILE))
-        recording, zero_ns = self._recording(recorder, profile, number, calibration, plan)
-        derived = self.results.folder.absolute() / "replays" / f"{profile}-{number + 1}" / name
-        if derived.exists():
-            shutil.rmtree(derived)
-        return method.network(read_recording(recording), derived).at(LEAD_NS - zero_ns)
-
-    def _calibration(self, recorder: Recorder, profile: str, number: int) -> Calibration:
-        path = self.results.folder / "calibrations" / f"{profile}-{number + 1}.json"
-        if not path.exists():
-            self.listener.phase(f"calibrating {profile}, recording {number + 1}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Before the recording, and so in other weather.
-            network = reference(profile, self.plan.weather(number), LIGHT_DEVICE).at(LEAD_NS + self.plan.course_ns)
-            found = recorder.calibrate(network, self.plan.seed)
-            write_whole(path, lambda file: file.write_text(found.recorder_json() + "\n", encoding="utf-8"))
-        return Calibration.model_validate_json(inputs.text(path))
-
-    def _recording(
-        self, recorder: Recorder, profile: str, number: int, calibration: Calibration, plan: TrainPlan
-    ) -> tuple[Path, int]:
-        """Return the recording by a plan, and when its time zero is on the reference's clock, ns.
-
-        Methods that need the same trains share it.
-        """
-        folder = self.results.folder / "recordings"
-        for letter in "abcdefgh"[: len(METHODS)]:
-            name = f"{profile}-{number + 1}{letter}"
-            path, zero = folder / name, folder / f"{name}.zero"
-            if not zero.exists():
-                break
-            if read_recording(path).description.light.plan == plan:
-                return path, int(inputs.text(zero))
-        else:
-            raise CellbedError(f"{folder}: holds recordings of {profile} by other plans: choose another folder")
-        length = LEAD_NS + self.plan.course_ns
-        self.listener.phase(f"recording {name}, {length / 1e9:g} s")
-        shutil.rmtree(path, ignore_errors=True)
-        folder.mkdir(exist_ok=True)
-        light, heavy = (
-            reference(profile, self.plan.weather(number), device) for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+def _check(folder: Path, plan: Plan) -> None:
+    """Store the settings, or compare them with the stored ones."""
+    stated, path = plan.settings(), folder / SETTINGS
+    before = inputs.json_value(path) if path.exists() else stated
+    if differing := sorted(key for key in before.keys() | stated.keys() if before.get(key) != stated.get(key)):
+        raise CellbedError(
+            f"{folder}: contains an evaluation with other settings ({', '.join(differing)} differ): "
+            "choose another folder with --results, or give the same options"
         )
-        zero_ns = recorder.record(light, heavy, calibration, plan, length, path)
-        if not 0 <= zero_ns <= LEAD_NS:
-            raise CellbedError(f"the recording of {profile} began {zero_ns / 1e9:.1f} s late: this machine is too busy")
-        for warning in idle_warnings(read_recording(path)):
-            self.listener.note(f"{name}: {warning}")
-        write_whole(zero, lambda file: file.write_text(f"{zero_ns}\n", encoding="utf-8"))
-        return path, zero_ns
+    write_json(path, stated)
 
 
-@contextmanager
-def tools(plan: Plan) -> Iterator[tuple[Recorder, Perform]]:
-    """What records and what runs applications; where that are programs, they are in the registry of live runs."""
-    if plan.virtual:
-        yield VirtualRecorder(), _perform_virtually
-        return
-    record = Record.create("evaluation")
-    # Not in the folder of results: the path of a socket, which a browser has in it, must be short.
-    scratch = record.note_scratch(Path(tempfile.gettempdir()))
+def _samples(folder: Path, profile: str, number: int) -> Path:
+    return folder / "samples" / f"{profile}-{number + 1}.parquet"
+
+
+def _course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
+    """Record a condition, run the trials over this recording and write their samples; warnings.
+
+    Errors: :class:`CellbedError`.
+    """
+    networks, warnings = _networks(plan, folder, profile, number)
+    rows = [
+        row
+        for trial in range(number, plan.trials, plan.recordings)
+        for application in plan.applications
+        for network in networks
+        for row in _step(plan, profile, number, trial, application, network)
+    ]
+    found = pl.DataFrame(rows, schema=COLUMNS, orient="row")
+    write_whole(_samples(folder, profile, number), found.write_parquet)
+    return warnings
+
+
+def _step(
+    plan: Plan, profile: str, number: int, trial: int, application: Application, network: Network
+) -> Iterator[Sequence[Any]]:
+    position, seed = plan.beginning(profile, trial, application)
     try:
-        scratch.mkdir(mode=0o700)
-        around = site.Surroundings(record.identifier, scratch)
-        recorder: Recorder = SocketRecorder(record.identifier, scratch)
-        if plan.recorded_virtually:
-            recorder = VirtualRecorder()
-        yield recorder, partial(_perform, around)
-    finally:
-        # A browser that was starting has left its driver's process group, and would write into the folder.
-        kill_marked(record.identifier)
-        shutil.rmtree(scratch, ignore_errors=True)
-        record.remove()
-
-
-def _perform(around: site.Surroundings, step: Step, network: Network) -> list[Measured]:
-    with tempfile.TemporaryDirectory(dir=around.scratch, prefix="", ignore_cleanup_errors=True) as scratch:
-        return site.perform(step.application, network, step.seed, replace(around, scratch=Path(scratch)))
-
-
-def _perform_virtually(step: Step, network: Network) -> list[Measured]:
-    """Errors: :class:`CellbedError` for stages that make no link."""
-    try:
-        path = NetworkPath(Link.of_stages(network.uplink), Link.of_stages(network.downlink))
+        path = NetworkPath(*network.at(position).links())
     except ValueError as error:
-        raise CellbedError(str(error)) from None
-    return step.application.simulate(path, step.seed)
+        raise CellbedError(f"{application.name} on {network.name}: {error}") from None
+    counts: dict[str, int] = {}
+    for measure, value in application.run(path, seed):
+        index = counts[measure] = counts.get(measure, -1) + 1
+        yield profile, trial, number, network.name, application.name, position, seed, measure, index, value
+
+
+def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list[Network], list[str]]:
+    """Record a condition; the reference and its replays from position 0 of the course on, and warnings."""
+    seed = plan.seed + 1000 * number
+    # Before the recording, and so in other weather.
+    calibrated = reference(profile, seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
+    calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
+    light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+    replays = folder / "replays" / f"{profile}-{number + 1}"
+    shutil.rmtree(replays, ignore_errors=True)
+    found, warnings = [reference(profile, seed).at(LEAD_NS)], list[str]()
+    recorded: list[tuple[TrainPlan, Path]] = []
+    for name in plan.methods:
+        if name == ITSELF:
+            found.append(itself(profile, seed).at(LEAD_NS))
+            continue
+        trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
+        # Methods that need the same trains share a recording.
+        path = next((path for each, path in recorded if each == trains), None)
+        if path is None:
+            path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"
+            shutil.rmtree(path, ignore_errors=True)
+            path.parent.mkdir(exist_ok=True)
+            record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
+            recorded.append((trains, path))
+            warnings += idle_warnings(read_recording(path))
+        found.append(METHODS[name].network(read_recording(path), replays / name).at(LEAD_NS))
+    return found, warnings

@@ -11,10 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from cellbed.experiments.evaluation.applications.application import Application
-from cellbed.experiments.evaluation.applications.downloads import Downloads
-from cellbed.experiments.evaluation.applications.pages import Pages
-from cellbed.experiments.evaluation.applications.round_trips import RoundTrips
+from cellbed.experiments.evaluation.applications import Application, Downloads, Pages, RoundTrips
 from cellbed.experiments.evaluation.network import REFERENCE
 from cellbed.measure.statistics import Difference, Estimate, Samples, Seed, difference, estimate
 
@@ -90,7 +87,7 @@ def table(
     methods: Sequence[str],
     seed: int = 1,
 ) -> Table:
-    """Return the table of samples with the columns of :data:`.results.COLUMNS`, in the order of the others.
+    """Return the table of samples with the columns of :data:`.evaluate.COLUMNS`, in the order of the others.
 
     A trial counts in a condition when both the reference and the replay have it. Intervals come from recordings drawn
     whole; with a single recording of a condition, from its trials. Measures without samples are left out.

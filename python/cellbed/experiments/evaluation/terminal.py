@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table as Grid
 from rich.text import Text
 
-from cellbed.experiments.evaluation.applications.round_trips import ROUND_TRIP
+from cellbed.experiments.evaluation.applications import ROUND_TRIP
 from cellbed.experiments.evaluation.table import ALL, Row, Table, Target
 from cellbed.measure.statistics import Estimate
 from cellbed.report.formats import NOTHING

@@ -39,7 +39,7 @@ class Record:
     """One live run, testbed or shell.
 
     identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
-    kind: ``"run"``, ``"testbed"``, ``"shell"`` or ``"evaluation"``.
+    kind: ``"run"``, ``"testbed"`` or ``"shell"``.
     name: of a standing testbed, which no other live one has.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
     namespace: inode of the PID namespace in which it has this id, ``None`` in records of earlier versions.

@@ -81,9 +81,8 @@ class Command:
     name: begins the names of its files. command: with its arguments; empty for that of the node's image. stage: it
     starts when all programs of lower stages are ready. load: it runs from the start to the end of a load, and may end
     earlier, with one of the statuses in `status`; others run as long as the testbed. vital: the run fails when it ends.
-    first: it runs before ordinary processes, where the user may do that. environment: variables beyond
-    those of the node; folder: working directory on the node. copy_in: (file or folder of this machine, path on the
-    node), before it starts; copy_out: paths on the node, afterwards, into the folder `files`.
+    environment: variables beyond those of the node; folder: working directory on the node. copy_in: (file or folder of
+    this machine, path on the node), before it starts; copy_out: paths on the node, afterwards, into the folder `files`.
     """
 
     name: str
@@ -100,7 +99,6 @@ class Command:
     restart: Restart = "never"
     status: tuple[int, ...] = (0,)
     vital: bool = False
-    first: bool = False
 
 
 class UnmodifiedProgram:
@@ -299,10 +297,6 @@ class UnmodifiedProgram:
                     f"cannot start {self.name} on {self.node}: {getattr(error, 'strerror', None) or error}: "
                     f"'{' '.join(self.command.command[:1])}'"
                 ) from error
-
-        if self.command.first:
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(self.process.pid, os.SCHED_RR, os.sched_param(1))
         self._note("program started", pid=self.process.pid, log=self.log.name)
 
     def _fail(self, why: str) -> None:
