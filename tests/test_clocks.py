@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.cgroups import LimitsError
 from emulator_process import EMULATE, EmulatorProcess, constant, delay, line_of_two
+from run_commands import needs_limits, run
 
 UPLINK = [constant(100_000_000), delay(5)]
 
@@ -78,16 +77,10 @@ rate = "8 /s"
 
 
 @pytest.mark.slow
+@needs_limits
 def test_a_run_does_not_notice_that_the_clock_is_set(tmp_path: Path, stepping_clock: str) -> None:
-    try:
-        cgroups.locate()
-    except LimitsError as error:
-        pytest.skip(str(error).splitlines()[0])
     (tmp_path / "clock.toml").write_text(SCENARIO)
-    command = [sys.executable, "-P", "-m", "cellbed", "run", tmp_path / "clock.toml", "--out", tmp_path / "runs"]
-    done = subprocess.run(
-        command, env={**os.environ, "LD_PRELOAD": stepping_clock}, capture_output=True, text=True, timeout=150
-    )
+    done = run("run", tmp_path / "clock.toml", "--out", tmp_path / "runs", env={"LD_PRELOAD": stepping_clock})
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     summary = json.loads((folder / "summary.json").read_text())

@@ -33,6 +33,7 @@ from cellbed.testbed.plan import Node
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from emulator_process import EDGE, line_of_two
+from run_commands import run
 from shell_world import ORDINARY_USER, World, missing, python
 
 NEEDED = {name: find(name) is not None for name in ("podman", RUNTIME, "busybox")} | {INIT.name: INIT.exists()}
@@ -543,21 +544,17 @@ node = "edge-0"
 def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
     (tmp_path / "x.toml").write_text(STANDING.format(image=image))
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "cellbed", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    up = run("up", "x.toml", "--no-limits", "--no-proof")
+    up = run("up", "x.toml", "--no-limits", "--no-proof", cwd=tmp_path)
     assert up.returncode == 0, up.stderr
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            (found,) = json.loads(run("status", "--json").stdout)
+            (found,) = json.loads(run("status", "--json", cwd=tmp_path).stdout)
             events = [(each["event"], each["at_s"]) for each in found["events"]]
             if any(event == "fault ended" for event, _ in events):
                 break
         assert [each["state"] for each in found["programs"]] == ["ready"]
-        inside = run("exec", "edge-0", "--", "sh", "-c", "cat /etc/passwd; pwd; exit 7")
+        inside = run("exec", "edge-0", "--", "sh", "-c", "cat /etc/passwd; pwd; exit 7", cwd=tmp_path)
         assert (inside.returncode, inside.stdout.splitlines()[1:]) == (7, ["worker:x:1000:1000::/srv:/bin/sh", "/srv"])
     finally:
-        run("down", "boxes")
+        run("down", "boxes", cwd=tmp_path)

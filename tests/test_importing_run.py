@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from in_process import cellbed
+from run_commands import only_folder, run
 from test_container import image, own_folders, pytestmark
-from test_run import only_folder, run
 
 __all__ = ["image", "own_folders", "pytestmark"]
 

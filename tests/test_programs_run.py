@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,12 @@ import pytest
 from cellbed.cli.plan_table import show_plan
 from cellbed.measure.connections import PARTS
 from cellbed.scenario import ScenarioError, load, parse
-from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.plan import make_plan
 from in_process import cellbed as in_process
 from in_process import run_apart
+from run_commands import needs_limits
+from run_commands import run as run_cellbed
 from scenario_text import GOOD
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -90,25 +87,14 @@ DELAY = 0.013
 """One way, in seconds."""
 
 
-def why_not() -> str | None:
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return "/dev/net/tun cannot be opened"
-    missing = [name for name in ("iperf3", "curl", "nginx", "redis-server", "redis-benchmark") if find(name) is None]
-    if missing:
-        return f"not installed: {', '.join(missing)}"
-    try:
-        cgroups.locate()
-    except LimitsError as error:
-        return str(error).splitlines()[0]
-    return None
+PROGRAMS = ("iperf3", "curl", "nginx", "redis-server", "redis-benchmark")
+MISSING = ", ".join(name for name in PROGRAMS if find(name) is None)
 
 
-def cellbed(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-needs_nodes = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+def needs_nodes(test: Any) -> Any:
+    """Skip a test where nodes or the programs are missing."""
+    programs = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")
+    return pytest.mark.needs_tun(needs_limits(programs(test)))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +103,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("web-nginx-curl.conf", "web-nginx-curl.toml"):
         (folder / name).write_bytes((SCENARIOS / name).read_bytes())
     (folder / "real.toml").write_text(REAL)
-    done = cellbed("run", str(folder / "real.toml"), "--out", str(folder / "runs"))
+    done = run_cellbed("run", str(folder / "real.toml"), "--out", str(folder / "runs"))
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (folder / "runs").iterdir()
     return path
@@ -215,7 +201,7 @@ def test_a_client_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) ->
         'client = { on = "endpoint", command = "curl --no-progress-meter http://{edge.address}:1/" }\n'
         '[apps.edge]\nkind = "program"\nserver = { on = "edge", command = "sleep 600" }\n'
     )
-    done = cellbed("run", str(tmp_path / "fails.toml"), "--out", str(tmp_path / "runs"))
+    done = run_cellbed("run", str(tmp_path / "fails.toml"), "--out", str(tmp_path / "runs"))
     assert done.returncode == 1
     assert "web.endpoint-0.client on endpoint-0 ended with status 7: curl: (7) Failed to connect" in done.stderr
     assert "its output: " in done.stderr

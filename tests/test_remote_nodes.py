@@ -33,6 +33,7 @@ from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+from run_commands import command, processes_of
 from test_container import NEEDED, import_image
 from test_faults import BURNER
 
@@ -548,12 +549,12 @@ def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_p
         .replace(', copy_out = ["page"]', "")
     )
     (tmp_path / "mixed.toml").write_text(text)
-    words = [sys.executable, "-P", "-m", "cellbed", "run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path)]
+    words = command("run", tmp_path / "mixed.toml", "--out", tmp_path)
     with subprocess.Popen(words, stderr=PIPE, stdout=PIPE, text=True) as running:
         assert until(lambda: any("load started" in path.read_text() for path in tmp_path.glob("mixed-*/events.jsonl")))
-        command = b"cellbed.testbed.nodes.agent_hub\0hub\0"
+        hub_command = b"cellbed.testbed.nodes.agent_hub\0hub\0"
         paths = [Path(f"/proc/{each.pid}/cmdline") for each in psutil.Process(running.pid).children(recursive=True)]
-        (hub,) = (path for path in paths if command in path.read_bytes())
+        (hub,) = (path for path in paths if hub_command in path.read_bytes())
         run = dict(entry.split("=", 1) for entry in (hub.parent / "environ").read_text().split("\0") if "=" in entry)[
             "CELLBED_RUN"
         ]
@@ -566,16 +567,6 @@ def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_p
     assert "Traceback" not in errors
     assert not processes_of(run)
     assert until(lambda: not leftovers()), leftovers()
-
-
-def processes_of(run: str) -> list[int]:
-    """The processes of a run, here and on the machine over SSH, which is another namespace of this one."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if f"CELLBED_RUN={run}\0".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
 
 
 def assert_nothing_runs_after(

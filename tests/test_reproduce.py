@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
 from in_process import cellbed
-from test_run import limits_reason
+from run_commands import needs_limits
 
 Measure = Callable[[Mapping[str, str], int], dict[str, float]]
 NAMES = [each.name for each in THESIS.experiments]
@@ -367,8 +366,7 @@ class Quiet:
 
 
 @pytest.mark.needs_tun
-@pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened")
-@pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
+@needs_limits
 def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     changes = {
         "duration": "1 s",

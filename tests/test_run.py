@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from socket import IPPROTO_TCP
@@ -20,9 +19,10 @@ from cellbed.measure.packets import read_packets
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
-from cellbed.testbed.machine.state import RUN_VARIABLE, records
+from cellbed.testbed.machine.state import records
 from cellbed.testbed.programs.supervise import START_STEP_NS
 from in_process import cellbed
+from run_commands import command, needs_limits, only_folder, processes_of, run
 
 SCENARIO = """
 name = "{name}"
@@ -55,19 +55,7 @@ arrivals = "poisson"
 """
 
 
-def limits_reason() -> str | None:
-    """Why limits cannot be enforced here, or ``None``."""
-    try:
-        cgroups.locate()
-    except LimitsError as error:
-        return str(error).splitlines()[0]
-    return None
-
-
-pytestmark = [
-    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
-    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
-]
+pytestmark = [pytest.mark.needs_tun, needs_limits]
 
 
 def write_scenario(folder: Path, **changes: object) -> Path:
@@ -75,15 +63,6 @@ def write_scenario(folder: Path, **changes: object) -> Path:
     path = folder / "scenario.toml"
     path.write_text(SCENARIO.format(**values))
     return path
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-P", "-m", "cellbed", *map(str, arguments)]
-
-
-def run(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **(env or {})}
-    return subprocess.run(command(*arguments), capture_output=True, errors="replace", check=False, env=environment)
 
 
 def latin_1(folder: Path) -> dict[str, str]:
@@ -94,24 +73,6 @@ def latin_1(folder: Path) -> dict[str, str]:
     if shutil.which("localedef") is None or subprocess.run(make, check=False, capture_output=True).returncode:
         return {}
     return {"LOCPATH": str(made.parent), "LC_ALL": made.name, "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
-
-
-def only_folder(parent: Path) -> Path:
-    (folder,) = parent.iterdir()
-    return folder
-
-
-def processes_of(identifier: str) -> list[int]:
-    """Processes that carry the mark of a run."""
-    mark = f"{RUN_VARIABLE}={identifier}".encode()
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def groups_of(identifier: str) -> list[Path]:

@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 import cellbed
+from run_commands import needs_limits
 from run_folder import Shape, make_run
 from test_library import PAGE, examples
-from test_run import limits_reason, write_scenario
+from test_run import write_scenario
 
 ROOT = PAGE.parents[2]
-needs_limits = pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
 
 
 def test_a_scenario_is_the_same_from_file_text_and_tables(tmp_path: Path) -> None:

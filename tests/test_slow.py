@@ -20,10 +20,9 @@ import pytest
 from cellbed.archive import resolve
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
-from cellbed.testbed.machine.state import RUN_VARIABLE
+from run_commands import command, processes_of
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").glob("*.toml"))
-COMMAND = [sys.executable, "-P", "-m", "cellbed"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,18 +37,6 @@ def groups() -> set[Path]:
     except LimitsError as error:
         pytest.skip(str(error).splitlines()[0])
     return {path for base in set(bases.values()) for path in base.glob("run-*")}
-
-
-def marked(identifier: str) -> list[int]:
-    """Processes that carry the mark of a run."""
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"{RUN_VARIABLE}={identifier}".encode() in environ.read_bytes():
-                found.append(int(environ.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 # Asks for two names, the second in a network namespace of its own, whose server may take a moment.
@@ -89,8 +76,8 @@ def test_nothing_is_looked_up(tmp_path: Path) -> None:
     for words in (["run", scenario, "--out", tmp_path / "runs"], ["report", tmp_path / "runs", "--open", "no"]):
         if words[0] == "report":
             words[1] = next((tmp_path / "runs").iterdir())
-        command = [*sink, *strace, *COMMAND, *map(str, words)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=170, check=False)
+        whole = [*sink, *strace, *command(*words)]
+        done = subprocess.run(whole, env=env, capture_output=True, text=True, timeout=170, check=False)
         assert done.returncode == 0, done.stderr
     assert set(names.read_text().split()) == {"outer.canary.test", "inner.canary.test"}
     calls = trace.read_text()
@@ -106,7 +93,7 @@ def test_nothing_is_looked_up(tmp_path: Path) -> None:
 def test_every_shipped_scenario_runs(scenario: Path, tmp_path: Path) -> None:
     groups()
     outcome = subprocess.run(
-        [*COMMAND, "run", scenario, "--out", tmp_path], capture_output=True, text=True, timeout=170, check=False
+        command("run", scenario, "--out", tmp_path), capture_output=True, text=True, timeout=170, check=False
     )
     assert outcome.returncode == 0, outcome.stderr
     (folder,) = tmp_path.iterdir()
@@ -134,7 +121,7 @@ def test_a_run_or_a_program_of_it_killed_at_any_instant_leaves_nothing_after_cle
     victims = {"run": 0, "program": 0}
     for number in range(30):
         runs = tmp_path / str(number)
-        words = [*COMMAND, "run", scenario, "--out", runs]
+        words = command("run", scenario, "--out", runs)
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         # Up to a random one of the phases that it reports, and a moment into it.
@@ -147,13 +134,13 @@ def test_a_run_or_a_program_of_it_killed_at_any_instant_leaves_nothing_after_cle
             os.kill(victim, signal.SIGKILL)
         _, errors = process.communicate()
         assert "Traceback" not in errors, [*before_it, errors]
-        assert subprocess.run([*COMMAND, "clean"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+        assert subprocess.run(command("clean"), stdout=subprocess.DEVNULL, check=False).returncode == 0
         left = {path for path in groups() - before if f"-{process.pid}-" in path.name}
         assert left == set()
-        assert marked(f"run-{process.pid}-") == []
+        assert processes_of(f"run-{process.pid}-") == []
         # What is left is a folder with a report, or none where nothing was measured.
         for folder in runs.glob("*"):
-            report = subprocess.run([*COMMAND, "report", folder], capture_output=True, text=True, check=False)
+            report = subprocess.run(command("report", folder), capture_output=True, text=True, check=False)
             assert report.returncode == 0, report.stderr
     assert min(victims.values()) > 5, victims
 

@@ -19,12 +19,12 @@ import pytest
 
 import in_process
 from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.process import Place as NodePlace
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.reach import Guests
+from run_commands import needs_limits
 from shell_world import ORDINARY_USER, World, missing
 
 SCENARIO = """
@@ -55,19 +55,7 @@ images = 3
 SEND = "import socket; socket.socket(2, 2).sendto(b'contents of a datagram', ('edge-0', 9))"
 
 
-def limits_reason() -> str | None:
-    """Why limits cannot be enforced here, or ``None``."""
-    try:
-        cgroups.locate()
-    except LimitsError as error:
-        return str(error).splitlines()[0]
-    return None
-
-
-pytestmark = [
-    pytest.mark.needs_tun,
-    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
-]
+pytestmark = [pytest.mark.needs_tun, needs_limits]
 
 
 MANY = """

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 from cellbed.experiments.sweep.trials import plan
-from test_run import command, limits_reason
+from run_commands import command, needs_limits
 from test_sweep_run import SCENARIO, write
 
 pytest.importorskip("distributed")
 pytestmark = [
-    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
-    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
+    pytest.mark.needs_tun,
+    needs_limits,
     pytest.mark.timeout(600),  # several runs, on a machine that may be busy
 ]
 UNMEASURED = ["point", "repetition", "key", "seed", "start_s", "rate"]

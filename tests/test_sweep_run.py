@@ -17,12 +17,9 @@ import pytest
 
 import cellbed
 import in_process
-from test_run import command, limits_reason
+from run_commands import command, needs_limits
 
-pytestmark = [
-    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
-    pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason())),
-]
+pytestmark = [pytest.mark.needs_tun, needs_limits]
 
 SCENARIO = """\
 name = "short"

@@ -1,0 +1,56 @@
+"""Commands of `cellbed` as separate processes, and what a machine needs for real runs with limits."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine.cgroups import LimitsError
+from cellbed.testbed.machine.state import RUN_VARIABLE
+
+
+def limits_reason() -> str | None:
+    """Why limits cannot be enforced here, or ``None``."""
+    try:
+        cgroups.locate()
+    except LimitsError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+needs_limits = pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
+
+
+def command(*words: object) -> list[str]:
+    """The words that start `cellbed` with these."""
+    return [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
+
+
+def run(
+    *words: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `cellbed` with these words, with these variables beside those there are."""
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command(*words), capture_output=True, errors="replace", check=False, env=environment, cwd=cwd)
+
+
+def only_folder(parent: Path) -> Path:
+    (folder,) = parent.iterdir()
+    return folder
+
+
+def processes_of(identifier: str) -> list[int]:
+    """Processes that carry the mark of a run, here and in other namespaces of this machine. identifier: or its
+    beginning."""
+    mark = f"{RUN_VARIABLE}={identifier}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if any(entry.startswith(mark) for entry in environ.read_bytes().split(b"\0")):
+                found.append(int(environ.parent.name))
+    return found
