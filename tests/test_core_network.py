@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from archive_examples import add
 from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, load
+from cellbed.scenario.core import RoundTripRecord
 from cellbed.scenario.places import PLACES, ROUTE, Hours, RoundTrips
-from cellbed.scenario.round_trips import RoundTripRecord
 from cellbed.testbed.plan import Direction, make_plan
 from scenario_text import GOOD
 

@@ -12,10 +12,10 @@ from cellbed.archive import TraceSource
 from cellbed.scenario import Scenario, ScenarioError, load, parse
 from cellbed.scenario.core import CoreDelay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
-from cellbed.scenario.forms import Ways
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.places import PLACES
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
+from cellbed.scenario.table import Ways
 from scenario_text import GOOD
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

@@ -16,12 +16,12 @@ from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.scenario.capacities import RateSeries, TokenBucket
 from cellbed.scenario.delays import DelaySeries, Empirical, Normal
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
-from cellbed.scenario.forms import Ways
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.losses import GilbertElliott, LossSeries, OnOff
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.queues import CoDel, DropTail, DualPi2, FqCoDel, Pie, Red
 from cellbed.scenario.series import advanced
+from cellbed.scenario.table import Ways
 from cellbed.support.units import BIT_RATE, DURATION
 from link_examples import EXAMPLES, PAGE, REPLACED, read, write_recordings
 from scenario_text import GOOD

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from cellbed import _core
 from cellbed.outcomes import Outcomes
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import Unlimited
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings, read_texts

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, quantity, refusal
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
-from cellbed.scenario.table import Table, written
+from cellbed.scenario.table import PlainOr, Table, written
 from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
 _STEP = quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")

@@ -5,10 +5,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import SITE_LINK, SiteLink
 from cellbed.scenario.fields import Unlimited, quantity
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
 from cellbed.scenario.table import Path, Table, written

@@ -5,9 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import Probability, quantity
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import DELAY, Pairs, Points, Recording, points_of, recording, require_one
-from cellbed.scenario.table import Table
+from cellbed.scenario.table import PlainOr, Table
 from cellbed.support.units import DURATION
 
 _DELAY = quantity(DURATION, "0 s", "60 s")

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from cellbed.scenario.fields import Probability, plainly, quantity, refusal
-from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.losses import LOSS_FORM, Loss
 from cellbed.scenario.series import Pairs, Points
-from cellbed.scenario.table import Path
+from cellbed.scenario.table import EachWay, Path, Ways
 from cellbed.support.units import DURATION
 
 EXAMPLES = [0.01, "1 %"]

@@ -1,14 +1,19 @@
-"""A recording of two workloads: one direction of a load-dependent network."""
+"""Recordings whose replay depends on the load: one direction of a network each."""
 
+import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cellbed.archive import TraceSource, resolve
+from cellbed.archive import TraceError, TraceSource, resolve
 from cellbed.archive.light_rows import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.scenario.fields import TextField, quantity
 from cellbed.scenario.table import Table, written
+from cellbed.support import inputs
 from cellbed.support.units import DURATION, SIZE
 
 _IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]
@@ -65,3 +70,27 @@ class Replay(Table):
         yield "light", self.light
         if self.latency_offset is not None:
             yield "latency_offset", self.latency_offset
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A model learnt from a recording, which replays it conditional on each packet's situation; read by the emulator's
+    stage ``conditional``.
+
+    name: of the recording and its direction. model: file. heavy: opportunities of saturation, of `opportunity` bytes;
+    the same as in the model, used to state the rate.
+    """
+
+    name: str
+    model: Path
+    heavy: TraceSource
+    opportunity: int
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal digest of the model. Raises TraceError when the file cannot be read."""
+        try:
+            with inputs.opened(self.model) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise TraceError(f"{self.model}: cannot read this file: {error.strerror}") from error

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import Probability, quantity, refusal
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import TIMES, Column, Recording, recording, require_one
-from cellbed.scenario.table import Table, written
+from cellbed.scenario.table import PlainOr, Table, written
 from cellbed.support.units import DURATION, FREQUENCY
 
 Rate = Annotated[float, quantity(FREQUENCY, "0 /s", "10000 /s", above=True)]

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
 
 from cellbed.scenario.fields import Chance, Probability, plainly, quantity, refusal
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.series import LOSS, Pairs, Points, Recording, points_of, recording, require_one
-from cellbed.scenario.table import Table
+from cellbed.scenario.table import PlainOr, Table
 from cellbed.support.units import DURATION
 
 _CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, allow_inf_nan=False)])

@@ -8,7 +8,6 @@ from pydantic import Field
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability, quantity
-from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import (
     EXAMPLES,
     CorruptionEachWay,
@@ -20,7 +19,7 @@ from cellbed.scenario.impairments import (
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.table import EachWay, Path, Table, Ways, written
 from cellbed.support.units import DURATION
 
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]

@@ -7,11 +7,10 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import DISK_FILE, KEY_FILE, PLACE, Command, quantity
-from cellbed.scenario.forms import PLAIN, table_kind
 from cellbed.scenario.mobile import Change, MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
-from cellbed.scenario.table import Table, written
+from cellbed.scenario.table import PLAIN, Table, table_kind, written
 from cellbed.support.units import DURATION, SIZE
 
 CLASSES = ("endpoint", "edge", "cloud")

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from cellbed.scenario.fields import plainly
-from cellbed.scenario.forms import APART, BOTH, PLAIN, Ways, is_apart
-from cellbed.scenario.table import Path
+from cellbed.scenario.table import APART, BOTH, PLAIN, Path, Ways, is_apart
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.ways import WAYS

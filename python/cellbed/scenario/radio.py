@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field
 
 from cellbed.scenario.capacities import LinkCapacity
-from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import (
     CorruptionEachWay,
     DuplicationEachWay,
@@ -16,7 +15,7 @@ from cellbed.scenario.impairments import (
 )
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.table import EachWay, Path, Table, Ways, written
 from cellbed.support.ways import Way
 
 Profile = Literal[

@@ -13,9 +13,7 @@ from pydantic import Field
 from cellbed.archive import TraceError, TraceSource, find_folder, obstacle, open_archive
 from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.scenario.capacities import LinkCapacity
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.fields import QueueLimit, TextField, quantity
-from cellbed.scenario.forms import EachWay, Ways
 from cellbed.scenario.impairments import (
     CorruptionEachWay,
     DuplicationEachWay,
@@ -23,10 +21,10 @@ from cellbed.scenario.impairments import (
     OutageEachWay,
     outage_misfits,
 )
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import Change, Offset
 from cellbed.scenario.queues import DropTail, Queue
-from cellbed.scenario.table import Path, Table, written
+from cellbed.scenario.table import EachWay, Path, Table, Ways, written
 from cellbed.support.units import DURATION
 from cellbed.support.ways import WAYS, Way
 

@@ -1,5 +1,13 @@
-"""What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file."""
+"""What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file.
 
+Command lines have them in one line of text, ``codel target=5ms limit=100 packets``. A plain value is written as in the
+file, without quotes. A table is its kind followed by its keys, ``normal mean=20ms deviation=3ms``, or TOML's inline
+table. Short forms: a queue's limit follows its kind and stands alone for drop-tail, a recording is named by its CSV
+file, a delay without a unit counts milliseconds as with mm-delay.
+"""
+
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,24 +17,24 @@ from pydantic import Field, ValidationError
 
 from cellbed.archive import TraceError, TraceSource
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
 from cellbed.scenario.impairments import Outages
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
-from cellbed.scenario.phrases import written
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
-from cellbed.support.units import UnitError
+from cellbed.support.units import UnitError, parse_probability
 
 _RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
 _LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)
-
+_KEY = re.compile(r"(?:^|\s+)([a-z_]+)\s*=\s*")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_CHANCES = ("loss", "duplication", "corruption")
 
 STATES = ("up", "down")
 """Words that are settings themselves."""
@@ -75,7 +83,7 @@ class _Running(_Settings):
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
     """Return the settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
 
-    Values are those of :mod:`cellbed.scenario.phrases`. folder: start of relative paths of traces and recordings.
+    Values are those of :mod:`cellbed.scenario.settings`. folder: start of relative paths of traces and recordings.
     Raises ScenarioError, one line per mistake.
     """
     texts: dict[str, str] = {}
@@ -103,7 +111,7 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
     data: dict[str, Any] = {}
     for key, text in texts.items():
         try:
-            data[key] = written(key, text, running=running) if isinstance(text, str) else text
+            data[key] = _written(key, text, running=running) if isinstance(text, str) else text
         except UnitError as error:
             raise ScenarioError(f"{key}: {error}") from error
     try:
@@ -139,3 +147,44 @@ def _settings(asked: _Written | _Running) -> Settings:
         None if asked.state is None else asked.state == "down",
         asked.outage if isinstance(asked, _Written) else None,
     )
+
+
+def _written(key: str, text: str, *, running: bool = False) -> Any:
+    """Return the scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
+
+    running: of a link that runs already, which may lose everything.
+
+    Errors: :class:`UnitError` for malformed text; values are validated later.
+    """
+    text = text.strip()
+    if text[:1] in ("{", "["):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except ValueError as error:
+            raise UnitError(f'{text} is not an inline table of TOML: write {{ kind = "…", … }}') from error
+    head, *rest = _KEY.split(text)
+    keys = {name: _value(value.strip()) for name, value in zip(rest[::2], rest[1::2], strict=True)}
+    if key == "queue":
+        return _queue(head.strip(), keys)
+    if keys:
+        return {"kind": head.strip(), **keys}
+    if text.endswith(".csv"):
+        return {"kind": "series", "file": text}
+    if key == "delay" and text.isascii() and text.replace(".", "", 1).isdecimal():
+        return f"{text} ms"
+    return parse_probability(text, certain=running and key == "loss") if key in _CHANCES else text
+
+
+def _queue(head: str, keys: dict[str, Any]) -> dict[str, Any]:
+    if not head:
+        raise UnitError("not a queue: write '1 MB', '100 packets', 'infinite' or a kind such as 'codel'")
+    kind, _, limit = head.partition(" ") if head[0].isalpha() else ("droptail", "", head)
+    return {"kind": kind, **({"limit": limit.strip()} if limit.strip() else {}), **keys}
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return int(text) if text.lstrip("+-").isdecimal() else float(text)
+    return text

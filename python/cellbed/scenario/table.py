@@ -1,8 +1,14 @@
-"""Base of all tables of a scenario file."""
+"""Tables of a scenario file, and values with several forms: for both directions or for each, plain or as a table."""
 
-from typing import Any, get_args
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+from cellbed.support.ways import WAYS
 
 Path = tuple[str | int, ...]
 """Where a value lies in the file: keys from its top on, and numbers of entries of lists."""
@@ -34,3 +40,111 @@ class Table(BaseModel):
 def written(default: object) -> Any:
     """Return a default as in the file; it is validated like the file's values."""
     return default
+
+
+PLAIN = "plain"
+BOTH = "both ways"
+APART = "each way"
+"""Names of the forms in pydantic's errors; no keys of the file."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways(Generic[T]):
+    """A value for each direction."""
+
+    uplink: T
+    downlink: T
+
+
+_STRICT = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
+"""The configuration of `Table`, for values that are not tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class EachWay:
+    """Annotates a `Ways`: in the file a value for both directions, or a table with ``uplink`` and ``downlink``.
+
+    value: the type of one direction's value. default: of a direction that the table leaves out, as in the file; None
+    stands for itself.
+    """
+
+    value: Any
+    default: Any = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        one = handler.generate_schema(self.value)
+        left_out = one if self.default is not None else core_schema.nullable_schema(one)
+        field = core_schema.with_default_schema(left_out, default=self.default, validate_default=True)
+        fields: dict[str, core_schema.TypedDictField] = {
+            way: core_schema.typed_dict_field(field, required=False) for way in WAYS
+        }
+        apart = core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_STRICT)
+        return core_schema.tagged_union_schema(
+            {
+                BOTH: core_schema.no_info_after_validator_function(lambda value: Ways(value, value), one),
+                APART: core_schema.no_info_after_validator_function(lambda values: Ways(**values), apart),
+            },
+            discriminator=self._form,
+            serialization=core_schema.wrap_serializer_function_ser_schema(_show, schema=one),
+        )
+
+    def _form(self, value: object) -> str:
+        return APART if isinstance(value, Mapping) and is_apart(value) else BOTH
+
+
+def _show(ways: Ways[Any], show: Callable[[Any], Any]) -> Any:
+    if ways.uplink == ways.downlink:
+        return show(ways.uplink)
+    return {way: None if (value := getattr(ways, way)) is None else show(value) for way in WAYS}
+
+
+def is_apart(value: Mapping[str, object]) -> bool:
+    """Return whether a table is meant to have a value for each direction."""
+    if "kind" in value:
+        return False
+    return not value or any(difflib.get_close_matches(key, WAYS, n=1, cutoff=0.65) for key in value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainOr:
+    """Annotates a value that the file gives plainly or as one of some tables, which differ by their ``kind``.
+
+    plain: the type of the plain form; show: that value as in the file.
+    """
+
+    plain: Any
+    tables: tuple[type[Table], ...]
+    show: Any = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        forms = {PLAIN: handler.generate_schema(self.plain)}
+        for table in self.tables:
+            (kind,) = table.model_fields["kind"].annotation.__args__  # type: ignore[union-attr]
+            forms[kind] = handler.generate_schema(table)
+        return core_schema.tagged_union_schema(
+            forms,
+            discriminator=_kind,
+            serialization=core_schema.plain_serializer_function_ser_schema(self._show),
+        )
+
+    def _show(self, value: object) -> Any:
+        if isinstance(value, BaseModel):
+            return value.model_dump(mode="json", by_alias=True)
+        return self.show(value) if self.show is not None else value
+
+
+def table_kind(value: object) -> str | None:
+    """Return the ``kind`` of a table that may also be one without."""
+    if isinstance(value, BaseModel):
+        return getattr(value, "kind", PLAIN)
+    kind = value.get("kind", PLAIN) if isinstance(value, Mapping) else PLAIN
+    return kind if isinstance(kind, str) else None
+
+
+def _kind(value: object) -> str | None:
+    if not isinstance(value, Mapping):
+        return PLAIN
+    kind = value.get("kind")
+    return kind if isinstance(kind, str) and kind != PLAIN else None

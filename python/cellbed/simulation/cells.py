@@ -14,10 +14,9 @@ from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import Chance, quantity
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.problems import Problem
 from cellbed.scenario.reader import TablesError
-from cellbed.scenario.table import Table
+from cellbed.scenario.table import PlainOr, Table
 from cellbed.simulation.flow_files import FlowFileError, rows_of
 from cellbed.simulation.transports import PS, simulated
 from cellbed.support.near_names import did_you_mean

@@ -12,11 +12,10 @@ from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import Chance, quantity
-from cellbed.scenario.forms import PlainOr
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError
 from cellbed.scenario.reader import TablesError, read, report, tables, validated
-from cellbed.scenario.table import Table, written
+from cellbed.scenario.table import PlainOr, Table, written
 from cellbed.simulation import flow_files
 from cellbed.simulation.cells import Radio
 from cellbed.simulation.flow_files import PACKET, FlowFileError, Sizes

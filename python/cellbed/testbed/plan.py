@@ -22,12 +22,11 @@ from cellbed.runformat.stages import describe, difference
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import Change
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
 from cellbed.scenario.queues import DropTail

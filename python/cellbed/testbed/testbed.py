@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
@@ -32,6 +33,7 @@ KINDS = {
     "host": "cellbed.testbed.nodes.host:HostNode",
 }
 """The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
+_CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 LEAST_PROCESSES = 64
 """Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
@@ -64,14 +66,31 @@ def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
         yield str(error)
 
 
+def available_congestion_controls() -> tuple[str, ...] | None:
+    """Return the congestion controls that this kernel has now; None if unknown."""
+    try:
+        return tuple(_CONGESTION_CONTROLS.read_text(encoding="utf-8").split()) or None
+    except OSError:
+        return None
+
+
+def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
+    """Return the problem of the congestion control ``name`` on a kernel that has those ``present``; None without
+    one."""
+    if present is None or name in present:
+        return None
+    hint = did_you_mean(name, present)
+    remedy = "" if hint else f"; try: sudo modprobe tcp_{name}"
+    return f"'{name}' is not available: {hint}this kernel has {' '.join(present)} now{remedy}"
+
+
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
     """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
-    from cellbed.scenario.congestion import available, objection
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
     control = scenario.transport.congestion_control
-    if control is not None and (wrong := objection(control, available())):
+    if control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
         found.append(Problem(("transport", "congestion_control"), wrong))
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():

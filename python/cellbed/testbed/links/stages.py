@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Drawn
 from cellbed.scenario.fields import ConstantRate, Unlimited
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio

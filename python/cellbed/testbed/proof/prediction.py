@@ -15,10 +15,9 @@ from fractions import Fraction
 from cellbed import _core
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries, TokenBucket
-from cellbed.scenario.conditional import Conditional
 from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Points
