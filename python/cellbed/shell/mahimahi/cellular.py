@@ -7,8 +7,8 @@ tool leaves in places: packets may have any size, both directions count time fro
 
 from __future__ import annotations
 
+import getopt
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,8 @@ from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.runformat.stages import describe
 from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
-from cellbed.shell.mahimahi.arguments import UsageError
-from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
+from cellbed.shell.mahimahi.arguments import UsageError, number, permuting
+from cellbed.shell.mahimahi.queues import parse_queue
 from cellbed.testbed.links.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 
 USAGE = """\
@@ -43,7 +43,6 @@ Options = --once
 
 _MS = 1_000_000
 _SEED = 1
-_FLAGS = ("once",)
 _VALUES = (
     *(f"psize-latency-offset-{way}" for way in ("up", "down")),
     *(f"long-to-short-timer-{way}" for way in ("up", "down")),
@@ -58,13 +57,12 @@ _Side = Literal["up", "down"]
 class Cellular:
     """A parsed command line.
 
-    command: empty for the user's shell. packet_log: file for ``cellbed log``. remarks: as of :class:`LinkQueue`.
+    command: empty for the user's shell. packet_log: file for ``cellbed log``.
     """
 
     link: ShellLink
     command: tuple[str, ...]
     packet_log: Path | None
-    remarks: tuple[str, ...]
 
 
 def parse(arguments: Sequence[str], folder: Path) -> Cellular:
@@ -77,16 +75,18 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
     if not arguments or not _is_number(arguments[0]):
         raise _usage("NUM_ARGS, the first argument, must be the number of words before COMMAND, mm-cellular included")
     own, command = arguments[1 : max(0, int(arguments[0]) - 1)], tuple(arguments[max(1, int(arguments[0]) - 1) :])
-    files, options = _sorted(own)
+    try:
+        found, files = permuting(list(own), "", ["once", *(f"{name}=" for name in _VALUES)])
+    except getopt.GetoptError as error:
+        raise _usage(str(error)) from None
+    options = {name.removeprefix("--"): value for name, value in found}
     if len(files) != 4:
         raise _usage(
             f"{len(files)} files among the first {arguments[0]} words; "
             "expected four: LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN"
         )
     playing = Playing(_whole(options, "start-timestamp") * _MS, "once" not in options)
-    loss = _probability(options.get("loss-rate", "0"))
-
-    remarks: list[str] = []
+    loss = number(options.get("loss-rate", "0"), "loss rate", USAGE, most=1)
 
     def direction(way: _Side, light: str, heavy: str) -> ShellDirection:
         offsets = options.get(f"psize-latency-offset-{way}")
@@ -102,8 +102,8 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
         for _, file in recording.files:
             _ = file.content
         _ = recording.heavy.trace
-        queue = _queue(options, way)
-        remarks.extend(queue.remarks)
+        kind, queue_arguments = options.get(f"{way}link-queue", "infinite"), options.get(f"{way}link-queue-args", "")
+        queue = parse_queue(kind, queue_arguments, f"--{way}link-queue", derived_seed(_SEED, f"{way}link-queue"))
         stages = [bottleneck_stage(Parameters(recording), playing, lambda _: _SEED) | {"queue": dict(queue.config)}]
         if loss > 0:
             stages.insert(0, chance_stage("loss", loss, derived_seed(_SEED, f"{way}link.loss")))
@@ -111,43 +111,13 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
 
     link = ShellLink(direction("up", files[0], files[2]), direction("down", files[1], files[3]), prefix="cellular")
     log_folder = options.get("packet-log-folder")
-    return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin", tuple(remarks))
+    return Cellular(link, command, None if log_folder is None else folder / log_folder / "packets.bin")
 
 
 def cellular(arguments: Sequence[str]) -> int:
     """``mm-cellular``: replay a recording whose delays and rates depend on the load."""
     asked = parse(arguments, Path.cwd())
-    for remark in asked.remarks:
-        print(f"mm-cellular: {remark}", file=sys.stderr)
     return run_shell(asked.link, asked.command, packet_log=asked.packet_log)
-
-
-def _sorted(own: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Files, and options by name; they may stand in any order, as getopt has it."""
-    files: list[str] = []
-    options: dict[str, str] = {}
-    rest = iter(own)
-    for word in rest:
-        if not word.startswith("--"):
-            files.append(word)
-            continue
-        name, equals, value = word[2:].partition("=")
-        if name in _FLAGS and not equals:
-            options[name] = ""
-        elif name in _VALUES:
-            given = value if equals else next(rest, None)
-            if given is None:
-                raise _usage(f"--{name} needs a value")
-            options[name] = given
-        else:
-            raise _usage(f"unknown option {shlex.quote(word)}")
-    return files, options
-
-
-def _queue(options: Mapping[str, str], way: _Side) -> LinkQueue:
-    option = f"{way}link-queue"
-    kind, arguments = options.get(option, "infinite"), options.get(f"{option}-args", "")
-    return parse_queue(kind, arguments, f"--{option}", derived_seed(_SEED, option))
 
 
 def _whole(options: Mapping[str, str], name: str) -> int:
@@ -155,16 +125,6 @@ def _whole(options: Mapping[str, str], name: str) -> int:
     if not _is_number(text):
         raise _usage(f"--{name}: invalid time {shlex.quote(text)}: write a whole number of ms")
     return int(text)
-
-
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise _usage(f"--loss-rate: invalid probability {shlex.quote(text)}: write a number from 0 to 1")
-    return value
 
 
 def _is_number(text: str) -> bool:
