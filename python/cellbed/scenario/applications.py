@@ -47,7 +47,7 @@ can be predicted, a module ``virtual`` with its model (:mod:`cellbed.workloads.v
 
 
 class Application(Table):
-    """What every application has: the node groups of its programs, and when its load runs."""
+    """The base of applications: the node groups of its programs, and when its load runs."""
 
     if TYPE_CHECKING:  # fields of each kind
         kind: str
@@ -138,7 +138,7 @@ def _endpoints(groups: Groups) -> list[str]:
 
 
 def group_misfits(key: Key, name: str, groups: Groups) -> Iterator[tuple[Key, str]]:
-    """What is wrong with the name of a node group at `key`."""
+    """Yield the problem of the name of a node group at `key`."""
     if name not in groups:
         hint = did_you_mean(name, list(groups))
         yield (
@@ -187,7 +187,7 @@ class Load(Application):
 
     @property
     def is_closed(self) -> bool:
-        """Whether requests wait for replies."""
+        """Return whether requests wait for replies."""
         return self.arrivals == "closed" or isinstance(self.arrivals, Closed)
 
     def __str__(self) -> str:

@@ -90,7 +90,7 @@ Cells = dict[Name, Cell]
 def cell_misfits(
     cells: Mapping[str, Cell], groups: Mapping[str, NodeGroup], mobile: AnyMobileLink | None, duration: int
 ) -> Iterator[tuple[Path, str]]:
-    """What does not fit between cells and groups: (path, what to do).
+    """Yield misfits between cells and groups: (path, what to do).
 
     mobile: the link of groups without one. duration: of the workload, ns.
     """
@@ -132,7 +132,7 @@ def cell_misfits(
 def _route_misfits(
     cells: Mapping[str, Cell], group: NodeGroup, link: AnyMobileLink | None, duration: int
 ) -> Iterator[tuple[Path, str]]:
-    """What is wrong with the handovers of a group that is in a cell: (path below the route, what to do)."""
+    """Yield problems of the handovers of a group that is in a cell: (path below the route, what to do)."""
     present, entered = group.cell, -1
     for index, handover in enumerate(group.route):
         if handover.cell not in cells:

@@ -16,7 +16,7 @@ Length = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 
 
 class _Fault(Table):
-    """What every fault has."""
+    """The base of faults."""
 
     at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
 
@@ -124,7 +124,7 @@ def fault_misfits(
     duration: int,
     sites: Sequence[str] = (),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with the faults of a workload of `duration` ns: (path of the key, what to do). sites: links of
+    """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: links of
     cells' sites."""
     ends: dict[str, int] = {}
     for index, fault in enumerate(faults):

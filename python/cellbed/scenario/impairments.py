@@ -1,4 +1,4 @@
-"""What disturbs the packets of a link, by direction: random impairments, and outages."""
+"""Disturbances of the packets of a link, by direction: random impairments, and outages."""
 
 from collections.abc import Iterator
 from itertools import pairwise

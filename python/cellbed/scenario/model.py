@@ -156,7 +156,8 @@ class Scenario(Table):
         return self.model_dump(mode="json", by_alias=True)
 
     def stated(self) -> dict[str, Any]:
-        """What the file states, without defaults, in the form of :meth:`resolved`; of a scenario before `completed`."""
+        """Return the contents of the file, without defaults, in the form of :meth:`resolved`; of a scenario before
+        `completed`."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def completed(self) -> Self:
@@ -239,7 +240,7 @@ class Scenario(Table):
         return found
 
     def _order_misfits(self, name: str) -> Iterator[str]:
-        """What is wrong with the applications that one comes after."""
+        """Yield problems of the applications that one comes after."""
         for other in self.applications[name].after:
             if other not in self.applications:
                 hint = did_you_mean(other, list(self.applications))

@@ -48,13 +48,13 @@ class Handover(Change):
 
     @property
     def change(self) -> Change | None:
-        """What changes in the new cell, if anything does."""
+        """The change of the link in the new cell, if any."""
         given = {key: value for key in Change.model_fields if key != "at" and (value := getattr(self, key)) is not None}
         return Change.model_construct(at=self.enters, **given) if given else None
 
 
 class Backend(Table):
-    """What the rest of cellbed must know of a kind of node."""
+    """The properties of a kind of node for the rest of cellbed."""
 
     routed: ClassVar[bool] = False
     """Whether the node is a machine behind its namespace; else its programs are processes of this machine."""
@@ -187,7 +187,8 @@ def with_defaults(data: Any) -> Any:
 
 
 def inherits(mobile: Any, link: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a group's link has the keys of ``[links.mobile]`` that it leaves out: one of another kind has not."""
+    """Return whether a group's link has the keys of ``[links.mobile]`` that it leaves out: one of another kind has
+    not."""
     return (
         isinstance(mobile, dict)
         and isinstance(link, dict)

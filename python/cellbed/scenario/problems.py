@@ -116,7 +116,7 @@ class _Keys:
         self._data = data
 
     def value(self, path: Sequence[str | int]) -> Any:
-        """What the file has at `path`."""
+        """Return the value of the file at `path`."""
         here: Any = self._data
         for step in path:
             here = _child(here, step)
@@ -258,7 +258,7 @@ def _choice(wrong: str, choices: Sequence[str]) -> str:
 
 
 def _example(path: Path, keys: _Keys) -> str:
-    """What to write at ``path``, from the schema's own examples."""
+    """Return an example of the value at ``path``, from the schema's own examples."""
     name = str(path[-1])
     field = keys.of(path[:-1]).get(name)
     if field is None:

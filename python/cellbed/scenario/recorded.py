@@ -215,7 +215,7 @@ class RecordedDirection(_Replayed):
     )
 
     def replay(self) -> Replay | Conditional:
-        """What the direction replays. Raises TraceError."""
+        """Return the replay of the direction. Raises TraceError."""
         return self._replay(self.way, self.idle)
 
 
@@ -241,12 +241,12 @@ class RecordedLink(_Replayed):
 
     @cached_property
     def up(self) -> Replay | Conditional:
-        """What the uplink replays. Raises TraceError."""
+        """The replay of the uplink. Raises TraceError."""
         return self._replay("uplink", getattr(self.idle, "uplink", None))
 
     @cached_property
     def down(self) -> Replay | Conditional:
-        """What the downlink replays. Raises TraceError."""
+        """The replay of the downlink. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
     @property

@@ -1,4 +1,4 @@
-"""What a user writes to change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file.
+"""Settings that change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file.
 
 Command lines have them in one line of text, ``codel target=5ms limit=100 packets``. A plain value is written as in the
 file, without quotes. A table is its kind followed by its keys, ``normal mean=20ms deviation=3ms``, or TOML's inline

@@ -53,7 +53,8 @@ def instances(cells: Cells, groups: Groups, application: Application) -> list[st
 
 
 def migrations(cells: Cells, groups: Groups, application: Application) -> list[Migration]:
-    """How a server follows its clients: when they are in a new cell its state is sent there, then it continues."""
+    """Return the migrations of a server that follows its clients: when they are in a new cell its state is sent there,
+    then it continues."""
     if application.edge_policy != "follow-me" or application.server is None:
         return []
     group = groups[_client(application, groups)]
@@ -87,7 +88,7 @@ def _client(application: Application, groups: Groups) -> str:
 def site_misfits(
     cells: Cells, groups: Groups, applications: Mapping[str, Application]
 ) -> Iterator[tuple[str | None, Path, str]]:
-    """What does not fit between sites, groups and policies: (application, path below it or the file, what to do)."""
+    """Yield misfits between sites, groups and policies: (application, path below it or the file, what to do)."""
     owners: dict[str, str] = {}
     edges = [name for name, group in groups.items() if group.node_class == "edge"]
     for name, cell in cells.items():
@@ -111,7 +112,7 @@ def site_misfits(
 def _policy_misfits(
     cells: Cells, groups: Groups, application: Application, others: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """What keeps servers from changing with the cell: (key, what to do). others: groups of other applications."""
+    """Yield obstacles to servers that change with the cell: (key, what to do). others: groups of other applications."""
     policy, client = application.edge_policy, groups.get(_client(application, groups))
     if application.server is None:
         yield "server", "missing: write the edge nodes of the cell in which the clients begin"
@@ -151,7 +152,7 @@ def _policy_misfits(
 
 
 def _transfer_misfits(cells: Cells, groups: Groups, application: Application) -> Iterator[str]:
-    """What is wrong with the transfers of a server's state."""
+    """Yield problems of the transfers of a server's state."""
     moves = migrations(cells, groups, application)
     for move in moves:
         cores = [cells[name].core for name in (move.source, move.target)]

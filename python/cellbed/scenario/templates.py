@@ -11,7 +11,7 @@ _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def problem(text: str, applications: Collection[str]) -> str | None:
-    """What is wrong with the names in a text, and what to write instead. applications: names of those that have a
+    """Return the problem of the names in a text, with its remedy. applications: names of those that have a
     server."""
     names = [*NAMES, *(f"{name}.address" for name in applications)]
     for part in _PART.finditer(text):

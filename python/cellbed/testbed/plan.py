@@ -70,7 +70,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a direction plays. name: in words; synthetic: made by a model, not recorded; sha256: of a file, or None."""
+    """The source that a direction plays. name: in words; synthetic: made by a model, not recorded; sha256: of a file,
+    or None."""
 
     name: str
     synthetic: bool
@@ -102,7 +103,7 @@ class Direction:
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
-        """What limits the rate at the start."""
+        """The capacity at the start."""
         return self.parameters.capacity
 
     @property
@@ -152,7 +153,7 @@ class Direction:
 
     @property
     def description(self) -> str:
-        """What the direction does to packets, in one line."""
+        """The effect of the direction on packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         for at, *ends in self.moves:
             joined = next(end for end in ends if end.startswith(TOWER))
@@ -618,7 +619,7 @@ def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> P
 
 
 def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
-    """What one direction does from each change on that concerns it."""
+    """Return the parameters of one direction from each change on that concerns it."""
     now = _parameters(mobile, way, route)
     found: list[tuple[int, Parameters]] = []
     of_cells = [change for handover in route if (change := handover.change) is not None]

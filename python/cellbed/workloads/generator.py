@@ -122,12 +122,12 @@ class Generator:
 
     @property
     def ready(self) -> bool:
-        """Whether it could send now."""
+        """Return whether it could send now."""
         return True
 
     @property
     def patience_ns(self) -> int:
-        """How long it may take to become ready."""
+        """The limit of the time to become ready."""
         return 0
 
     @property
@@ -145,12 +145,12 @@ class Generator:
 
     @property
     def readers(self) -> Sequence[Any]:
-        """What to watch for reading."""
+        """The sockets to watch for reading."""
         raise NotImplementedError
 
     @property
     def writers(self) -> Sequence[Any]:
-        """What to watch for writing."""
+        """The sockets to watch for writing."""
         raise NotImplementedError
 
     @property

@@ -13,7 +13,7 @@ from cellbed.workloads.cache import Note, silent
 
 
 class Node(Protocol):
-    """What a workload needs to know of a node; cpus: share of one CPU's time."""
+    """A node as workloads know it; cpus: share of one CPU's time."""
 
     @property
     def name(self) -> str: ...
@@ -70,8 +70,8 @@ class Deployment:
         }
 
     def values(self, node: Node, client: Node | None, server: Node | None, seed: int) -> dict[str, str]:
-        """What the names in a text of the scenario stand for (:mod:`cellbed.scenario.templates`) on `node`, one of the
-        pair of client and server."""
+        """Return the values of names in a text of the scenario (:mod:`cellbed.scenario.templates`) on `node`, one of
+        the pair of client and server."""
         return {
             **{f"{name}.address": address for name, address in self.addresses.items()},
             "server.address": self.address(server) if server is not None else "",
@@ -96,4 +96,5 @@ class Workload(Protocol):
         """
 
     def describe(self, table: Mapping[str, Any]) -> Description:
-        """What measuring and reporting need. table: of ``scenario.resolved.json``, also of an earlier version."""
+        """Return the description for measuring and reporting. table: of ``scenario.resolved.json``, also of an earlier
+        version."""

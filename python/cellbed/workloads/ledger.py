@@ -1,4 +1,4 @@
-"""What became of each request: open ones in memory, finished ones as lines of a record. Pure: times are arguments."""
+"""The outcome of each request: open ones in memory, finished ones as lines of a record. Pure: times are arguments."""
 
 import json
 from collections import deque

@@ -1,4 +1,4 @@
-"""What clients need of the machine they run on: its clock and its sockets. A virtual run has others (`replaced`)."""
+"""The machine as clients need it: its clock and its sockets. A virtual run has others (`replaced`)."""
 
 import errno
 import os

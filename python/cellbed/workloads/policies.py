@@ -1,4 +1,4 @@
-"""What an endpoint does about congestion: which requests of the schedule it sends, and at which resolution.
+"""Policies of an endpoint under congestion: which requests of the schedule it sends, and at which resolution.
 
 Pure state machines. Time and the observed latency are arguments. The observed latency (`Ledger.latency_ns`) is that of
 the last reply, or the age of the oldest request without a reply if that is greater, both from the intended time. A

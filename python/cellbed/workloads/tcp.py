@@ -77,7 +77,7 @@ def tcp_info(connection: socket.socket) -> dict[str, int] | None:
 
 
 def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
-    """What the kernel would give :func:`tcp_info` for this state."""
+    """Return what the kernel would give :func:`tcp_info` for this state."""
     fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
     fields[_CWND], fields[_RTT], fields[_TOTAL_RETRANSMITS] = cwnd, rtt_us, retransmits
     return _FIELDS.pack(*fields)

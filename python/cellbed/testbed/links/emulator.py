@@ -116,7 +116,7 @@ class Emulator:
         self.command({"do": "start", "at_ns": at_ns, "offset_ns": offset_ns}, "started")
 
     def counters(self) -> dict[str, dict[str, Any]]:
-        """What each direction has done to packets since the emulator started, by its name."""
+        """Return the counters of each direction since the emulator started, by its name."""
         directions = self.command({"do": "status"}, "status")["directions"]
         return {str(direction["name"]): direction for direction in directions}
 

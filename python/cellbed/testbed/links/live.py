@@ -33,7 +33,8 @@ class ControlError(CellbedError):
 
 
 def control_path(record: Record) -> Path:
-    """Where the emulator of a run or shell is to listen: pass it as ``control`` in the emulator's configuration.
+    """Choose the socket at which the emulator of a run or shell listens: pass it as ``control`` in the emulator's
+    configuration.
 
     The path is noted in the record, by which ``cellbed link`` finds it; with the record what is left there goes too.
     It lies in ``$XDG_RUNTIME_DIR/cellbed``; where there is none, or the path would be too long for a socket, beside the
@@ -197,7 +198,7 @@ def _has(record: Record, link: str) -> bool:
 
 
 def label(record: Record) -> str:
-    """What every command calls it: the name of a testbed, else that of its folder, else its identifier."""
+    """Return the name of a run in commands: the name of a testbed, else that of its folder, else its identifier."""
     return record.name or (Path(record.folder).name if record.folder else record.identifier)
 
 

@@ -1,4 +1,4 @@
-"""What one direction of a link does to packets, in the emulator's terms: stages in the order packets meet them in.
+"""The stages of one direction of a link, in the emulator's terms and in the order in which packets meet them.
 
 Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; the
 bottleneck, which a gate closes during outages, and the delay follow.
@@ -55,9 +55,9 @@ MTU = 1500
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What one direction does, as in the scenario. queue: ``None`` for one that never drops, and for the default of a
-    radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers with which packets in the
-    queue are lost."""
+    """The parameters of one direction, as in the scenario. queue: ``None`` for one that never drops, and for the
+    default of a radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers with which
+    packets in the queue are lost."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -71,7 +71,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How recordings are played. start_ns: where in them the schedule starts; looped: whether traces begin anew."""
+    """The playing of recordings. start_ns: where in them the schedule starts; looped: whether traces begin anew."""
 
     start_ns: int = 0
     looped: bool = True

@@ -113,7 +113,7 @@ class Group:
         )
 
     def sample(self) -> Sample:
-        """What the node's processes have used until now."""
+        """Return the use of the node's processes until now."""
         if self.version == 2:
             cpu = _pairs(self.folders["cpu"] / "cpu.stat")
             events = _pairs(self.folders["memory"] / "memory.events")
@@ -199,7 +199,7 @@ def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
 
 
 def locate() -> tuple[int, dict[str, Path]]:
-    """Where this user may make control groups: the version, and a base folder per controller. Changes nothing.
+    """Find where this user may make control groups: the version, and a base folder per controller. Changes nothing.
 
     Errors: :class:`LimitsError`.
     """

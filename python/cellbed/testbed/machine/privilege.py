@@ -1,4 +1,4 @@
-"""Whether this process may set up the network namespace that it is in, alone or with the network helper."""
+"""The right to set up the network namespace of this process, alone or with the network helper."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a program of one node runs.
+    """The place in which a program of one node runs.
 
     user_namespace, network_namespace: paths under ``/proc`` (``None``: the user namespace of the caller).
     binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.

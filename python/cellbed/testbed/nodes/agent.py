@@ -1,4 +1,4 @@
-"""What runs on the other machine of a VM or host node: it starts programs there and carries their streams.
+"""The program on the other machine of a VM or host node: it starts programs there and carries their streams.
 
 This file is sent to that machine as it is and must run there alone, with nothing but Python 3.8 and its standard
 library (a host also needs ip(8)). Everything ends when the byte stream to it ends.

@@ -359,7 +359,7 @@ class ContainerNode(Backend):
         return [RUNTIME, "--root", state, "--cgroup-manager", "disabled", verb, *arguments]
 
     def _place(self) -> Place:
-        """Where the runtime's processes run."""
+        """Return the place of the runtime's processes."""
         # Version 1 of crun refuses machines with both versions of control groups, of which it needs none.
         unified = "/sys/fs/cgroup/unified"
         hidden = ((str(self._folder / "empty"), unified),) if Path(unified).is_dir() else ()

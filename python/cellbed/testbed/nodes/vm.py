@@ -143,7 +143,7 @@ class VmGroup(RemoteGroup):
 
 
 def combined(inside: Sample, around: Group) -> Sample:
-    """What is counted around a VM, with memory as counted inside of it."""
+    """Return the sample counted around a VM, with memory as counted inside of it."""
     return replace(around.sample(), memory_bytes=inside.memory_bytes, oom_kills=inside.oom_kills)
 
 

@@ -85,7 +85,7 @@ class ImageError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a VM boots: a disk with the root file system, a kernel, and its initial file system."""
+    """The image that a VM boots: a disk with the root file system, a kernel, and its initial file system."""
 
     disk: Path
     kernel: Path
@@ -93,7 +93,7 @@ class Image:
 
 
 def folder() -> Path:
-    """Where the built image lies."""
+    """Return the folder of the built image."""
     return cache_folder() / "vm"
 
 

@@ -1,4 +1,4 @@
-"""How much processor time the machine had for a run, what programs used, and how clocks went: read from ``/proc``."""
+"""Processor time that the machine had for a run and that programs used, and the rate of clocks: from ``/proc``."""
 
 from __future__ import annotations
 

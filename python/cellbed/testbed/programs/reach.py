@@ -143,7 +143,7 @@ def announce_nodes(path: Path, bed: Testbed) -> None:
 
 
 def nodes_of(record: Record) -> dict[str, Any]:
-    """How each node of a live run or testbed is reached; empty while it starts, and for a shell."""
+    """Return how each node of a live run or testbed is reached; empty while it starts, and for a shell."""
     try:
         nodes: dict[str, Any] = inputs.json_value(Path(record.folder or "", LIVE))["nodes"]
     except (OSError, ValueError, KeyError):
@@ -172,7 +172,8 @@ def find_node(name: str, record: Record | None) -> tuple[Record, str]:
 
 
 def place_of(record: Record, node: str) -> Place:
-    """Where programs of a node run. Errors: :class:`LiveError` for a kind of node that another process cannot enter."""
+    """Return the place of a node's programs. Errors: :class:`LiveError` for a kind of node that another process cannot
+    enter."""
     place = nodes_of(record)[node]["place"]
     if place is None:
         raise LiveError(f"{node} cannot be entered from here: it is not on this machine")

@@ -95,11 +95,12 @@ class SpanSockets:
 
     @property
     def connected(self) -> bool:
-        """Whether a service is connected: then :meth:`serve` must be called every SERVE_S, or spans are dropped."""
+        """Return whether a service is connected: then :meth:`serve` must be called every SERVE_S, or spans are
+        dropped."""
         return bool(self._connections)
 
     def warnings(self) -> list[str]:
-        """What was lost, in sentences."""
+        """Return sentences about lost spans."""
         found = list(self._problems)
         for service in self._services:
             if service.dropped:

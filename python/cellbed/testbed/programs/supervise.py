@@ -62,7 +62,7 @@ class Program(EventProcess):
             raise self.failure() from None
 
     def failure(self) -> ProgramError:
-        """What went wrong, with the last line of the program's log, or with why there is none."""
+        """Return the failure, with the last line of the program's log, or with why there is none."""
         status = self.process.poll()
         reason = self.last_words() or (os.strerror(errno.ENOSPC) if os.statvfs(self.log).f_bavail == 0 else None)
         detail = f": {reason}" if reason else ""

@@ -62,7 +62,7 @@ class Ready:
     timeout_ns: int = 30_000_000_000
 
     def __str__(self) -> str:
-        """What is waited for, in words."""
+        """Return the condition in words."""
         if self.port is not None:
             return f"it did not listen on port {self.port}"
         if self.line is not None:
@@ -160,7 +160,7 @@ class UnmodifiedProgram:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has been ready since it was last started."""
+        """Return whether it has been ready since it was last started."""
         return self._ready
 
     def say(self, line: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ class UnmodifiedProgram:
         return any(event["event"] == "died" for event in self.events)
 
     def failure(self) -> ProgramError:
-        """What went wrong, with the last line of its output."""
+        """Return the failure, with the last line of its output."""
         paths = [path for path in (self.log, self._out) if path.exists()]
         said = next(filter(None, (last_line(_tail(path)) for path in paths)), None)
         where = next((path for path in paths if path.stat().st_size), self.log)

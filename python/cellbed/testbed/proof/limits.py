@@ -157,7 +157,7 @@ class _Spinning:
         self._began = self._now()
 
     def proof(self) -> Proof:
-        """What was measured until now."""
+        """Return the proof by what was measured until now."""
         node = self.node
         what = f"{node.name} CPU limit"
         began, now = self._began, self._now()

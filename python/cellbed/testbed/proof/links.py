@@ -452,7 +452,7 @@ def _missing(direction: Direction) -> float:
 
 
 def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
-    """Where in their recordings to measure the directions of each path and back, far from outages.
+    """Choose where in their recordings to measure the directions of each path and back, far from outages.
 
     All flows of a batch have the same begin. A few paths are measured where the scarcest direction offers
     the most. Of many, which may begin at different places of their recordings, as many as possible are measured in the
@@ -489,8 +489,8 @@ def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What directions offer in a window. scarcest: of the one that offers the least in a quarter of it, compared with
-    its mean; 0 in a gap. is_steady: whether no quarter of any direction offers much less than the others. offered:
+    """The capacity of directions in a window. scarcest: of the one that offers the least in a quarter of it, compared
+    with its mean; 0 in a gap. is_steady: whether no quarter of any direction offers much less than the others. offered:
     bytes of all."""
 
     scarcest: float

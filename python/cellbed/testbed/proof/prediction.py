@@ -37,7 +37,7 @@ LEVEL_NS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How monotonic time and positions in recordings belong together: at `zero_ns` the position is `begin_ns`."""
+    """The relation of monotonic time to positions in recordings: at `zero_ns` the position is `begin_ns`."""
 
     zero_ns: int
     begin_ns: int

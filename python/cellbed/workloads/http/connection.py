@@ -43,7 +43,7 @@ round trip."""
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What all requests of a load have in common. target: path and query; headers: without Host and Content-Length."""
+    """The common part of all requests of a load. target: path and query; headers: without Host and Content-Length."""
 
     method: str
     authority: str
@@ -104,22 +104,22 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """Whether it has been established."""
+        """Return whether it has been established."""
         return self._socket is not None and not self.closed
 
     @property
     def room(self) -> int:
-        """How many requests more it takes now."""
+        """The number of further requests that it takes now."""
         raise NotImplementedError
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way."""
+        """Return whether no request is under way."""
         raise NotImplementedError
 
     @property
     def wants_write(self) -> bool:
-        """Whether to watch it for writing."""
+        """Return whether to watch it for writing."""
         return self._opening is not None or bool(self._out)
 
     def fileno(self) -> int:
@@ -518,7 +518,7 @@ def _status(headers: Iterable[tuple[Any, Any]]) -> int:
 
 
 def _failure(code: int) -> str | None:
-    """What a status reports instead of a result."""
+    """Return the failure that a status stands for."""
     if code < 400:
         return None
     try:

@@ -23,7 +23,7 @@ DEFAULT_SIDE = 224
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a model takes. channels_first: NCHW, otherwise NHWC; height and width in pixels."""
+    """The input of a model. channels_first: NCHW, otherwise NHWC; height and width in pixels."""
 
     name: str
     channels_first: bool

@@ -42,7 +42,7 @@ def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> N
 
 
 def programs(table: "ImageClassification", cache: Path) -> offloading.Programs:
-    """What its programs run. Call prepare before."""
+    """Return the contents of its programs. Call prepare before."""
     model = mobilenet.seeded_model(cache, table.runtime) if table.model is None else Path(table.model).absolute()
     return offloading.Programs(
         topic="cellbed/image-classification",

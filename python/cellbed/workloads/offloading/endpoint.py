@@ -42,7 +42,7 @@ class UnusableInputError(ValueError):
 
 
 class Inputs(Protocol):
-    """What the requests of a kind consist of. names: of the inputs, one of which is drawn for each request."""
+    """The inputs of requests of a kind. names: of the inputs, one of which is drawn for each request."""
 
     names: Sequence[str]
 

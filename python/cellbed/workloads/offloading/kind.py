@@ -1,4 +1,4 @@
-"""What all kinds have in common that offload over MQTT: broker, service and endpoints, and the spans of a request.
+"""The common part of all kinds that offload over MQTT: broker, service and endpoints, and the spans of a request.
 
 Each server node has a broker and a service with worker processes; the endpoints are dealt out to the server nodes in
 turn. Without offloading, the servers are the endpoints themselves, each its own. A kind adds a client
@@ -31,7 +31,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """What the programs of a kind run.
+    """The contents of a kind's programs.
 
     topic: of its requests. client: module of the endpoint, whose function ``open_inputs`` opens the data bank at the
     path `inputs`. task: module of what the service computes, and `options`: of its function ``load``.

@@ -28,7 +28,7 @@ _FIRST_BACK_OFF, _LONGEST_BACK_OFF = SECOND // 10, 2 * SECOND
 
 @dataclass(slots=True)
 class PacketOffsets:
-    """Where the MQTT packets of one direction of a byte stream lie (MQTT 5.0, §2.1: fixed header, then the rest).
+    """The positions of MQTT packets in one direction of a byte stream (MQTT 5.0, §2.1: fixed header, then the rest).
 
     total: bytes so far. start, end: the half-open byte range of the newest complete packet.
     """
@@ -43,7 +43,7 @@ class PacketOffsets:
 
     @property
     def between_packets(self) -> bool:
-        """Whether the next byte is the first of a packet."""
+        """Return whether the next byte is the first of a packet."""
         return self._header == 0 and self._body < 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
@@ -149,12 +149,12 @@ class Connection:
 
     @property
     def readers(self) -> list[PacketSocket]:
-        """What to watch for reading."""
+        """The sockets to watch for reading."""
         return [self.socket] if self.socket is not None else []
 
     @property
     def writers(self) -> list[PacketSocket | socket.socket]:
-        """What to watch for writing."""
+        """The sockets to watch for writing."""
         if self._pending is not None:
             return [self._pending]
         return [self.socket] if self.socket is not None and self._client.want_write() else []

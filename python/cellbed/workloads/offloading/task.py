@@ -1,4 +1,4 @@
-"""What the service of a kind does with a request: decode its payload, compute, answer with a text.
+"""The work of a kind's service for a request: decode its payload, compute, answer with a text.
 
 The module of a task has a function ``load(**options)`` that returns it, ready: the first request does not pay for
 allocations. It imports its runtime there, because the dispatcher imports the module before it forks.

@@ -47,7 +47,7 @@ class Options:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the client sends to the server."""
+        """The parameters that the client sends to the server."""
         found: dict[str, Any] = {"udp" if self.rate is not None else "tcp": True, "omit": 0}
         found |= {"time": 0 if self.size else self.time_ns // SECOND, "num": self.size or 0, "blockcount": 0}
         found |= {"parallel": self.streams} | ({"reverse": True} if self.reverse else {}) | {"len": self.block}

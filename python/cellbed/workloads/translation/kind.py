@@ -36,7 +36,7 @@ def prepare(table: "Translation", cache: Path, note: Note = silent) -> None:
 
 
 def programs(table: "Translation", cache: Path) -> offloading.Programs:
-    """What its programs run. Call prepare before."""
+    """Return the contents of its programs. Call prepare before."""
     model = str(table.model) if table.model is not None else str(marian.seeded_model(cache))
     return offloading.Programs(
         topic="cellbed/translation",
