@@ -468,9 +468,12 @@ def test_a_parquet_file_of_any_types_and_compressor_is_read(
 def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, draft: Draft) -> None:
     good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
-        "no time": ({"time_ms": [0, None, 2]}, "row 2: no time"),
-        "no moment": ({"time_ms": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "soon"]}, "row 3: no time"),
-        "far away": ({"time_ms": [0, 1, 1 << 62]}, "row 3: no time"),
+        "no time": ({"time_ms": [0, None, 2]}, "row 2: `None` is not a possible time"),
+        "no moment": (
+            {"time_ms": ["2026-01-01T00:00:00Z", "2500-01-01T00:00:01Z", "soon"]},
+            "row 2: `2500-01-01T00:00:01Z` is not a possible time as in 2021-",
+        ),
+        "far away": ({"time_ms": [0, 1, 1 << 62]}, f"row 3: `{1 << 62}` is not a possible time"),
         "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is not a number"),
         "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' contains"),
         "listed time": ({"time_ms": [[0], [1], [2]]}, "which is not a time"),
@@ -546,9 +549,9 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["mahimahi", "csv"])
-def test_a_large_file_takes_little_memory(tmp_path: Path, name: str) -> None:
-    """A process that imports tens of MB stays below 100 MB, all of Python included."""
+@pytest.mark.parametrize(("name", "most"), [("mahimahi", 100_000), ("csv", 250_000)])
+def test_a_large_file_takes_little_memory(tmp_path: Path, name: str, most: int) -> None:
+    """A process that imports tens of MB stays below a limit, KiB, all of Python included, and Polars for a table."""
     if name == "mahimahi":
         content = b"".join(b"%d\n" % (n // 10) for n in range(1_000_000))
         content = b"".join([content, *(b"99999\n" * 1_000_000 for _ in range(5))])
@@ -569,7 +572,7 @@ print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.
 """
     command = [sys.executable, "-c", script, path, tmp_path / "out"]
     peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-    assert peak < 100_000  # KiB
+    assert peak < most
 
 
 def test_progress_is_told_and_can_end_it(tmp_path: Path, draft: Draft) -> None:

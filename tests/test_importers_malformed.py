@@ -6,6 +6,7 @@ The files are made here: hand-written ones for each format, and seeded mutations
 from __future__ import annotations
 
 import io
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -100,6 +101,7 @@ WRONG: dict[str, tuple[bytes, ...]] = {
         b'{"event":"start","data":{}}\n{"event":"interval","data":5}\n',
         b'{"event":"interval"}\n' * 3,
         b'[{"intervals":[]}]',
+        b'{"intervals":[{"sum":{"end":%s}}]}' % (b"9" * 5000),
     ),
     "netem-trace": (
         b'{"StaticBwConfig":{"bw":"12 parsecs"}}',
@@ -115,6 +117,8 @@ WRONG: dict[str, tuple[bytes, ...]] = {
         b'{"RepeatedBwPatternConfig":' * 200,
         b'{"StaticBwConfig":{}}x',
         b'{"TraceBwConfig":[[1.0,[1e300]]]}',
+        b'{"TraceBwConfig":[[%s,[1]]]}' % (b"9" * 5000),
+        b'{"StaticBwConfig":{"bw":%s}}' % (b"9" * 5000),
     ),
     "ping": (
         b"PING h (192.0.2.1) 56(84) bytes of data.\nicmp_seq=\n",
@@ -246,6 +250,44 @@ def test_every_malformed_file_is_refused_in_a_line_or_read_soundly(name: str, tm
 @pytest.mark.parametrize("name", GOOD)
 def test_good_files_are_read(name: str, tmp_path: Path) -> None:
     assert read_soundly(name, GOOD[name], tmp_path) is None
+
+
+LEAVES = st.sampled_from([0, 1, 2.5, -1, 1e300, 10**400, 2**64, None, True, "", "1s", "12Mbps", "x", "\x1b\n"])
+NAMES_OF_IPERF3 = (
+    "start", "intervals", "streams", "sum", "sum_bidir_reverse", "end", "bytes", "bits_per_second", "omitted", "sender",
+    "error", "server_output_json", "test_start", "timestamp", "timesecs", "num_streams",
+)  # fmt: skip
+NAMES_OF_NETEM = (
+    "StaticBwConfig", "StaticDelayConfig", "SawtoothBwConfig", "TraceBwConfig", "RepeatedBwPatternConfig", "pattern",
+    "count", "bw", "delay", "duration", "step", "secs", "nanos", "gbps", "bps",
+)  # fmt: skip
+
+
+def documents(names: tuple[str, ...]) -> st.SearchStrategy[bytes]:
+    keys = st.sampled_from(names)
+    values = st.recursive(LEAVES, lambda it: st.lists(it, max_size=3) | st.dictionaries(keys, it, max_size=4))
+    return values.map(lambda it: json.dumps(it).encode())
+
+
+LINES = (
+    "PING h (192.0.2.1) 56(84) bytes of data.", "Pinging h with 32 bytes of data:", "64 bytes: icmp_seq=1 time=20.0 ms",
+    "icmp_seq=2 time=1,5 ms (DUP!)", "icmp_seq=65535 time=1.2.3 ms", "icmp_seq=999999999999999999 time=1 ms",
+    "[1696500000.02] icmp_seq=3 time=3 ms", "[9223372036.9] icmp_seq=4 time=0 ms", "[1] no answer yet for icmp_seq=5",
+    "Reply: time<1ms", "Request timed out.", "9 packets transmitted, 5% packet loss", "  Sent = 4 (25% loss)",
+    "x" * 5000,
+)  # fmt: skip
+WRITTEN = {
+    "iperf3": documents(NAMES_OF_IPERF3),
+    "netem-trace": documents(NAMES_OF_NETEM),
+    "ping": st.lists(st.sampled_from(LINES), max_size=12).map(lambda it: "\n".join(it).encode()),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_document_of_known_words_is_read_soundly_or_refused(name: str, data: st.DataObject, tmp_path: Path) -> None:
+    read_soundly(name, data.draw(WRITTEN[name]), tmp_path, name)
 
 
 FORMAT_NAMES = tuple(format.name for format in FORMATS)

@@ -387,3 +387,16 @@ def import_series(
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
     read or written.
     """
+
+def write_rates(
+    folder: str | PathLike[str], part: str, duration_ns: int, at_ns: NDArray[np.int64], bit_s: NDArray[np.float64]
+) -> None:
+    """Write rates as the Parquet file ``PART.parquet`` in `folder`; part: ``uplink`` or ``downlink``.
+
+    Errors: :class:`ValueError` with the number of the row, from 0, or None, and the reason; :class:`OSError`.
+    """
+
+def write_round_trips(
+    folder: str | PathLike[str], duration_ns: int, at_ns: NDArray[np.int64], round_trip_ns: NDArray[np.int64]
+) -> None:
+    """Write round-trip times, below zero without an answer, as ``round-trip.parquet`` in `folder`. Errors: as above."""

@@ -12,32 +12,24 @@ pub type Result<T> = std::result::Result<T, ImportError>;
 
 /// Maximum length of quoted text in an error.
 const EXCERPT: usize = 40;
-/// Maximum length of a message of another program or library.
-const LONGEST_QUOTE: usize = 200;
 
 /// The place of an error in a file; all count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the file as a whole.
     Whole,
-    /// In a line of text.
-    Line(u64),
     /// In a packet of a capture, or a block beside it.
     Packet(u64),
     /// In a row of a table.
     Row(u64),
-    /// In an interval of a report.
-    Interval(u64),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => write!(f, "the file"),
-            Self::Line(number) => write!(f, "line {number}"),
             Self::Packet(number) => write!(f, "packet {number}"),
             Self::Row(number) => write!(f, "row {number}"),
-            Self::Interval(number) => write!(f, "interval {number}"),
         }
     }
 }
@@ -78,7 +70,6 @@ impl ImportError {
             Self::Trace(error) => error.in_file(file),
             Self::Malformed { place, reason } => match place {
                 Place::Whole => format!("{file}: {reason}"),
-                Place::Line(line) => format!("{file}:{line}: {reason}"),
                 place => format!("{file}: {place}: {reason}"),
             },
             Self::Read(_) => format!("{file}: {self}"),
@@ -87,46 +78,10 @@ impl ImportError {
     }
 }
 
-/// The reason of a JSON text that ends inside a value; a stream of events that was still being written ends so.
-pub(crate) const TRUNCATED_JSON: &str = "the JSON ends too early: the file is truncated";
-
-/// The error of a JSON reader, with its line.
-pub(crate) fn malformed(error: serde_json::Error) -> ImportError {
-    if error.is_io() {
-        return ImportError::Read(error.into());
-    }
-    let line = error.line() as u64;
-    let text = error.to_string();
-    let text = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(before, _)| before);
-    let shown: String = text
-        .chars()
-        .map(|it| if it.is_control() { ' ' } else { it })
-        .collect();
-    let place = if line == 0 {
-        Place::Whole
-    } else {
-        Place::Line(line)
-    };
-    if error.is_eof() {
-        return ImportError::at(place, TRUNCATED_JSON);
-    }
-    ImportError::at(place, shown)
-}
-
 /// The start of a piece of text, in quotes and escaped.
 pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
-    quoted(text.as_ref(), EXCERPT)
-}
-
-/// The message of another program, in quotes, up to a line.
-pub(crate) fn told(text: impl AsRef<[u8]>) -> String {
-    quoted(text.as_ref(), LONGEST_QUOTE)
-}
-
-fn quoted(text: &[u8], most: usize) -> String {
-    let start = &text[..text.len().min(most)];
+    let text = text.as_ref();
+    let start = &text[..text.len().min(EXCERPT)];
     let more = if start.len() < text.len() { "…" } else { "" };
     match std::str::from_utf8(start) {
         Ok(text) if !text.contains(char::is_control) => format!("`{text}{more}`"),

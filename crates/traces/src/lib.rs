@@ -1,17 +1,13 @@
-//! Recordings of other programs as series over time in Parquet: read in one pass, or two, and in little memory.
+//! Captures and Mahimahi's traces as series over time in Parquet, read in one pass or two and in little memory; and the
+//! writer of series, for these and for the readers in Python.
 //!
 //! Each reader takes any source of bytes and a [`Target`] that its series go to, so that it runs on files and on a
 //! fuzzer's data. A source is never trusted: malformed data is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
 
 pub mod capture;
-pub mod columns;
 mod error;
-pub mod iperf3;
 mod mahimahi;
-pub mod netem;
-pub mod ping;
-mod quantity;
 mod request;
 mod series;
 mod target;

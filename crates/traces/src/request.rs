@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::error::Result;
 use crate::target::{Imported, Part, Target};
-use crate::{capture, columns, iperf3, mahimahi, netem, ping};
+use crate::{capture, mahimahi};
 
 /// The format and its options, which each format's module defines.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,32 +36,6 @@ pub enum Request {
         #[serde(default)]
         each_packet: bool,
     },
-    /// A report of iperf3.
-    Iperf3 {
-        /// True if the device was the server.
-        #[serde(default)]
-        device_is_server: bool,
-        /// The direction to keep.
-        #[serde(default)]
-        direction: Option<Part>,
-    },
-    /// Output of ping.
-    Ping {
-        /// The interval of the probes.
-        #[serde(default)]
-        interval_ns: Option<i64>,
-    },
-    /// A configuration of netem-trace.
-    NetemTrace {
-        /// The direction of a bandwidth.
-        #[serde(default)]
-        direction: Option<Part>,
-        /// The meaning of a delay.
-        #[serde(default)]
-        delays: Option<netem::Delays>,
-    },
-    /// A table as text.
-    Columns(columns::Request),
 }
 
 /// Reads a recording.
@@ -90,25 +64,5 @@ pub fn import(
             };
             capture::capture(source, &request, target)
         }
-        Request::Iperf3 {
-            device_is_server,
-            direction,
-        } => {
-            let device = if *device_is_server {
-                iperf3::Device::Server
-            } else {
-                iperf3::Device::Client
-            };
-            iperf3::iperf3(source, device, *direction, target)
-        }
-        Request::Ping { interval_ns } => ping::ping(source, *interval_ns, target),
-        Request::NetemTrace { direction, delays } => {
-            let request = netem::Request {
-                direction: *direction,
-                delays: *delays,
-            };
-            netem::netem(source, request, target)
-        }
-        Request::Columns(request) => columns::columns(source, request, target),
     }
 }

@@ -125,11 +125,6 @@ impl Row for RoundTrip {
         self.at_ns
     }
 
-    fn fault(&self) -> Option<String> {
-        let below = self.round_trip_ns.filter(|trip| *trip < 0)?;
-        Some(format!("impossible round trip of {below} ns"))
-    }
-
     fn write<W: Write + Send>(
         rows: &[Self],
         group: &mut Group<'_, W>,
@@ -216,10 +211,8 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         let reason = if let Some(fault) = row.fault() {
             fault
         } else if at_ns < self.last_ns {
-            let (now, before) = (Seconds(at_ns), Seconds(self.last_ns));
-            format!(
-                "its time, {now} from the start, is before the one above it, {before}: sort by time"
-            )
+            let back = Seconds(self.last_ns.saturating_sub(at_ns));
+            format!("its time is {back} before that of the one above it: sort by time")
         } else {
             format!(
                 "its time, {} from the start, is beyond the {} that a series can last",

@@ -112,19 +112,6 @@ pub struct Imported {
     pub parts: Vec<Written>,
     /// Sentences for users: assumptions and omissions.
     pub notes: Vec<String>,
-    /// Its start, ns since 1970, if the recording contains it.
+    /// Its first stamp, ns since 1970, if the recording contains it.
     pub begun_ns: Option<i64>,
-}
-
-/// 2000-01-01, ns since 1970: earlier stamps come from an unset clock.
-const EARLIEST_NS: i64 = 946_684_800 * 1_000_000_000;
-
-impl Imported {
-    /// Of a recording whose first stamp is this, ns since 1970; without series.
-    pub(crate) fn begun(stamp_ns: Option<i64>) -> Self {
-        Self {
-            begun_ns: stamp_ns.filter(|it| *it >= EARLIEST_NS),
-            ..Self::default()
-        }
-    }
 }

@@ -10,23 +10,12 @@ use any_bytes::read;
 use cellbed_link::Trace;
 use proptest::prelude::*;
 
-const REQUESTS: [(&str, &str); 7] = [
+const REQUESTS: [(&str, &str); 3] = [
     ("mahimahi", r#"{"format":"mahimahi","direction":"uplink"}"#),
     ("capture", r#"{"format":"capture"}"#),
     (
         "capture",
         r#"{"format":"capture","flow":["udp"],"all_flows":true,"each_packet":true}"#,
-    ),
-    ("iperf3", r#"{"format":"iperf3"}"#),
-    (
-        "netem_trace",
-        r#"{"format":"netem-trace","direction":"uplink","delays":"one-way"}"#,
-    ),
-    ("ping", r#"{"format":"ping"}"#),
-    (
-        "columns",
-        r#"{"format":"columns","delimiter":44,"head":1,"time":0,"unit":{"unit":1000000},"missing":"hold",
-            "columns":[{"index":1,"part":"uplink","unit":1e6},{"index":2,"part":"round-trip","unit":1e6}]}"#,
     ),
 ];
 
@@ -60,13 +49,6 @@ fn seeds_are_read() {
     }
 }
 
-/// Two steps that repeat 2⁶⁴ − 1 times.
-const OVERFLOWING: &[u8] = br#"{"RepeatedBwPatternConfig":{"pattern":[{"RepeatedBwPatternConfig":{"count":18446744073709551615,
-"pattern":[{"StaticBwConfig":{}},{"StaticBwConfig":{}}]}}]}}"#;
-/// A step of no duration, 2²⁴ times.
-const NOTHING_OFTEN: &str = r#"{"RepeatedBwPatternConfig":{"count":16777216,"pattern":[{"StaticBwConfig":{"duration":"0s"}}]}}"#;
-/// Probes 290 years from 1970, in both directions.
-const CENTURIES: &[u8] = b"[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n";
 /// A pcap file of raw IP with one packet, which leaves its length open and had 4 GiB before it was cut to 20 bytes.
 const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0\
     \0\0\0\0\0\0\0\0\x14\0\0\0\xff\xff\xff\xff\
@@ -76,33 +58,11 @@ const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xf
 const SHORT_BLOCK: &[u8] = b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0\
     \x01\0\0\x80\x04\0\0\0";
 
-fn request(target: &str) -> &'static str {
-    REQUESTS.iter().find(|it| it.0 == target).unwrap().1
-}
-
 #[test]
 fn what_once_made_an_importer_fall_over_is_refused() {
-    let nothing = format!(
-        r#"{{"RepeatedBwPatternConfig":{{"pattern":[{}]}}}}"#,
-        [NOTHING_OFTEN; 200].join(",")
-    );
-    for (target, bytes) in [
-        ("netem_trace", OVERFLOWING),
-        ("netem_trace", nothing.as_bytes()),
-        ("ping", CENTURIES),
-        (
-            "ping",
-            b"icmp_seq=1 time=1ms\nicmp_seq=999999999999999999 time=1ms\n",
-        ),
-        ("capture", LONG_PACKET),
-        ("capture", SHORT_BLOCK),
-    ] {
-        assert_eq!(
-            read(bytes, request(target)),
-            None,
-            "{}",
-            bytes.escape_ascii()
-        );
+    for bytes in [LONG_PACKET, SHORT_BLOCK] {
+        let (_, request) = REQUESTS[1];
+        assert_eq!(read(bytes, request), None, "{}", bytes.escape_ascii());
     }
 }
 

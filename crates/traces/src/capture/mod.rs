@@ -81,7 +81,8 @@ pub fn capture(
     notes.extend(survey.told());
     let mut done = Imported {
         notes,
-        ..Imported::begun(clock.start_ns)
+        begun_ns: clock.start_ns,
+        ..Imported::default()
     };
     for arrivals in series {
         done.parts.push(arrivals.finish(clock.now_ns)?);

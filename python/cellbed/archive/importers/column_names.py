@@ -33,7 +33,7 @@ TIME_UNITS: Final[Mapping[str, int]] = {
 MOMENT: Final = "iso"
 """The unit of times written as ISO 8601 has them."""
 
-_BITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_BITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _BIT_WORDS: Final = ("bit/s", "bits/s", "bps", "b/s", "bitps", "bits_per_second")
 _BYTE_WORDS: Final = ("byte/s", "bytes/s", "byteps", "bytes_per_second")
 

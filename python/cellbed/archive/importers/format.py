@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,24 +57,31 @@ def direction_of(path: Path) -> Part | None:
     return named[0] if len(named) == 1 else None
 
 
+@contextmanager
+def reading(path: Path, progress: Progress | None) -> Iterator[None]:
+    """Raise TraceError for a file that cannot be read, and report one that was as progress."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if progress is not None:
+        progress(path.stat().st_size)
+
+
 def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Progress | None) -> None:
     """Read a file into the draft in Rust. Raises TraceError."""
     from cellbed._core import TraceFormatError, import_series
 
     try:
-        done = import_series(inputs.checked(path), draft.folder, json.dumps(request), progress)
+        done = json.loads(import_series(inputs.checked(path), draft.folder, json.dumps(request), progress))
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
-    take_over(json.loads(done), draft)
-
-
-def take_over(done: dict[str, Any], draft: Draft) -> None:
-    """Register the series that Rust has written in the draft."""
     for written in done["parts"]:
         part: Part = written["part"]
-        path = draft.folder / f"{part}.parquet"
-        draft.parts[part] = Series(Content(written["content"]), path, written["duration_ns"])
+        draft.parts[part] = Series(
+            Content(written["content"]), draft.folder / f"{part}.parquet", written["duration_ns"]
+        )
     draft.notes.extend(done["notes"])
     dated(draft, done["begun_ns"])

@@ -1,4 +1,4 @@
-"""The formats whose files a reader in Rust takes: captures, reports of iperf3 and netem-trace, ping, Mahimahi."""
+"""The formats of captures and Mahimahi's traces, which Rust reads, and of iperf3, netem-trace and ping."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
+from cellbed.archive.importers import iperf3, netem, ping
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Progress, read_by_core
+from cellbed.archive.importers.format import Progress, read_by_core, reading
 from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
 
@@ -73,7 +74,7 @@ class Iperf3:
     name = "iperf3"
     title = "a report of iperf3"
     options = frozenset({"direction", "device"})
-    passes = 2
+    passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Return its JSON has keys of such a report."""
@@ -84,12 +85,8 @@ class Iperf3:
         if options.device not in (None, "client", "server"):
             raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
         for path, own, _ in each_file(paths, draft, options):
-            request = {
-                "format": "iperf3",
-                "device_is_server": options.device == "server",
-                "direction": options.part(),
-            }
-            read_by_core(path, own, request, progress)
+            with reading(path, progress):
+                iperf3.read(path, "server" if options.device == "server" else "client", options.part(), own)
 
 
 class NetemTrace:
@@ -107,8 +104,8 @@ class NetemTrace:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Rates of a direction, or round-trip times."""
         for path, own, asked in each_file(paths, draft, options):
-            request = {"format": "netem-trace", "direction": asked.part(), "delays": options.delays}
-            read_by_core(path, own, request, progress)
+            with reading(path, progress):
+                netem.read(path, asked.part(), options.delays, own)
 
 
 def _json_with(keys: re.Pattern[bytes], head: bytes) -> str | None:
@@ -147,7 +144,8 @@ class Ping:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Round-trip times; null without an answer."""
         for path, own, _ in each_file(paths, draft, options):
-            read_by_core(path, own, {"format": "ping", "interval_ns": options.interval_ns}, progress)
+            with reading(path, progress):
+                ping.read(path, options.interval_ns, own)
             describe_by_ping(own, path)
 
 

@@ -14,11 +14,14 @@ _HEAD = 1 << 14
 _LINE = re.compile(r"#\s*(started|date|place|host|address|by|interval_s)\s*:\s*(\S.{0,199})")
 _PING = re.compile(r"^PING (\S{1,200}) ?\((?:\S{1,100}? \()?([0-9A-Fa-f.:]{2,45})\)", re.MULTILINE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_NS = 946_684_800 * 10**9
+"""2000-01-01: earlier stamps come from an unset clock."""
+_LATEST_NS = (1 << 63) - 1
 
 
 def dated(draft: Draft, begun_ns: int | None) -> None:
-    """Set the start of the recording, ns since 1970, unless it is known."""
-    if begun_ns is not None:
+    """Set the start of the recording, ns since 1970, unless it is known or impossible."""
+    if begun_ns is not None and _EARLIEST_NS <= begun_ns <= _LATEST_NS:
         moment = _EPOCH + timedelta(seconds=begun_ns // 10**9)
         _date(draft, moment.isoformat().replace("+00:00", "Z"))
 

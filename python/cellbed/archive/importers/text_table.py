@@ -1,0 +1,184 @@
+"""Tables as text (CSV and its like): their layout, and their columns read as numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.importers.column_names import Column, Mapped
+from cellbed.archive.importers.format import Progress
+from cellbed.archive.importers.table import Table, moment_ns, whole_ns
+from cellbed.support import inputs
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+    import polars as pl
+
+HEAD = 1 << 16
+"""Bytes at the beginning of a file by which its layout is known."""
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
+_LONGEST_CELL = 1 << 20
+_LONGEST_LINE = 1 << 24
+_BATCH = 1 << 13
+_EMPTY = ("", "-", "nan", "NaN", "NAN", "null", "NULL", "NA", "None")
+_BLANK = " \t\n\f\r"
+_PLAIN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+_FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_MORE_PLACES = 9
+"""Decimals of a time that are regarded beyond those of a nanosecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a text table. lines: those before its first row of values. first: that row."""
+
+    delimiter: str
+    names: list[str]
+    lines: int
+    first: list[str]
+
+
+def layout(head: bytes) -> Layout | None:
+    """Return the layout of the table that begins a file; null if it is none."""
+    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
+    if "\0" in text:
+        return None
+    lines = text.splitlines()
+    if len(head) >= HEAD:
+        lines = lines[:-1]
+    numbered = [(n, line) for n, line in enumerate(lines[:100], 1) if line.strip() and not line.startswith("#")]
+    for delimiter in DELIMITERS:
+        rows = [(n, _cells(line, delimiter)) for n, line in numbered]
+        if len(rows) < 2 or len(rows[0][1]) < 2:
+            continue
+        widths = [len(cells) for _, cells in rows]
+        if widths.count(widths[0]) < 0.8 * len(widths):
+            continue
+        line, cells = rows[0]
+        if any(_PLAIN.fullmatch(cell) for cell in cells):
+            return Layout(delimiter, [str(n) for n in range(1, len(cells) + 1)], line - 1, cells)
+        times = Counter(cells)
+        cells = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
+        if any(_PLAIN.fullmatch(cell) or is_moment(cell) for _, row in rows[1:] for cell in row):
+            return Layout(delimiter, cells, line, rows[1][1])
+    return None
+
+
+def is_moment(text: str) -> bool:
+    """Return whether it is an ISO 8601 time, and no number."""
+    try:
+        datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+    except ValueError:
+        return False
+    return not _PLAIN.fullmatch(text)
+
+
+def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -> Table:
+    """Return the mapped columns as numbers. Raises TraceError."""
+    import polars as pl
+
+    time, values = mapped.time, mapped.values
+    index = {column.name: shape.names.index(column.name) for column in (time, *values.values())}
+    stamp = moment_ns(pl.col(time.name)) if time.unit is None else _decimal_ns(pl.col(time.name), int(time.unit))
+    numbers = [
+        (_number(pl.col(column.name), shape.delimiter) * column.unit).alias(part) for part, column in values.items()
+    ]
+    frames: list[pl.DataFrame] = []
+    reported = 0
+    with _rows(path, shape) as (reader, file):
+        while batch := list(islice(reader, _BATCH)):
+            rows = list(filter(_has_values, batch))
+            try:
+                texts = {name: [cells[number] for cells in rows] for name, number in index.items()}
+            except IndexError:
+                row = next(n for n, cells in enumerate(rows) if len(cells) <= max(index.values()))
+                line, cells = _row(path, shape, sum(len(frame) for frame in frames) + row)
+                most = max(index.values()) + 1
+                raise TraceError(f"{path}: line {line}: no cell {most}: the row has {len(cells)}") from None
+            frame = pl.DataFrame(texts, schema=dict.fromkeys(index, pl.String))
+            frames.append(frame.with_columns(pl.all().str.strip_chars(_BLANK)).select(stamp.alias("stamp"), *numbers))
+            if progress is not None:
+                progress(file.tell() - reported)
+            reported = file.tell()
+
+    def cell(row: int, column: Column) -> str:
+        return _row(path, shape, row)[1][index[column.name]].strip(_BLANK)
+
+    return Table(
+        path,
+        pl.concat(frames) if frames else pl.DataFrame(),
+        lambda row: f"line {_row(path, shape, row)[0]}",
+        cell,
+    )
+
+
+@contextmanager
+def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader]]:
+    """Yield a reader of the rows after the head, and the file. Raises TraceError for what is no row."""
+    csv.field_size_limit(_LONGEST_CELL)
+    with inputs.opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+        reader = csv.reader(iter(partial(text.readline, _LONGEST_LINE), ""), delimiter=shape.delimiter)
+        try:
+            while reader.line_num < shape.lines and next(reader, None) is not None:
+                pass
+            yield reader, file
+        except csv.Error as error:
+            raise TraceError(f"{path}: line {reader.line_num}: not a row of a table: {error}") from None
+
+
+def _has_values(cells: list[str]) -> bool:
+    return any(map(str.strip, cells)) and not cells[0].startswith("#")
+
+
+def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
+    """Return the line and the cells of a row of values, counted from 0."""
+    with _rows(path, shape) as (reader, _):
+        line = reader.line_num + 1
+        for cells in reader:
+            if _has_values(cells) and (number := number - 1) < 0:
+                return line, cells
+            line = reader.line_num + 1
+    raise TraceError(f"{path}: it changes while it is read")
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return []
+
+
+def _number(text: pl.Expr, delimiter: str) -> pl.Expr:
+    """Return the numbers of cells: null for empty ones, not a number for others that cannot be read."""
+    import polars as pl
+
+    plain = text if delimiter == "," else text.str.replace(",", ".", literal=True)
+    value = pl.when(plain.str.contains(_FLOAT)).then(plain).cast(pl.Float64, strict=False)
+    readable = pl.when(value.is_finite()).then(value).otherwise(float("nan"))
+    return pl.when(~text.is_in(_EMPTY)).then(readable)
+
+
+def _decimal_ns(text: pl.Expr, unit: int) -> pl.Expr:
+    """Return times of a unit (ns) in ns, null for other texts and beyond 64 bits: rounded, or truncated where the unit
+    is no power of ten. Those with an exponent have the precision of floating point.
+    """
+    import polars as pl
+
+    places = len(str(unit)) - len(str(unit).rstrip("0"))
+    decimal = text.str.replace(",", ".", literal=True).cast(pl.Decimal(38, places + _MORE_PLACES), strict=False)
+    parts, most = decimal.to_physical(), 10**_MORE_PLACES
+    whole = (parts.abs() + (most // 2 if unit == 10**places else 0)) // most
+    exact = (whole * (unit // 10**places) * parts.sign()).cast(pl.Int64, strict=False)
+    return pl.when(text.str.contains("[eE]")).then(whole_ns(_number(text, ",") * unit)).otherwise(exact)
