@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from cellbed.archive.importers.format import Format, Progress
 from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.tables import CSV, PARQUET
+from cellbed.archive.soundness import sha256
 from cellbed.support import inputs
 from cellbed.support.near_names import did_you_mean
 
@@ -64,15 +62,9 @@ class Importer:
         """
         options = options or Options()
         self._require_concern(paths, options)
-        given_up = threading.Event()
-        with ThreadPoolExecutor(1) as aside, scratch(draft) as own:
-            digests = aside.submit(lambda: {path.name: it for path in paths for it in _digests(path, given_up)})
-            try:
-                self.format.read(paths, own, options, progress)
-            except BaseException:
-                given_up.set()
-                raise
-            history = _step(self.format, options, digests.result())
+        with scratch(draft) as own:
+            self.format.read(paths, own, options, progress)
+            history = _step(self.format, options, {path.name: sha256(path) for path in paths if path.is_file()})
             settle(own, draft)
         draft.history.append(history)
 
@@ -166,19 +158,6 @@ def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
 
 def _named(paths: Sequence[Path]) -> str:
     return ", ".join(str(path) for path in paths)
-
-
-def _digests(path: Path, given_up: threading.Event) -> Iterator[str]:
-    if not path.is_file():
-        return
-    try:
-        with inputs.opened(path) as file:
-            digest = hashlib.sha256()
-            while not given_up.is_set() and (piece := file.read(1 << 20)):
-                digest.update(piece)
-            yield digest.hexdigest()
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _step(format: Format, options: Options, digests: dict[str, str]) -> Step:
