@@ -11,7 +11,7 @@ from cellbed.doctor.machine import Machine
 
 
 def examine(machine: Machine | None = None) -> list[Check]:
-    """Look at this machine. Takes two seconds, most of them for a connection from inside a shell."""
+    """Look at this machine."""
     from cellbed.archive import ARCHIVE, archive_folder
     from cellbed.support.user_folders import cache_folder
 

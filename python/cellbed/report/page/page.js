@@ -99,107 +99,43 @@
   // ---- latency
 
   const alone = new Set(data.links.flatMap((each) => each.requests.map((requests) => requests.app))).size < 2;
-  const SHAPES = ["in time", "late", "failed", "timed out", "lost"];
+  const STATES = ["in time", "late", "failed", "timed out", "lost"];
 
   function latencyChart(parent, requests, logarithmic) {
     const { app, number, time, latency, status } = requests;
     const answered = latency.filter((value) => value != null);
     const top = Math.max(...answered, 1), bottom = Math.min(...answered, top);
-    const missing = status.some((_, i) => latency[i] == null);
-    const head = missing ? 1.14 : 1.06;
+    const missing = latency.some((value) => value == null);
     const inSeconds = top >= 2000;
     const factor = inSeconds ? 1e-3 : 1;
     const values = latency.map((value) => value == null ? null : value * factor);
-    const range = logarithmic ? [bottom * factor * 0.8, top * factor * 1.5] : [0, top * factor * head];
-
-    function draw(u) {
-      const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
-      ctx.save();
-      ctx.beginPath();
-      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-      ctx.clip();
-      const visible = time.reduce((n, t) => n + (t >= span.min && t <= span.max), 0);
-      const radius = (visible > 4000 ? 1.3 : visible > 1200 ? 1.8 : 2.5) * ratio;
-      const floor = bbox.top + bbox.height;
-      // Stems make a pile of waiting requests a shape; they fade as requests grow many.
-      if (!logarithmic) {
-        ctx.strokeStyle = `rgba(29,33,41,${Math.max(0.06, Math.min(0.28, 90 / Math.max(1, visible)))})`;
-        ctx.lineWidth = ratio;
-        ctx.beginPath();
-        time.forEach((t, i) => {
-          if (values[i] == null || t < span.min || t > span.max) return;
-          const x = Math.round(u.valToPos(t, "x", true)) + 0.5;
-          ctx.moveTo(x, floor);
-          ctx.lineTo(x, u.valToPos(values[i], "y", true));
-        });
-        ctx.stroke();
-      }
-      time.forEach((t, i) => {
-        if (t < span.min || t > span.max) return;
-        const x = u.valToPos(t, "x", true);
-        if (values[i] == null) { // without a good reply: a cross at the top
-          const y = bbox.top + 7 * ratio, r = 3.2 * ratio;
-          ctx.strokeStyle = colours.alarm;
-          ctx.lineWidth = 1.5 * ratio;
-          ctx.beginPath();
-          ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r);
-          ctx.moveTo(x + r, y - r); ctx.lineTo(x - r, y + r);
-          ctx.stroke();
-          return;
-        }
-        const y = u.valToPos(values[i], "y", true);
-        ctx.beginPath();
-        if (status[i] === 1) { // late: a hollow diamond
-          const r = radius * 1.6;
-          ctx.moveTo(x, y - r); ctx.lineTo(x + r, y); ctx.lineTo(x, y + r); ctx.lineTo(x - r, y); ctx.closePath();
-          ctx.strokeStyle = colours.alarm;
-          ctx.lineWidth = 1.5 * ratio;
-          ctx.fillStyle = "#fff";
-          ctx.fill();
-          ctx.stroke();
-        } else {
-          ctx.arc(x, y, radius, 0, 7);
-          ctx.fillStyle = colours.ink;
-          ctx.fill();
-        }
-      });
-      ctx.font = `600 ${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
-      ctx.fillStyle = colours.alarm;
-      ctx.strokeStyle = "#fff";
-      ctx.lineWidth = 4 * ratio;
-      ctx.textBaseline = "top";
-      ctx.textAlign = "left";
-      let free = -1;
-      for (const gap of link.gaps) {
-        const x = u.valToPos(gap.end, "x", true) + 5 * ratio;
-        const words = `${gap.way} outage ${digits(gap.end - gap.begin)} s`;
-        if (gap.end < span.min || gap.begin > span.max || x < free) continue;
-        const width = ctx.measureText(words).width;
-        if (x + width > bbox.left + bbox.width) continue;
-        ctx.strokeText(words, x, bbox.top + (missing ? 16 : 4) * ratio);
-        ctx.fillText(words, x, bbox.top + (missing ? 16 : 4) * ratio);
-        free = x + width + 10 * ratio;
-      }
-      ctx.restore();
-    }
-
-    const keys = [[`style="background:${colours.ink};border-radius:50%;width:7px;height:7px"`, "good reply in time"]];
-    if (status.includes(1)) keys.push([`style="border:1.5px solid ${colours.alarm};width:8px;height:8px;transform:rotate(45deg)"`, "late"]);
-    if (missing) keys.push(['class="cross"', "no good reply"]);
+    const range = logarithmic ? [bottom * factor * 0.8, top * factor * 1.5] : [0, top * factor * (missing ? 1.14 : 1.06)];
+    const size = time.length > 4000 ? 3 : time.length > 1200 ? 4 : 5;
+    const dots = (stroke, fill) => ({ paths: () => null, points: { show: true, size, width: 1.5, stroke, fill } });
+    const key = (style, words) => [`style="${style};border-radius:50%;width:8px;height:8px"`, words];
+    const keys = [key(`background:${colours.ink}`, "good reply in time")];
+    if (status.includes(1)) keys.push(key(`border:1.5px solid ${colours.alarm}`, "late"));
+    if (missing) keys.push(key(`background:${colours.alarm}`, "no good reply, at the top"));
     add(parent, {
       title: `Latency of each request${alone ? "" : ` of ${app}`}, by its intended time`, keys, height: alone ? 250 : 170,
       label: `latency, ${inSeconds ? "s" : "ms"}`,
-      series: [{ paths: () => null, points: { show: false } }],
+      series: [dots(colours.ink, colours.ink), dots(colours.alarm, "#fff"), dots(colours.alarm, colours.alarm)],
       scale: logarithmic ? { distr: 3, range: () => range } : { range: () => range },
       values: logarithmic ? (_, splits) => splits.map((s) => s == null ? "" : /^[125]0*$/.test(String(+(s * 1e6).toPrecision(1))) ? digits(s) : "") : undefined,
-      data: [time, values], draw,
+      data: [
+        time,
+        values.map((value, i) => status[i] === 1 ? null : value),
+        values.map((value, i) => status[i] === 1 ? value : null),
+        values.map((value) => value == null ? range[1] * (logarithmic ? 0.85 : 0.97) : null),
+      ],
       say: (u, at) => {
         if (!time.length) return "";
         let low = 0, high = time.length - 1;
         while (low < high) { const mid = (low + high) >> 1; if (time[mid] < at) low = mid + 1; else high = mid; }
         const i = low > 0 && at - time[low - 1] < time[low] - at ? low - 1 : low;
-        const words = latency[i] == null ? SHAPES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
-        return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}`;
+        const words = latency[i] == null ? STATES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
+        const gap = link.gaps.find((each) => at >= each.begin && at <= each.end);
+        return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}` + (gap ? `, in the ${gap.way} outage of ${digits(gap.end - gap.begin)} s` : "");
       },
     });
   }
