@@ -1,16 +1,11 @@
 """Packets joined to the bytes of their streams: retransmission, wrap-around, reconnection, loss."""
 
-import os
-import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cellbed.measure import links
-from cellbed.measure.packets import MAGIC, RECORD, crossings, read_service_packets
-from cellbed.measure.run_folder import MeasureError
+from cellbed.measure.packets import RECORD, crossings
 from cellbed.measure.streams import NEVER, Connection, Streams
 
 DIRECTIONS = [
@@ -313,37 +308,3 @@ def test_the_numbers_of_a_receiver_end_at_a_doubled_datagram() -> None:
     assert entered(streams, arrived.completion(number + 1)) == [0, None, None]
     (sent,) = streams.leaving("endpoint-0", 40_000, 1883)
     assert entered(streams, sent.completion(number + 1)) == [0, 1, 2]
-
-
-def test_a_sparse_packet_log_takes_no_memory(tmp_path: Path) -> None:
-    path, record = tmp_path / "packets.bin", np.zeros(1, RECORD)
-    record["protocol"], record["destination_port"], record["payload"] = 6, 1883, 7
-    with path.open("wb") as file:
-        file.write(MAGIC)
-        file.truncate(len(MAGIC) + 64 * 2_000_000)
-        file.seek(0, 2)
-        file.write(record.tobytes())
-    tracemalloc.start()
-    found = read_service_packets(path, [1883, 99_999])
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert found["payload"].tolist() == [7]
-    assert most < 32 << 20  # of a file of 128 MB
-    with path.open("r+b") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(MeasureError, match="1099511627776 bytes, and cellbed writes 8589934592 at most"):
-        read_service_packets(path, [1883])
-
-
-def test_a_sparse_series_is_refused_at_its_hole(tmp_path: Path) -> None:
-    path, record = tmp_path / "series.bin", np.zeros(1, links.RECORD)
-    record["used"] = 60  # in the first bin of a prediction, whose clock begins at 0
-    path.write_bytes(links.MAGIC + record.tobytes() * 3)
-    assert len(links.read_series(path)) == 3
-    os.truncate(path, 8 << 30)
-    tracemalloc.start()
-    with pytest.raises(MeasureError, match=r"series.bin: record 3 is empty; the file is damaged"):
-        links.read_series(path)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 32 << 20

@@ -693,14 +693,6 @@ def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypat
     assert [row.split() for row in rows] == [[name, name], [name, "share"] * 2 * 2]  # around the median and around P90
 
 
-@pytest.mark.parametrize("verb", ["report", "compare"])
-def test_what_is_not_a_run_folder_is_refused(tmp_path: Path, verb: str) -> None:
-    arguments = [verb, str(tmp_path)] + ([str(tmp_path)] if verb == "compare" else [])
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, MeasureError)
-    assert "not a run folder" in str(result.exception)
-
-
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.127, "127 ms"), (1.7579, "1.76 s"), (0.000085, "85.0 µs"), (0.9996, "1.00 s"), (0, "0 ms"), (61.23, "61.2 s")],
@@ -767,13 +759,3 @@ def test_tables_of_a_comparison_of_six_runs_are_not_clipped(browser: Any, tmp_pa
     assert len(found) == 3
     assert all(needed <= shown for needed, shown in found)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_a_page_without_requests_has_no_selector_of_their_axis(browser: Any, tmp_path: Path) -> None:
-    for name in ("program", "outage"):
-        make_run(tmp_path / name, SHAPES[name])
-        collect(tmp_path / name)
-        page = Page(browser, html.write(tmp_path / name))
-        assert page.said == []
-        assert page.page.locator("#scale").count() == (name == "outage")
-        assert page.page.locator("#charts canvas").count() > 0

@@ -25,8 +25,8 @@ from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.report.gallery.drawing import PictureError, draw, fill
 from cellbed.report.gallery.pictures import Curve, Panel, Picture, comparison, portrait, sentence
-from cellbed.report.gallery.read import analysed, stored
-from cellbed.report.gallery.terminal import WIDTH, beside, sketch, words
+from cellbed.report.gallery.read import analysed
+from cellbed.report.gallery.terminal import beside, words
 from cellbed.report.plot import of_place
 from cellbed.support.console import Console
 from cellbed.support.readable import date_words, duration_words, rate_words
@@ -57,12 +57,6 @@ def add_trips(archive: Archive, name: str, *, hours: int = 5, **about: str) -> E
         pl.DataFrame({"at_ns": at * SECOND, "round_trip_ns": column}).write_parquet(path)
         draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, hours * 3600 * SECOND)
         return archive.keep(draft, name)
-
-
-def printed(renderable: Any) -> str:
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(renderable)
-    return console.export_text()
 
 
 def test_every_panel_has_axes_with_units(archive: Archive) -> None:
@@ -127,16 +121,6 @@ def test_one_row_is_a_line_and_no_frame_is_empty(archive: Archive, duration_ms: 
     for panel in picture.panels:
         assert panel.kind == "spans" or all(len(each.x) > 1 for each in panel.curves), panel
     draw(picture, "png")
-
-
-def test_a_sketch_says_that_not_every_outage_is_drawn(archive: Archive) -> None:
-    rows = [(at * SECOND, 0.0 if at % 2 else 5e6) for at in range(160)]
-    picture = one_direction(archive, "holes", rows, 160 * SECOND)
-    outages = picture.panels[1]
-    assert "longest are drawn" not in outages.note
-    sketched = portrait("holes", About(origin="recorded"), stored(archive.entry("holes"))).panels[1]
-    assert sketched.rows[0].name == "Downlink: 80"
-    assert "Downlink: the 64 longest are drawn" in sketched.note
 
 
 def test_a_long_entry_does_not_squeeze_a_short_one(archive: Archive) -> None:
@@ -258,38 +242,6 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
     draw(picture, "png")
 
 
-def test_what_is_stored_suffices_for_a_sketch(archive: Archive) -> None:
-    entry = add_link(archive, "walk", outage=(20, 21))
-    sketched, whole = stored(entry)["uplink"], analysed(archive, "walk")["uplink"]
-    assert sketched.profile.mean() == pytest.approx(whole.profile.mean(), rel=1e-3)
-    assert sketched.outages[0].tolist() == whole.outages[0].tolist()
-    text = printed(sketch(entry))
-    assert "uplink" in text
-    assert "Mbit/s" in text
-    assert "60 s" in text
-    bars = text.splitlines()[3].split()[-1]  # the last line of the uplink's plot
-    assert len(bars) <= 60
-
-
-def test_the_sketch_shows_silence_as_nothing(archive: Archive) -> None:
-    entry = add_link(archive, "walk", outage=range(30, 60))
-    lowest = printed(sketch(entry)).splitlines()[3]
-    assert lowest.rstrip().endswith("█")
-    # Half of the plot, and nothing wider than a terminal of 80 columns.
-    assert len(lowest.rstrip()) - 25 == pytest.approx(WIDTH / 2, abs=2)
-    assert max(len(line.rstrip()) for line in printed(sketch(entry)).splitlines()) <= 80
-
-
-def test_a_single_rate_is_sketched_over_its_whole_time(archive: Archive) -> None:
-    with archive.draft(About(origin="recorded")) as draft:
-        write_rates(draft, "uplink", [(0, 3e6)], 2 * SECOND)
-        entry = archive.keep(draft, "flat")
-    (*_, lowest, axis) = [line.rstrip() for line in printed(sketch(entry)).splitlines() if line.strip()]
-    assert lowest.split()[-1] == "█" * WIDTH
-    assert axis.endswith("2 s")
-    assert len(axis) == len(lowest)
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_dollar_sign_in_a_label_is_no_formula(archive: Archive, tmp_path: Path, ending: str) -> None:
     entry = add_link(archive, "walk", operator="$\\frac{$")
@@ -389,9 +341,8 @@ def test_stats_tell_every_figure_with_its_meaning(home: Archive) -> None:
     assert run("stats").exit_code == 2
 
 
-def test_show_has_a_small_plot(home: Archive) -> None:
+def test_show_has_the_warnings_of_an_entry(home: Archive) -> None:
     output = run("show", "walk").output
-    assert "█" in output
     assert "decides the P99" in output
 
 

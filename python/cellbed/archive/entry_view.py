@@ -75,18 +75,14 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
 )
 
 
-def show(entry: Entry, warnings: Sequence[str], picture: RenderableType = "") -> RenderableType:
-    """Return an entry as lines and tables: origin, figures, warnings, use.
-
-    picture: a drawing below its figures.
-    """
+def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
+    """Return an entry as lines and tables: origin, figures, warnings, use."""
     shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
     ways = [part for part in ENDINGS.values() if part in entry.parts]
     if ways:
         shown.append(_figures(entry, ways, _CAPACITY))
     if "round-trip" in entry.parts:
         shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
-    shown.append(picture)
     shown.append(Text("\n".join(_closing(entry, warnings))))
     return Group(*shown)
 

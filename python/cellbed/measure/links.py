@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.packets import PART, read_records
+from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import MeasureError
 
 MAGIC = b"cellbed series 2"
@@ -38,19 +38,6 @@ assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
     records = read_records(path, MAGIC, RECORD)
-    parts = [records[:0]]
-    for begin in range(0, len(records), PART):
-        part = np.asarray(records[begin : begin + PART])
-        # A hole of a sparse file, which may stand for gigabytes, is all zero. The clock of a prediction begins at 0.
-        for index in np.flatnonzero(part["start"] == 0):
-            if not any(part[index].tobytes()):
-                raise MeasureError(f"{path}: record {begin + int(index)} is empty; the file is damaged")
-        parts.append(_unpacked(part, path))
-    return np.concatenate(parts)
-
-
-def _unpacked(records: np.ndarray[Any, np.dtype[Any]], path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """Records with the bins that idle ones stand for."""
     idle = (records["direction"] & IDLE) != 0
     packed = records[idle].view(IDLE_RECORD)
     count = packed["bins"].astype(np.int64)

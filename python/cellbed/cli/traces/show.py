@@ -45,7 +45,6 @@ def _show_entry(name: str, as_json: bool) -> None:
     from cellbed.archive import open_archive
     from cellbed.archive.entry_view import show as drawn
     from cellbed.archive.warnings import warnings
-    from cellbed.report.gallery.terminal import sketch
     from cellbed.support.console import Console
 
     archive = open_archive()
@@ -55,7 +54,7 @@ def _show_entry(name: str, as_json: bool) -> None:
         facts = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
         print(json.dumps(facts, indent=2))
     else:
-        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes, sketch(entry)))
+        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes))
 
 
 def _show_trace(name: str, as_json: bool) -> None:

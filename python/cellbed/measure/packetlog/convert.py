@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Literal
@@ -147,16 +146,9 @@ def _default(log: PacketLog, to: Format, direction: int | None) -> Path:
 
 
 def _to_standard_output(write: Callable[[IO[bytes]], None], to: Format) -> None:
-    if to in ("parquet", "pcapng") and sys.stdout.isatty():
-        raise LogError(f"{to} is binary and standard output is a terminal; write to a file with -o FILE, or to a pipe")
     if to == "parquet":
-        # Its writer wants a file, and closes it.
-        with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
-            path = Path(folder, "packets.parquet")
-            _fill(path, write)
-            with path.open("rb") as file:
-                while part := file.read(1 << 20):
-                    sys.stdout.buffer.write(part)
-    else:
-        write(sys.stdout.buffer)
+        raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
+    if to == "pcapng" and sys.stdout.isatty():
+        raise LogError(f"{to} is binary and standard output is a terminal; write to a file with -o FILE, or to a pipe")
+    write(sys.stdout.buffer)
     sys.stdout.buffer.flush()

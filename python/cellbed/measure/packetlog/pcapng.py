@@ -74,7 +74,7 @@ def _connections(tcp: Records) -> NDArray[np.uint64]:
     return connections
 
 
-_Record = namedtuple("_Record", RECORD.names)  # type: ignore[misc]
+_Record = namedtuple("_Record", RECORD.names or ())  # type: ignore[misc]
 _HOPS = 64
 _NO_OPERATION = b"\x01"
 _FIXED = {4: 20, 6: 40}
@@ -153,7 +153,7 @@ def write_pcapng(log: PacketLog, file: IO[bytes], direction: int | None = None) 
         interfaces = numbers[records["direction"]] + events.point[shown]
         columns = (events.time[shown], interfaces, families.versions(records))
         for fields, time, number, version in zip(records.tolist(), *(each.tolist() for each in columns), strict=True):
-            record = _Record(*fields)
+            record: Any = _Record(*fields)
             # The same packet is seen at several interfaces; its identifier says so.
             options = struct.pack("<HHQI", _EPB_IDENTIFIER, 8, record.packet, 0)
             if record.drop:

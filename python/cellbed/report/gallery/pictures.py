@@ -197,8 +197,6 @@ def _outages(drawn: _Drawn, end_s: float, word: str = "") -> Panel:
         rows.append(Row(f"{name}: {count}", colour, begins * clock.factor, lengths * clock.factor))
         if len(drawn) <= 2 and count:
             notes.append(f"{name} {share:.2g} % of the time, longest {duration_words(longest)}")
-        if count > len(begins):
-            notes.append(f"{name}: the {len(begins)} longest are drawn")
     return Panel(
         "spans",
         f"{word}: outages" if word else "Outages",
