@@ -26,6 +26,7 @@ from cellbed.experiments.reproduce.publication import (
 )
 from cellbed.experiments.reproduce.reproduction import Played, Prepared
 from cellbed.experiments.reproduce.thesis import ONE_WAY_MS, THESIS
+from cellbed.experiments.sweep.library import Execution
 from cellbed.experiments.sweep.store import Result as Row
 from cellbed.experiments.sweep.store import dataset
 from cellbed.measure.repetitions import Interval
@@ -40,7 +41,7 @@ NAMES = [each.name for each in THESIS.experiments]
 
 def prepared_in(folder: Path, *, short: bool) -> tuple[list[Played], dict[str, Prepared]]:
     played = reproduction.traces(THESIS, NAMES, folder / "traces", None)
-    found = reproduction.prepare(THESIS, NAMES, folder, folder, played, short=short, running=False)
+    found = reproduction.prepare(THESIS, NAMES, folder, folder, played, Execution(), short=short, running=False)
     return played, {each.experiment.name: each for each in found}
 
 
@@ -379,8 +380,8 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
     tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
     played = reproduction.traces(tiny, ["E1"], tmp_path / "traces", None)
-    (prepared,) = reproduction.prepare(tiny, ["E1"], tmp_path, tmp_path, played, short=False)
-    account = reproduction.run(prepared, [prepared], Quiet(), repeats=0)
+    (prepared,) = reproduction.prepare(tiny, ["E1"], tmp_path, tmp_path, played, Execution(), short=False)
+    account = Execution().run(prepared.plan, prepared.folder, Quiet(), 0)
     assert account.failed == 0
     environment = json.loads(next(prepared.folder.glob("*/*/environment.json")).read_text())
     assert environment["slow_start_after_idle"] == "0"
@@ -397,7 +398,6 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     assert found["best"].same == "not measured"
     assert page.write(result, tmp_path).read_text().count("<svg") == 1
     # Again: nothing is run, and another experiment takes the trial from this one.
-    assert reproduction.run(prepared, [prepared], Quiet(), repeats=0).ran == 0
-    other = replace(prepared, folder=tmp_path / "other")
+    assert Execution().run(prepared.plan, prepared.folder, Quiet(), 0).ran == 0
     if account.complete:
-        assert reproduction.run(other, [prepared], Quiet(), repeats=0).ran == 0
+        assert Execution().run(prepared.plan, tmp_path / "other", Quiet(), 0, [prepared.folder]).ran == 0

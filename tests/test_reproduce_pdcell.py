@@ -42,7 +42,7 @@ def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    runs = simulated.runs(PDCELL_PAPER, NAMES, short=True, inputs=pdcell.sizes())
+    runs = simulated.runs(PDCELL_PAPER, NAMES, PDCELL_PAPER.short, pdcell.sizes(), Path())
     return {
         name: Trials(
             pl.DataFrame(
@@ -70,14 +70,14 @@ def found(data: Data) -> dict[str, Finding]:
 
 
 def test_settings_are_simulations_that_are_run_once() -> None:
-    full = simulated.runs(PDCELL_PAPER, NAMES, short=False, inputs=pdcell.sizes())
+    full = simulated.runs(PDCELL_PAPER, NAMES, PDCELL_PAPER.full, pdcell.sizes(), Path())
     assert {run.seed for run in full["9"]} == set(range(1, 21))
     assert len(full["9"]) == 4 * 2 * 20
-    keys = {name: {run.key for run in group} for name, group in full.items()}
+    keys = {name: {run.file for run in group} for name, group in full.items()}
     assert keys["10b"] < keys["9"], "the same settings"
     assert keys["11b"] < keys["11a"]
-    short = simulated.runs(PDCELL_PAPER, ["9"], short=True, inputs=pdcell.sizes())["9"]
-    assert not {run.key for run in short} & keys["9"], "fewer flows are another simulation"
+    short = simulated.runs(PDCELL_PAPER, ["9"], PDCELL_PAPER.short, pdcell.sizes(), Path())["9"]
+    assert not {run.file for run in short} & keys["9"], "fewer flows are another simulation"
     one = pdcell.describe({**USUAL, "load": STABLE, "buffer": "15 MB"}, {"flows": 100}, [(1460.0, 1.0)])
     assert (one["radio"]["load_of"], one["radio"]["buffer_bytes"]) == ("cell", 15_000_000)
     share = pdcell.describe({**USUAL, "traffic": pdcell.SHARE}, {"flows": 100}, [(1460.0, 1.0)])

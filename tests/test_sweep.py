@@ -434,23 +434,6 @@ def test_trials_are_run_once_repeated_and_tried_again(tmp_path: Path, example: P
     assert machine.begun == [order[0]]
 
 
-def test_a_trial_replaced_by_a_link_is_run_again_and_the_link_removed(tmp_path: Path, example: Path) -> None:
-    found = plan(write_sweep(tmp_path, sweep_text(repetitions=1)))
-    folder = tmp_path / "sweeps" / "s"
-    perform(folder, found, Machine(example, []))
-    first, second = (folder / "trials" / trial.key for trial in found.trials[:2])
-    shutil.rmtree(first)
-    first.symlink_to(tmp_path)
-    (folder / "trials" / f".{second.name}.0123abcd").symlink_to(tmp_path)  # of a sweep that was killed
-    shutil.rmtree(second)
-    os.mkfifo(second)
-    machine = Machine(example, [])
-    perform(folder, found, machine)
-    assert machine.begun == [first.name, second.name]
-    assert sorted(path.name for path in (folder / "trials").iterdir()) == sorted(each.key for each in found.trials)
-    assert (tmp_path / "sweep.toml").exists(), "what the link leads to stays"
-
-
 def test_the_dataset_is_whole_however_a_sweep_ends(tmp_path: Path, example: Path) -> None:
     found = plan(write_sweep(tmp_path, sweep_text(repetitions=20)))
     folder = tmp_path / "sweeps" / "s"

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -198,17 +197,3 @@ def test_a_trial_without_a_good_reply_fails_as_the_run_does(tmp_path: Path) -> N
         cellbed.run(tmp_path / "short.toml", out=tmp_path / "runs")
     assert failed.value.run is not None
     assert failed.value.run.summary.applications[0].requests.failed == 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_a_sweep_of_200_trials_killed_twice(tmp_path: Path) -> None:
-    write(tmp_path, [f"{rate} /s" for rate in range(2, 42)], 5)
-    folder = Folder(tmp_path, jobs=2)
-    began = time.monotonic()
-    kill_twice_interrupt_and_finish(folder, 200)
-    table = check(folder, 40, 5)
-    took = time.monotonic() - began
-    states = dict(table.group_by("status").len().iter_rows())
-    print(f"200 trials in {took:.0f} s: {states}", file=sys.stderr)
-    assert not [process for process in psutil.process_iter() if process.ppid() == os.getpid()]

@@ -12,13 +12,13 @@ __version__: str
 
 if TYPE_CHECKING:
     from cellbed.cell import Cell as Cell
+    from cellbed.experiments.child import run as run
     from cellbed.experiments.sweep.library import Sweep as Sweep
     from cellbed.experiments.sweep.library import sweep as sweep
     from cellbed.library import Run as Run
     from cellbed.library import RunError as RunError
     from cellbed.library import Scenario as Scenario
     from cellbed.library import load as load
-    from cellbed.library import run as run
     from cellbed.link import Link as Link
     from cellbed.outcomes import Fate as Fate
     from cellbed.outcomes import Outcomes as Outcomes
@@ -30,8 +30,9 @@ else:
         "Fate": "outcomes",
         "Link": "link",
         "Outcomes": "outcomes",
+        "run": "experiments.child",
     }
-    _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load", "run"), "library")
+    _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load"), "library")
     _HOMES |= dict.fromkeys(("Sweep", "sweep"), "experiments.sweep.library")
     __all__ = (*sorted(_HOMES), "__version__")
 

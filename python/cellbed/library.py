@@ -1,18 +1,11 @@
-"""Scenarios and runs from Python: ``cellbed.Scenario``, ``cellbed.run`` and ``cellbed.load``."""
+"""Scenarios and the folders of runs from Python: ``cellbed.Scenario``, ``cellbed.Run`` and ``cellbed.load``."""
 
 from __future__ import annotations
 
 import copy
 import html
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +18,6 @@ from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.cgroups import Enforcement
 
 if TYPE_CHECKING:
     import polars as pl
@@ -264,137 +256,6 @@ def load(run: Path | str) -> Run:
     except MeasureError:
         found.summary = collect(found.path)
     return found
-
-
-def run(
-    scenario: Scenario | Path | str,
-    *,
-    out: Path | str = "runs",
-    limits: Enforcement = True,
-    strict: bool = False,
-    virtual: bool = False,
-    profile: Path | str | None = None,
-    progress: bool | Callable[[str], object] = False,
-) -> Run:
-    """Run a scenario, or the file at a path, and return what it measured; as ``cellbed run``.
-
-    The run is a process of its own, since it forks its programs from a process with a single thread. So it works from
-    any thread, and in a notebook. Ctrl-C, or "interrupt" of a notebook, ends the run in order and raises
-    ``KeyboardInterrupt``; what was measured stays in its folder, which a note of the exception names.
-
-    out: parent of the run's folder. limits: enforce CPU and memory limits; ``"overcommit"``: also those of nodes that
-    exceed this machine. strict: raise :class:`RunError` if the machine disturbed the run. virtual: predict it in
-    virtual time, with the profile of an earlier run or with the measured one. progress: print each phase, or call a
-    function with it.
-
-    Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning, or without a good reply.
-    """
-    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
-    report = progress if callable(progress) else print if progress else None
-    asked = {"text": chosen.text, "folder": str(chosen.folder.absolute()), "out": str(Path(out).absolute())}
-    if virtual:
-        asked["virtual"] = str(Path(profile).absolute()) if profile is not None else ""
-    outcome, interrupted = _in_child(asked, limits, report)
-    found = load(outcome["folder"]) if outcome["folder"] and (Path(outcome["folder"]) / "run.json").exists() else None
-    if interrupted or outcome["status"] == "interrupted":
-        stopped = KeyboardInterrupt()
-        if found is not None:
-            stopped.add_note(f"what was measured is in {found.path}")
-        raise stopped
-    if outcome["error"] is None and strict and outcome["disturbed"] and found is not None:
-        outcome["error"] = "the machine disturbed the run: " + "; ".join(found.summary.disturbances)
-    if outcome["error"] is not None or found is None:
-        error = RunError(outcome["error"] or f"the run is {outcome['status']}")
-        error.run = found
-        raise error
-    return found
-
-
-def _in_child(
-    asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
-) -> tuple[dict[str, Any], bool]:
-    """Return the outcome of a run in a child process, and whether it was interrupted from here."""
-    interrupted = False
-    child = ChildRun(asked, limits)
-    try:
-        while not child.ended:
-            try:
-                # At most 0.2 s: a library that handles signals itself may have waits go on after one.
-                for text in child.read(0.2):
-                    if report is not None:
-                        report(text)
-            except KeyboardInterrupt:
-                interrupted = True
-                child.interrupt()
-    finally:
-        if not child.ended:
-            child.interrupt()
-        outcome = child.close()
-    return outcome, interrupted
-
-
-class ChildRun:
-    """A run in a process of its own (:mod:`cellbed.experiments.child`), which starts at once.
-
-    asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder; ``virtual``
-    for a prediction: the path of its profile, or empty. held: an
-    open file that the process keeps open. It ends in order if this process, or the thread that started it, ends.
-    """
-
-    def __init__(self, asked: dict[str, str], limits: Enforcement = True, held: int | None = None) -> None:
-        options = {True: [], False: ["--no-limits"], "overcommit": ["--overcommit"]}[limits]
-        command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *options]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
-        with tempfile.TemporaryFile() as given:
-            given.write(json.dumps(asked).encode())
-            given.seek(0)
-            # In a process group of its own: Ctrl-C reaches it once, from here, in a terminal and in a notebook.
-            self._child = subprocess.Popen(
-                command,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                process_group=0,
-                pass_fds=[] if held is None else [held],
-            )
-        self._rest = b""
-        self._outcome: dict[str, Any] = {}
-        self.ended = False
-
-    def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there is progress."""
-        assert self._child.stdout is not None
-        return self._child.stdout.fileno()
-
-    def read(self, timeout_s: float) -> list[str]:
-        """Return the progress within the next seconds: phases and notes."""
-        if not select.select([self], [], [], timeout_s)[0]:
-            return []
-        received = os.read(self.fileno(), 1 << 16)
-        self.ended = not received
-        *lines, self._rest = (self._rest + received).split(b"\n")
-        found = []
-        for line in map(json.loads, lines):
-            if "status" in line:
-                self._outcome = line
-            found += [line[key] for key in ("phase", "note") if key in line]
-        return found
-
-    def interrupt(self) -> None:
-        """Ask the run to end in order."""
-        self._child.send_signal(signal.SIGINT)
-
-    def close(self) -> dict[str, Any]:
-        """Wait for the process, and return the outcome. Errors: :class:`RunError` if it ended without one."""
-        assert self._child.stdout is not None
-        self._child.stdout.close()
-        self._child.wait()
-        with self._errors as errors:
-            errors.seek(0)
-            words = errors.read()[-2000:].decode(errors="replace").strip()
-        if not self._outcome:
-            raise RunError(f"the process of the run ended with status {self._child.returncode}: {words}")
-        return self._outcome
 
 
 def _plain(value: Any) -> Any:

@@ -7,13 +7,12 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from cellbed.experiments.reproduce.page import Result
-    from cellbed.experiments.reproduce.publication import SweptPublication
 
 app = typer.Typer(
     add_completion=False,
@@ -64,9 +63,47 @@ def thesis(
       cellbed reproduce thesis --virtual
       cellbed reproduce thesis --experiment E3 --experiment E4 --traces recordings
     """
+    from cellbed.cli.sweep import Terminal
+    from cellbed.experiments.reproduce import page, reproduction
     from cellbed.experiments.reproduce.thesis import THESIS
+    from cellbed.experiments.sweep import runner
+    from cellbed.experiments.sweep.library import Execution
+    from cellbed.experiments.sweep.store import results_in
 
-    _reproduce(THESIS, experiment or [], short, traces, out, repeats, dry_run, not no_limits, virtual, as_json)
+    chosen = reproduction.check_names(THESIS, experiment or [])
+    folder, other = (out / ("thesis" + "-short" * short + "-virtual" * clock) for clock in (virtual, not virtual))
+    execution = Execution(virtual=virtual, limits=not no_limits)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary) if dry_run else folder
+        played = reproduction.traces(THESIS, chosen, place / "traces", traces)
+        prepared = reproduction.prepare(
+            THESIS, chosen, place, folder, played, execution, short=short, running=not dry_run
+        )
+    if dry_run:
+        for each in prepared:
+            missing = runner.missing(each.plan, results_in(each.folder), repeats)
+            print(f"{each.experiment.name}: {len(each.plan.points)} points, {len(missing)} trials to run")
+        print(f"in all, with shared trials run once: {runner.words(reproduction.seconds(prepared, repeats))}")
+        for trace in played:
+            print(f"{trace.input.name}: {trace.note}")
+        return
+    failed, folders = 0, [each.folder for each in prepared]
+    with Terminal() as terminal:
+        for each in prepared:
+            left = reproduction.seconds(prepared, repeats)
+            terminal.note(f"{each.experiment.name}: {each.experiment.title}; in all {runner.words(left)} left")
+            account = execution.run(each.plan, each.folder, terminal, repeats, folders)
+            if account.interrupted:
+                _interrupted()
+            failed += account.failed
+    data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
+    notes = reproduction.deviations(THESIS, prepared[0].plan.trials[0].tables)
+    if no_limits:
+        notes.append("CPU and memory of the nodes were not limited (--no-limits).")
+    inputs = [*(each.input for each in played), *THESIS.inputs]
+    clock: Literal["real", "virtual"] = "virtual" if virtual else "real"
+    result = page.Result(THESIS, data, inputs, short, _command(), page.machine(), notes, clock, page.values_in(other))
+    _finish(result, folder, failed, "trials", as_json)
 
 
 @app.command()
@@ -113,12 +150,13 @@ def pdcell(
     from cellbed.experiments.reproduce import page, reproduction, simulated
     from cellbed.experiments.reproduce.pdcell import PDCELL_PAPER, flow_sizes
 
-    publication = simulated.scaled(PDCELL_PAPER, short=short, seeds=seeds, flows=flows)
-    chosen = reproduction.check_names(publication, figure or [], "--figure")
+    scale = dict(PDCELL_PAPER.short if short else PDCELL_PAPER.full)
+    scale |= {name: value for name, value in (("seeds", seeds), ("flows", flows)) if value is not None}
+    chosen = reproduction.check_names(PDCELL_PAPER, figure or [], "--figure")
     points, used = flow_sizes(sizes)
-    runs = simulated.runs(publication, chosen, short=short, inputs=points)
-    folder = out / (publication.name + "-short" * short)
-    wanted = simulated.missing(runs, folder)
+    folder = out / ("pdcell" + "-short" * short)
+    runs = simulated.runs(PDCELL_PAPER, chosen, scale, points, folder)
+    wanted = simulated.missing(runs)
     if dry_run:
         for name, group in runs.items():
             print(f"{name}: {len(group)} simulations")
@@ -128,14 +166,11 @@ def pdcell(
     with Terminal() as terminal:
         terminal.note(f"{len(wanted)} simulations to run")
         try:
-            failed = len(simulated.perform(publication, wanted, folder, terminal, jobs))
+            failed = simulated.perform(PDCELL_PAPER, wanted, terminal, jobs)
         except KeyboardInterrupt:
-            print("interrupted: run the same command to continue", file=sys.stderr)
-            raise typer.Exit(130) from None
-    data = {name: simulated.collect(group, folder) for name, group in runs.items()}
-    result = page.Result(
-        publication, data, [used], short, _command(), page.machine(), simulated.notes(publication, data)
-    )
+            _interrupted()
+    data = simulated.collect(runs)
+    result = page.Result(PDCELL_PAPER, data, [used], short, _command(), page.machine(), simulated.notes(data))
     _finish(result, folder, failed, "simulations", as_json)
 
 
@@ -143,61 +178,9 @@ def _command() -> str:
     return shlex.join(["cellbed", *sys.argv[1:]])
 
 
-def _reproduce(
-    publication: SweptPublication,
-    experiments: list[str],
-    short: bool,
-    given: Path | None,
-    out: Path,
-    repeats: int,
-    dry_run: bool,
-    limits: bool,
-    virtual: bool,
-    as_json: bool,
-) -> None:
-    from cellbed.cli.sweep import Terminal
-    from cellbed.experiments.reproduce import page, reproduction
-    from cellbed.experiments.sweep import runner
-    from cellbed.experiments.sweep.store import results_in
-
-    chosen = reproduction.check_names(publication, experiments)
-    name = publication.name + "-short" * short
-    folder, other = (out / (name + "-virtual" * clock) for clock in (virtual, not virtual))
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary) if dry_run else folder
-        played = reproduction.traces(publication, chosen, place / "traces", given)
-        prepared = reproduction.prepare(
-            publication, chosen, place, folder, played, short=short, running=not dry_run, virtual=virtual
-        )
-    if dry_run:
-        for each in prepared:
-            missing = runner.missing(each.plan, results_in(each.folder), repeats)
-            print(f"{each.experiment.name}: {len(each.plan.points)} points, {len(missing)} trials to run")
-        print(f"in all, with shared trials run once: {runner.words(reproduction.seconds(prepared, repeats))}")
-        for trace in played:
-            print(f"{trace.input.name}: {trace.note}")
-        return
-    failed = 0
-    with Terminal() as terminal:
-        for each in prepared:
-            left = reproduction.seconds(prepared, repeats)
-            terminal.note(f"{each.experiment.name}: {each.experiment.title}; in all {runner.words(left)} left")
-            try:
-                account = reproduction.run(each, prepared, terminal, repeats=repeats, limits=limits, virtual=virtual)
-            except KeyboardInterrupt:
-                print("interrupted: run the same command to continue", file=sys.stderr)
-                raise typer.Exit(130) from None
-            failed += account.failed
-    data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
-    notes = reproduction.deviations(publication, prepared[0].plan.trials[0].tables)
-    if not limits:
-        notes.append("CPU and memory of the nodes were not limited (--no-limits).")
-    inputs = [*(each.input for each in played), *publication.inputs]
-    clock: Literal["real", "virtual"] = "virtual" if virtual else "real"
-    result = page.Result(
-        publication, data, inputs, short, _command(), page.machine(), notes, clock, page.values_in(other)
-    )
-    _finish(result, folder, failed, "trials", as_json)
+def _interrupted() -> NoReturn:
+    print("interrupted: run the same command to continue", file=sys.stderr)
+    raise typer.Exit(130)
 
 
 def _finish(result: Result, folder: Path, failed: int, what: str, as_json: bool) -> None:

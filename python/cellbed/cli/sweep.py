@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,49 +123,22 @@ def run_sweep(
       cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
     """
     from cellbed.experiments.run import DISTURBED
-    from cellbed.experiments.sweep import runner, trials
-    from cellbed.experiments.sweep.library import executor
-    from cellbed.experiments.sweep.store import Store, results_in
+    from cellbed.experiments.sweep import runner
+    from cellbed.experiments.sweep.library import Execution
+    from cellbed.experiments.sweep.store import results_in
     from cellbed.testbed.machine.cgroups import enforcement
-    from cellbed.testbed.testbed import obstacles
 
-    # What the machines of a cluster lack, its trials report.
-    here, limits = on is None and not virtual, enforcement(no_limits, overcommit)
-    plan = trials.plan(file, partial(obstacles, running=not dry_run, limits=limits) if here else lambda scenario: [])
-    folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
-    terminal = Terminal()
     if (virtual and on is not None) or (profile is not None and not virtual):
         raise CellbedError("--virtual is of this machine, without --on; --profile is of --virtual")
-    if virtual and plan.simulated:
-        raise CellbedError("a simulation is in virtual time already: leave out --virtual")
-    chosen: Callable[..., AbstractContextManager[runner.Executor]]
-    if virtual:
-        from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
-        from cellbed.support.worker_pool import processors
-
-        # A trial takes as long as its report.
-        plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
-        if profile is None and not dry_run:
-            measure_profiles(plan, terminal.note, limits=not no_limits)
-        width = jobs or processors()
-        chosen = lambda held: VirtualPool.of_runs(width, limits=not no_limits, profile=profile)  # noqa: E731
-    else:
-        chosen = partial(executor, plan, on, jobs, limits=limits, note=terminal.note)
+    execution = Execution(on, virtual, profile, jobs, enforcement(no_limits, overcommit))
+    plan = execution.plan(file, running=not dry_run)
+    folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
     if dry_run:
-        with chosen(held=None) as pool:
+        with execution.executor(plan) as pool:
             _show_plan(plan, runner.forecast(plan, results_in(folder), pool.at_once, repeats), as_json)
         return
-    with terminal, Store(folder, terminal.note) as store, chosen(held=store.lock) as pool:
-        for note in plan.notes:
-            terminal.note(f"note: {note}")
-        store.begin(plan)
-        running = runner.Runner(plan, store, pool, terminal, repeats)
-        interrupted = False
-        try:
-            running.run()
-        except KeyboardInterrupt:
-            interrupted = True
-    account = running.account()
+    with Terminal() as terminal:
+        account = execution.run(plan, folder, terminal, repeats)
     if as_json:
         print(json.dumps(runner.summary(plan, folder, account), indent=1))
     else:
@@ -178,7 +147,7 @@ def run_sweep(
     if account.disturbed and not as_json:
         again = f"close other programs and run the same command with --repeats {min(repeats + 3, 100)}"
         print(f"trials disturbed by other programs: {account.disturbed}; to try them again, {again}", file=sys.stderr)
-    if interrupted:
+    if account.interrupted:
         print("interrupted: run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
     if not as_json and account.complete + account.disturbed:

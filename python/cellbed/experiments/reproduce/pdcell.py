@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from cellbed.experiments.reproduce.publication import (
     Simulated,
     SimulatedPublication,
     Trials,
+    Unit,
     Values,
     paired,
     ratio,
@@ -144,7 +147,7 @@ def describe(
 
 
 def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Runs a simulation, and returns measures of the flows to users. Infinity is written as text.
+    """Run a simulation, and return measures of the flows to users.
 
     ``fct_s``: sorted completion times of all of them, at the user; infinite for a flow that did not end.
     ``fct_mean_s``, ``fct_pNN_s``. ``short_QUALITY_s``: mean of the short flows of such users; ``short_beside_s``: of
@@ -191,8 +194,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
         measured[f"short_{name}_s"] = float(ends[flows_of].mean()) if flows_of.any() else None
         measured[f"short_{name}"] = int(flows_of.sum())
     capacity = description["radio"].get("buffer_bytes", BUFFERS["3 MB"]) // 1500
-    measured |= filled(queues["time_s"], queues["unit_packets"], capacity)
-    return {name: _written(value) for name, value in measured.items()}
+    return measured | filled(queues["time_s"], queues["unit_packets"], capacity)
 
 
 def filled(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
@@ -224,12 +226,6 @@ def rank(ordered: Any, at: float) -> float:
     return float(ordered[max(0, math.ceil(len(ordered) * at - 1e-9) - 1)])
 
 
-def _written(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_written(each) for each in value]
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
-
-
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the largest distance between two cumulative distributions (Kolmogorov-Smirnov)."""
     first, second = np.sort(np.asarray(one)), np.sort(np.asarray(other))
@@ -245,32 +241,39 @@ def _name(load: str) -> str:
     return load.replace("-like", "")
 
 
-def _values(experiment: str, column: str, **labels: str) -> Callable[[Data], Values]:
-    return lambda data: data[experiment].values(column, **{**USUAL, **labels})
+Setting = Mapping[str, str]
+"""Levels that differ from the usual ones, by factor."""
 
 
-def _over(
-    experiment: str, column: str, load: str, above: Mapping[str, str], below: Mapping[str, str]
-) -> Callable[[Data], Values]:
-    """Return a measure of one setting over that of another, in each repetition: both have the same flows."""
-    one, other = (_values(experiment, column, load=load, **each) for each in (above, below))
-    return lambda data: ratio(one(data), other(data))
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure of a setting, by `how` with that of another one in each repetition: both have the same flows."""
 
+    experiment: str
+    column: str
+    load: str
+    setting: Setting
+    other: Setting | None = None
+    how: Callable[[float, float], float] = operator.truediv
 
-def _minus(
-    experiment: str, column: str, load: str, one: Mapping[str, str], other: Mapping[str, str]
-) -> Callable[[Data], Values]:
-    first, second = (_values(experiment, column, load=load, **each) for each in (one, other))
-    return lambda data: paired(lambda high, low: high - low, first(data), second(data))
+    def __call__(self, data: Data) -> Values:
+        settings = [self.setting] if self.other is None else [self.setting, self.other]
+        found = [self._values(data[self.experiment], each) for each in settings]
+        return found[0] if self.other is None else paired(self.how, *found)
 
+    def _values(self, trials: Trials, setting: Setting) -> Values:
+        labels = {**USUAL, "load": self.load, **setting}
+        found = trials.values(self.column, **labels)
+        if self.column != "full_after_s":
+            return found
+        # A buffer that is never full counts as full at the end of the simulation.
+        ends = trials.values("duration_s", **labels)
+        return {seed: min(value, ends[seed]) for seed, value in found.items()}
 
-def _why(experiment: str, load: str, *settings: Mapping[str, str]) -> Callable[[Data], str]:
-    """What happened to the flows and packets of settings, from their simulations."""
-
-    def explain(data: Data) -> str:
-        return " ".join(filter(None, (account(data[experiment], load, each) for each in settings)))
-
-    return explain
+    def why(self, data: Data) -> str:
+        """Return what happened to the flows and packets of the settings."""
+        settings = [self.setting] if self.other is None else [self.setting, self.other]
+        return " ".join(filter(None, (account(data[self.experiment], self.load, each) for each in settings)))
 
 
 def name(setting: Mapping[str, str]) -> str:
@@ -283,10 +286,9 @@ def name(setting: Mapping[str, str]) -> str:
 
 def account(trials: Trials, load: str, setting: Mapping[str, str]) -> str:
     """Return a sentence on a setting: times, refused packets and the buffer; empty without simulations."""
-    labels = {**USUAL, "load": load, **setting}
 
     def mean(column: str) -> float | None:
-        found = [each for each in trials.values(column, **labels).values() if math.isfinite(each)]
+        found = _finite(trials, column, load, setting)
         return float(np.mean(found)) if found else None
 
     median, tail, packets, refused = (
@@ -310,261 +312,215 @@ def account(trials: Trials, load: str, setting: Mapping[str, str]) -> str:
     return f"{text}."
 
 
-def _distance(experiment: str, load: str, one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], Values]:
-    """Between the distributions of the completion times of all repetitions."""
-
-    def measure(data: Data) -> Values:
-        found = [_pooled(data[experiment], {**USUAL, "load": load, **each}) for each in (one, other)]
-        return {1: distance(*found)} if all(map(len, found)) else {}
-
-    return measure
+def _distance(load: str, data: Data) -> Values:
+    """Return the distance between the distributions of the completion times of all repetitions, by traffic matrix."""
+    found = [_pooled(data["8"], load, each) for each in _MATRICES.values()]
+    return {1: distance(*found)} if all(map(len, found)) else {}
 
 
-def _pooled(trials: Trials, labels: Mapping[str, str]) -> list[float]:
-    found = trials.at(**labels)
+def _pooled(trials: Trials, load: str, setting: Setting) -> list[float]:
+    found = trials.at(**{**USUAL, "load": load, **setting})
     if "fct_s" not in found.columns:
         return []
-    return [math.inf if each == "inf" else float(each) for times in found["fct_s"].drop_nulls() for each in times]
+    return [time for times in found["fct_s"].drop_nulls() for time in times]
 
 
-def _chance(experiment: str, load: str, one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], str]:
-    """What chance alone makes of such a distance."""
-
-    def explain(data: Data) -> str:
-        counts = [len(_pooled(data[experiment], {**USUAL, "load": load, **each})) for each in (one, other)]
-        critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
-        return (
-            f"One value over all repetitions: {counts[0]:,} and {counts[1]:,} flows. Two samples of one distribution "
-            f"are up to {critical:.3f} apart in 95 % of the cases."
-        )
-
-    return explain
+def _chance(load: str, data: Data) -> str:
+    """Return what chance alone makes of such a distance."""
+    counts = [len(_pooled(data["8"], load, each)) for each in _MATRICES.values()]
+    critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
+    return (
+        f"One value over all repetitions: {counts[0]:,} and {counts[1]:,} flows. Two samples of one distribution "
+        f"are up to {critical:.3f} apart in 95 % of the cases."
+    )
 
 
-def _above(limit: float) -> Callable[[float], bool]:
-    return lambda value: value > limit
-
-
-def _at_least(limit: float) -> Callable[[float], bool]:
-    return lambda value: value >= limit
-
-
-_SIGNIFICANT = _above(NEAR), f"above {NEAR:g} times"
+Judged = tuple[Callable[[float], bool] | None, str]
+"""Whether a value points into the direction of the paper, and the direction."""
+_ABOVE_1: Judged = lambda value: value > 1, "above 1"
+_ABOVE_0: Judged = lambda value: value > 0, "above 0"
+_ALIKE: Judged = lambda value: abs(value - 1) <= 0.1, "within 10 % of 1"
+_SIGNIFICANT: Judged = lambda value: value > NEAR, f"above {NEAR:g} times"
 """Of what the paper calls significant."""
-
-
-def _about(one: float, within: float) -> Callable[[float], bool]:
-    return lambda value: abs(value - one) <= within
 
 
 def _settings(*settings: Mapping[str, str]) -> tuple[dict[str, str], ...]:
     return tuple({**USUAL, "load": load, **each} for load in MODES for each in settings)
 
 
-_PDCELL_MRFS: Mapping[str, str] = {}
-_PDCELL_PFS: Mapping[str, str] = {"scheduler": PFS}
-_PHOST_PFS: Mapping[str, str] = {"transport": PHOST, "scheduler": PFS}
-_INFINITE_PFS: Mapping[str, str] = {"transport": INFINITE, "scheduler": PFS}
-_TCP_PFS: Mapping[str, str] = {"transport": TCP, "scheduler": PFS}
+_PDCELL_MRFS: Setting = {}
+_PDCELL_PFS: Setting = {"scheduler": PFS}
+_PHOST_PFS: Setting = {"transport": PHOST, "scheduler": PFS}
+_INFINITE_PFS: Setting = {"transport": INFINITE, "scheduler": PFS}
+_TCP_PFS: Setting = {"transport": TCP, "scheduler": PFS}
 _NAMES = {
     "pDCell-MRFS": _PDCELL_MRFS,
     "pDCell-PFS": _PDCELL_PFS,
     "pHost+PFS": _PHOST_PFS,
     "TCP+PFS": _TCP_PFS,
 }
+_MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 
 
 def _claims() -> Iterator[Claim]:
     for load in MODES:
-        at, mode = f"-{_name(load)}", f" ({load})"
-        for key, statement, above, below in (
-            ("3-finite", "Median FCT, TCP over pHost with a finite queue", _TCP_PFS, _PHOST_PFS),
-            ("3-infinite", "Median FCT, pHost with an infinite queue over TCP", _INFINITE_PFS, _TCP_PFS),
-        ):
-            yield Claim(
-                key + at, "3", "Fig. 3", statement + mode, "above 1",
-                _over("3", "fct_p50_s", load, above, below), "ratio", "above 1", _above(1),
-                explain=_why("3", load, above, below),
+        yield from _claims_of(load)
+
+
+def _claims_of(load: str) -> Iterator[Claim]:
+    mode, subtract = f" ({load})", operator.sub
+    of = partial(Measure, load=load)
+
+    def claim(
+        key: str, experiment: str, statement: str, published: str, measure: Callable[[Data], Values], judged: Judged,
+        unit: Unit = "ratio", explain: Callable[[Data], str] | None = None, group: str = "",
+        figure: tuple[float, float] | None = None,
+    ) -> Claim:  # fmt: skip
+        section = "§1" if experiment == "load" else f"Fig. {experiment}"
+        return Claim(
+            f"{key}-{_name(load)}", experiment, section, statement + mode, published, measure, unit, judged[1],
+            judged[0], explain=explain, figure=figure, group=group and group + mode,
+        )  # fmt: skip
+
+    for key, statement, one, other in (
+        ("3-finite", "Median FCT, TCP over pHost with a finite queue", _TCP_PFS, _PHOST_PFS),
+        ("3-infinite", "Median FCT, pHost with an infinite queue over TCP", _INFINITE_PFS, _TCP_PFS),
+    ):
+        found = of("3", "fct_p50_s", setting=one, other=other)
+        yield claim(key, "3", statement, "above 1", found, _ABOVE_1, explain=found.why)
+    yield claim(
+        "8", "8", "Distance of the FCT distributions, all traffic to the CU and 20 % of it", "negligible",
+        partial(_distance, load), (lambda value: value <= 0.05, "at most 0.05"), "number", partial(_chance, load),
+    )  # fmt: skip
+    for key, statement, published, one, other, judged in (
+        ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", _PDCELL_PFS, _PDCELL_MRFS,
+         (lambda value: value >= 1, "at least 1")),
+        ("9-phost", "pHost+PFS over pDCell-PFS", "outperforms significantly", _PHOST_PFS, _PDCELL_PFS, _SIGNIFICANT),
+        ("9-tcp", "TCP+PFS over pDCell-PFS", "outperforms significantly", _TCP_PFS, _PDCELL_PFS, _SIGNIFICANT),
+    ):  # fmt: skip
+        for percentile in PERCENTILES:
+            found = of("9", f"fct_p{percentile}_s", setting=one, other=other)
+            yield claim(
+                f"{key}-p{percentile}", "9", f"P{percentile} of the FCT, {statement}", published, found, judged,
+                explain=found.why, group=f"FCT, {statement}",
             )  # fmt: skip
-        apart = ({"traffic": ALL}, {"traffic": SHARE})
-        yield Claim(
-            "8" + at, "8", "Fig. 8", "Distance of the FCT distributions, all traffic to the CU and 20 % of it" + mode,
-            "negligible", _distance("8", load, *apart), "number", "at most 0.05", lambda value: value <= 0.05,
-            explain=_chance("8", load, *apart),
+    yield claim(
+        "10a-advantage", "10a", "Mean FCT with varying CQI, PFS over MRFS", "a significant advantage",
+        of("10a", "fct_mean_s", setting=_PDCELL_PFS, other=_PDCELL_MRFS), _SIGNIFICANT,
+    )  # fmt: skip
+    for scheduler, published, judged in (
+        (MRFS, "sub-optimal with fixed CQI", _ABOVE_1), (PFS, "similar", _ALIKE), (ROUND_ROBIN, "–", (None, "")),
+    ):  # fmt: skip
+        statement = f"Mean FCT of {scheduler}, fixed CQI over varying CQI"
+        own = f"10a-{scheduler.lower()}"
+        yield claim(
+            own, "10a", statement, published, _gain(load, scheduler), judged,
+            explain=partial(_of_channels, load, scheduler), group=statement if judged[0] else "",
         )  # fmt: skip
-        for key, statement, published, above, below in (
-            ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", _PDCELL_PFS, _PDCELL_MRFS),
-            ("9-phost", "pHost+PFS over pDCell-PFS", "outperforms significantly", _PHOST_PFS, _PDCELL_PFS),
-            ("9-tcp", "TCP+PFS over pDCell-PFS", "outperforms significantly", _TCP_PFS, _PDCELL_PFS),
-        ):
-            agrees, words = (_at_least(1), "at least 1") if key == "9-schedulers" else _SIGNIFICANT
-            for percentile in PERCENTILES:
-                yield Claim(
-                    f"{key}-p{percentile}{at}", "9", "Fig. 9", f"P{percentile} of the FCT, {statement}{mode}",
-                    published, _over("9", f"fct_p{percentile}_s", load, above, below), "ratio", words, agrees,
-                    explain=_why("9", load, above, below), group=f"FCT, {statement}{mode}",
-                )  # fmt: skip
-        yield Claim(
-            f"10a-advantage{at}", "10a", "Fig. 10a", f"Mean FCT with varying CQI, PFS over MRFS{mode}",
-            "a significant advantage", _over("10a", "fct_mean_s", load, {"scheduler": PFS}, {"scheduler": MRFS}),
-            "ratio", _SIGNIFICANT[1], _SIGNIFICANT[0],
-        )  # fmt: skip
-        holds: Callable[[float], bool] | None
-        for scheduler, published, holds, words in (
-            (MRFS, "sub-optimal with fixed CQI", _above(1), "above 1"),
-            (PFS, "similar", _about(1, 0.1), "within 10 % of 1"),
-            (ROUND_ROBIN, "–", None, ""),
-        ):
-            statement = f"Mean FCT of {scheduler}, fixed CQI over varying CQI{mode}"
-            yield Claim(
-                f"10a-{scheduler.lower()}{at}", "10a", "Fig. 10a", statement, published, _gain(load, scheduler),
-                "ratio", words, holds, explain=_of_channels(load, scheduler), group=statement if holds else "",
+        if scheduler != ROUND_ROBIN:
+            yield claim(
+                f"{own}-net", "10a", "The same over that of round robin, which does not see the channel", published,
+                partial(_net, load, scheduler), judged, group=statement,
             )  # fmt: skip
-            if scheduler != ROUND_ROBIN:
-                yield Claim(
-                    f"10a-{scheduler.lower()}-net{at}", "10a", "Fig. 10a",
-                    f"The same over that of round robin, which does not see the channel{mode}", published,
-                    _net(load, scheduler), "ratio", words, holds, group=statement,
-                )  # fmt: skip
-        for quality in QUALITIES:
-            worst = quality == "bad"
-            yield Claim(
-                f"10b-{quality}{at}", "10b", "Fig. 10b",
-                f"Mean FCT of flows of at most 10 KB to users with a {quality} channel, PFS over MRFS{mode}",
-                "two orders of magnitude" if worst else "outperforms significantly",
-                _over("10b", f"short_{quality}_s", load, _PDCELL_PFS, _PDCELL_MRFS), "ratio", _SIGNIFICANT[1],
-                _SIGNIFICANT[0], explain=_of_quality(load), figure=_HUNDREDFOLD if worst else None,
-                group=f"Mean FCT of flows of at most 10 KB, PFS over MRFS{mode}",
-            )  # fmt: skip
-        for buffer in BUFFERS:
-            phost, pdcell = ({**each, "buffer": buffer} for each in (_PHOST_PFS, _PDCELL_PFS))
-            yield Claim(
-                f"11a-{buffer}{at}", "11a", "Fig. 11a",
-                f"Share of packets that the CU refuses, pHost minus pDCell, {buffer}{mode}", "above 0",
-                _minus("11a", "refused_share", load, phost, pdcell), "change", "above 0", _above(0),
-                explain=_why("11a", load, phost, pdcell), group=f"Refused packets, pHost minus pDCell{mode}",
-            )  # fmt: skip
-        phost, pdcell = (dict(each, buffer="3 MB") for each in (_PHOST_PFS, _PDCELL_PFS))
-        yield Claim(
-            f"11b-first{at}", "11b", "Fig. 11b", f"Time until the buffer of 3 MB is full, pDCell minus pHost{mode}",
-            "pHost is quicker", _later(load, pdcell, phost), "change", "above 0 s", _above(0),
-            explain=_why("11b", load, phost, pdcell),
+    for quality in QUALITIES:
+        worst = quality == "bad"
+        yield claim(
+            f"10b-{quality}", "10b",
+            f"Mean FCT of flows of at most 10 KB to users with a {quality} channel, PFS over MRFS",
+            "two orders of magnitude" if worst else "outperforms significantly",
+            of("10b", f"short_{quality}_s", setting=_PDCELL_PFS, other=_PDCELL_MRFS), _SIGNIFICANT,
+            explain=partial(_of_quality, load), figure=_HUNDREDFOLD if worst else None,
+            group="Mean FCT of flows of at most 10 KB, PFS over MRFS",
         )  # fmt: skip
-        yield Claim(
-            f"11b-full{at}", "11b", "Fig. 11b", f"Share of the time in which the buffer is full with pHost{mode}",
-            "the entire period", _values("11b", "full_share", load=load, **phost), "share", "at least 95 %",
-            _at_least(0.95), explain=_of_fullness(load, phost),
+    for buffer in BUFFERS:
+        found = of("11a", "refused_share", setting={**_PHOST_PFS, "buffer": buffer},
+                   other={**_PDCELL_PFS, "buffer": buffer}, how=subtract)  # fmt: skip
+        yield claim(
+            f"11a-{buffer}", "11a", f"Share of packets that the CU refuses, pHost minus pDCell, {buffer}", "above 0",
+            found, _ABOVE_0, "change", found.why, "Refused packets, pHost minus pDCell",
         )  # fmt: skip
-        yield Claim(
-            f"11b-less{at}", "11b", "Fig. 11b", f"The same, pHost minus pDCell{mode}", "pDCell has less",
-            _minus("11b", "full_share", load, phost, pdcell), "change", "above 0", _above(0),
-            explain=_why("11b", load, phost, pdcell),
-        )  # fmt: skip
+    phost, pdcell = (dict(each, buffer="3 MB") for each in (_PHOST_PFS, _PDCELL_PFS))
+    found = of("11b", "full_after_s", setting=pdcell, other=phost, how=subtract)
+    yield claim(
+        "11b-first", "11b", "Time until the buffer of 3 MB is full, pDCell minus pHost", "pHost is quicker", found,
+        (_ABOVE_0[0], "above 0 s"), "change", found.why,
+    )  # fmt: skip
+    yield claim(
+        "11b-full", "11b", "Share of the time in which the buffer is full with pHost", "the entire period",
+        of("11b", "full_share", setting=phost), (lambda value: value >= 0.95, "at least 95 %"), "share",
+        partial(_of_fullness, load, phost),
+    )  # fmt: skip
+    found = of("11b", "full_share", setting=phost, other=pdcell, how=subtract)
+    yield claim(
+        "11b-less", "11b", "The same, pHost minus pDCell", "pDCell has less", found, _ABOVE_0, "change", found.why
+    )
+    for key, experiment, statement, factor, ends, published, judged in (
+        ("11c", "11c", "buffer of 30 MB over 3 MB", "buffer", ("30 MB", "3 MB"), "very similar", _ALIKE),
+        ("load", "load", "load 0.8 over 0.2", "network load", ("0.8", "0.2"), "not significantly affected",
+         (lambda value: 1 / NEAR <= value <= NEAR, "from 0.8 to 1.25 times")),
+    ):  # fmt: skip
         for scheduler in (MRFS, PFS):
-            large, small = ({"scheduler": scheduler, "buffer": buffer} for buffer in ("30 MB", "3 MB"))
-            yield Claim(
-                f"11c-{scheduler.lower()}{at}", "11c", "Fig. 11c",
-                f"Mean FCT of pDCell-{scheduler}, buffer of 30 MB over 3 MB{mode}", "very similar",
-                _over("11c", "fct_mean_s", load, large, small), "ratio", "within 10 % of 1", _about(1, 0.1),
-                explain=_why("11c", load, large, small), group=f"Mean FCT, buffer of 30 MB over 3 MB{mode}",
-            )  # fmt: skip
-        for scheduler in (MRFS, PFS):
-            high, low = ({"scheduler": scheduler, "network load": each} for each in ("0.8", "0.2"))
-            yield Claim(
-                f"load-{scheduler.lower()}{at}", "load", "§1",
-                f"Mean FCT of pDCell-{scheduler}, load 0.8 over 0.2{mode}",
-                "not significantly affected", _over("load", "fct_mean_s", load, high, low), "ratio",
-                "from 0.8 to 1.25 times", lambda value: 1 / NEAR <= value <= NEAR,
-                explain=_why("load", load, high, low),
-                group=f"Mean FCT, load 0.8 over 0.2{mode}",
+            high, low = ({"scheduler": scheduler, factor: each} for each in ends)
+            found = of(experiment, "fct_mean_s", setting=high, other=low)
+            yield claim(
+                f"{key}-{scheduler.lower()}", experiment, f"Mean FCT of pDCell-{scheduler}, {statement}", published,
+                found, judged, explain=found.why, group=f"Mean FCT, {statement}",
             )  # fmt: skip
 
 
-def _gain(load: str, scheduler: str) -> Callable[[Data], Values]:
+def _gain(load: str, scheduler: str) -> Measure:
     """Return the saving by varying channels, a factor of the mean completion time."""
     fixed, varying = ({"scheduler": scheduler, "cqi": cqi} for cqi in (FIXED, TRACE))
-    return _over("10a", "fct_mean_s", load, fixed, varying)
+    return Measure("10a", "fct_mean_s", load, fixed, varying)
 
 
-def _net(load: str, scheduler: str) -> Callable[[Data], Values]:
+def _net(load: str, scheduler: str, data: Data) -> Values:
     """Without what the cell's capacity alone saves: a varying CQI is at least 1, which lifts the worst channels."""
-    return lambda data: ratio(_gain(load, scheduler)(data), _gain(load, ROUND_ROBIN)(data))
+    return ratio(_gain(load, scheduler)(data), _gain(load, ROUND_ROBIN)(data))
 
 
-def _later(load: str, one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], Values]:
-    """By how much a buffer is full later; one that is never full counts as the end of the simulation."""
-
-    def at(data: Data, setting: Mapping[str, str]) -> Values:
-        found, labels = data["11b"], {**USUAL, "load": load, **setting}
-        ends = found.values("duration_s", **labels)
-        return {seed: min(value, ends[seed]) for seed, value in found.values("full_after_s", **labels).items()}
-
-    return lambda data: paired(lambda late, early: late - early, at(data, one), at(data, other))
-
-
-def _of_fullness(load: str, setting: Mapping[str, str]) -> Callable[[Data], str]:
-    def explain(data: Data) -> str:
-        shares, lengths = [], []
-        found = data["11b"].at(**{**USUAL, "load": load, **setting})
-        for times, packets in found.select("times_s", "occupancy").drop_nulls().iter_rows():
-            full = np.flatnonzero(np.array(packets, float) >= FULL * BUFFERS["3 MB"] / 1500)
-            if len(full):
-                shares.append(len(full) / (full[-1] - full[0] + 1))
-                lengths.append(float(times[full[-1]]) / float(times[-1]))
-        if not shares:
-            return account(data["11b"], load, setting)
-        part, end = (share(float(np.mean(each))) for each in (shares, lengths))
-        return (
-            f"From the first to the last instant at which it is full, the buffer is full for {part} of the time; the "
-            f"last one is after {end} of the simulation. {account(data['11b'], load, setting)}"
-        )
-
-    return explain
+def _of_fullness(load: str, setting: Setting, data: Data) -> str:
+    shares, lengths = [], []
+    found = data["11b"].at(**{**USUAL, "load": load, **setting})
+    for times, packets in found.select("times_s", "occupancy").drop_nulls().iter_rows():
+        full = np.flatnonzero(np.array(packets, float) >= FULL * BUFFERS["3 MB"] / 1500)
+        if len(full):
+            shares.append(len(full) / (full[-1] - full[0] + 1))
+            lengths.append(float(times[full[-1]]) / float(times[-1]))
+    if not shares:
+        return account(data["11b"], load, setting)
+    part, end = (share(float(np.mean(each))) for each in (shares, lengths))
+    return (
+        f"From the first to the last instant at which it is full, the buffer is full for {part} of the time; the "
+        f"last one is after {end} of the simulation. {account(data['11b'], load, setting)}"
+    )
 
 
-def _of_channels(load: str, scheduler: str) -> Callable[[Data], str]:
-    def explain(data: Data) -> str:
-        bits = {
-            cqi: data["10a"].values("bits_per_block", **{**USUAL, "load": load, "scheduler": scheduler, "cqi": cqi})
-            for cqi in (FIXED, TRACE)
+def _of_channels(load: str, scheduler: str, data: Data) -> str:
+    settings = [{"scheduler": scheduler, "cqi": cqi} for cqi in (TRACE, FIXED)]
+    varying, fixed = (Measure("10a", "bits_per_block", load, each)(data) for each in settings)
+    if not varying or not fixed:
+        return ""
+    means = [float(np.mean(list(each.values()))) for each in (varying, fixed)]
+    return f"With varying CQI the cell delivers {means[0]:.0f} bits in a resource block, with fixed CQI {means[1]:.0f}."
+
+
+def _of_quality(load: str, data: Data) -> str:
+    texts = []
+    for scheduler in (MRFS, PFS):
+        means = {
+            name: float(np.mean(found))
+            for name in (*QUALITIES, "beside", "alone")
+            if (found := _finite(data["10b"], f"short_{name}_s", load, {"scheduler": scheduler}))
         }
-        found = {cqi: float(np.mean(list(each.values()))) for cqi, each in bits.items() if each}
-        if len(found) < 2:
-            return ""
-        return (
-            f"With varying CQI the cell delivers {found[TRACE]:.0f} bits in a resource block, with fixed CQI "
-            f"{found[FIXED]:.0f}."
-        )
-
-    return explain
-
-
-def _of_quality(load: str) -> Callable[[Data], str]:
-    def explain(data: Data) -> str:
-        texts = []
-        for scheduler in (MRFS, PFS):
-            labels = {**USUAL, "load": load, "scheduler": scheduler}
-            means = {
-                name: float(np.mean(found))
-                for name in (*QUALITIES, "beside", "alone")
-                if (
-                    found := [
-                        each for each in data["10b"].values(f"short_{name}_s", **labels).values() if math.isfinite(each)
-                    ]
-                )
-            }
-            text = f"{scheduler}: " + ", ".join(
-                f"{duration(means[name])} ({name})" for name in QUALITIES if name in means
+        text = f"{scheduler}: " + ", ".join(f"{duration(means[name])} ({name})" for name in QUALITIES if name in means)
+        if "beside" in means and "alone" in means:
+            text += (
+                f"; {duration(means['beside'])} where the flow begins while one of more than 100 KB to the same "
+                f"user is under way, else {duration(means['alone'])}"
             )
-            if "beside" in means and "alone" in means:
-                text += (
-                    f"; {duration(means['beside'])} where the flow begins while one of more than 100 KB to the same "
-                    f"user is under way, else {duration(means['alone'])}"
-                )
-            texts.append(f"{text}.")
-        return " ".join(texts)
-
-    return explain
+        texts.append(f"{text}.")
+    return " ".join(texts)
 
 
 # ---- figures
@@ -577,54 +533,55 @@ _POINTS = 300
 """Of a distribution that are drawn."""
 
 
-def _panels(height: float = 3.2) -> tuple[Figure, list[Axes]]:
+def _figure(label: str, draw: Callable[[Axes, str], object]) -> Figure:
+    """Return a figure with a panel for each load."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, height), layout="constrained")
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
     panels = list(figure.subplots(1, len(MODES), sharey=True))
     for axes, load in zip(panels, MODES, strict=True):
         axes.set_title(f"{load} load")
-    return figure, panels
+        draw(axes, load)
+    panels[0].set_ylabel(label)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
 
 
-def _distributions(named: Mapping[str, Mapping[str, str]], trials: Trials) -> Figure:
+def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
     """Cumulative distributions of the completion times of all repetitions."""
-    figure, panels = _panels()
-    for axes, load in zip(panels, MODES, strict=True):
+
+    def draw(axes: Axes, load: str) -> None:
         for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
-            times = np.sort(_pooled(trials, {**USUAL, "load": load, **setting}))
+            times = np.sort(_pooled(trials, load, setting))
             if len(times):
                 ranks = np.unique(np.linspace(0, len(times) - 1, _POINTS).astype(int))
                 ranks = ranks[np.isfinite(times[ranks])]
                 axes.step(times[ranks], (ranks + 1) / len(times), where="post", color=colour, label=name)
         axes.set(xscale="log", xlabel="flow completion time, s (logarithmic)", ylim=(0, 1))
         label_decades(axes.xaxis, *axes.get_xlim())
-    panels[0].set_ylabel("share of flows")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+
+    return _figure("share of flows", draw)
+
+
+def _finite(trials: Trials, column: str, load: str, setting: Setting) -> list[float]:
+    found = trials.values(column, **{**USUAL, "load": load, **setting})
+    return [each for each in found.values() if math.isfinite(each)]
 
 
 def _bars(
-    groups: Mapping[str, Callable[[str], tuple[str, Mapping[str, str]]]],
-    levels: Sequence[str],
-    label: str,
-    trials: Trials,
+    groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
 ) -> Figure:
-    """Means over repetitions with 95 % intervals, as bars in groups; a logarithmic scale."""
+    """Means over repetitions with 95 % intervals, as bars in groups; a logarithmic scale. levels: of a factor, or in
+    the name of the column."""
     from cellbed.measure.repetitions import mean_interval
 
-    figure, panels = _panels()
     width = 0.8 / len(groups)
-    for axes, load in zip(panels, MODES, strict=True):
+
+    def draw(axes: Axes, load: str) -> None:
         for number, ((name, setting), colour) in enumerate(zip(groups.items(), _COLOURS, strict=False)):
             for place, level in enumerate(levels):
-                column, labels = setting(level)
-                found = [
-                    each
-                    for each in trials.values(column, **{**USUAL, "load": load, **labels}).values()
-                    if math.isfinite(each)
-                ]
-                if found:
+                at = setting if factor is None else {**setting, factor: level}
+                if found := _finite(trials, column.format(level), load, at):
                     interval = mean_interval(found, least=0)
                     value = float(np.mean(found))
                     axes.bar(place + number * width, value, width, color=colour, label=name if not place else None)
@@ -633,79 +590,51 @@ def _bars(
                         axes.vlines(place + number * width, low, high, color="black", lw=1)
         axes.set_xticks([each + 0.4 - width / 2 for each in range(len(levels))], levels)
         axes.set_yscale("log")
-    label_decades(panels[0].yaxis, *panels[0].get_ylim())
-    panels[0].set_ylabel(label)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+        label_decades(axes.yaxis, *axes.get_ylim())
+
+    return _figure(label, draw)
 
 
-def _over_buffers(
-    named: Mapping[str, Mapping[str, str]], column: str, factor: float, label: str, trials: Trials
-) -> Figure:
+def _over_buffers(named: Mapping[str, Setting], column: str, factor: float, label: str, trials: Trials) -> Figure:
     """Return a measure over the size of the buffer, mean over repetitions with 95 % intervals."""
     from cellbed.measure.repetitions import mean_interval
 
-    figure, panels = _panels()
-    for axes, load in zip(panels, MODES, strict=True):
+    def draw(axes: Axes, load: str) -> None:
         for (name, setting), colour in zip(named.items(), _COLOURS, strict=False):
             points = []
             for buffer, size in BUFFERS.items():
-                labels = {**USUAL, "load": load, **setting, "buffer": buffer}
-                found = [each for each in trials.values(column, **labels).values() if math.isfinite(each)]
-                if found:
-                    value = float(np.mean(found))
-                    interval = mean_interval(found, least=0)
-                    low, high = interval.low, interval.high
-                    points.append((size / 1e6, value, value if low is None else low, value if high is None else high))
+                if found := _finite(trials, column, load, {**setting, "buffer": buffer}):
+                    value, interval = float(np.mean(found)), mean_interval(found, least=0)
+                    ends = (value if each is None else each for each in (interval.low, interval.high))
+                    points.append((size / 1e6, value, *ends))
             if points:
                 x, y, low, high = np.array(points).T * np.array([[1], [factor], [factor], [factor]])
                 axes.plot(x, y, "o-", ms=4, color=colour, label=name)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
         axes.set(xlabel="buffer at the CU, MB", ylim=(0, None))
-    panels[0].set_ylabel(label)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+
+    return _figure(label, draw)
 
 
 def _occupancy(trials: Trials) -> Figure:
     """Return the occupancy of the buffer over time: mean over repetitions."""
-    figure, panels = _panels()
-    named = {"pHost+PFS": _PHOST_PFS, "pDCell-PFS": _PDCELL_PFS}
-    for axes, load in zip(panels, MODES, strict=True):
-        for (name, setting), colour in zip(named.items(), _COLOURS, strict=False):
-            found = trials.at(**{**USUAL, "load": load, **setting, "buffer": "3 MB"})
-            if "times_s" not in found.columns:
-                continue
-            rows = [
-                (np.array(t, float), np.array(p, float))
-                for t, p in found.select("times_s", "occupancy").iter_rows()
-                if t
-            ]
-            if rows:
-                grid = np.linspace(0, max(t[-1] for t, _ in rows), 300)
-                lines = [np.interp(grid, t, p, right=0.0) / 2000 * 100 for t, p in rows]
+
+    def draw(axes: Axes, load: str) -> None:
+        for name, colour in zip(("pHost+PFS", "pDCell-PFS"), _COLOURS, strict=False):
+            found = trials.at(**{**USUAL, "load": load, **_NAMES[name], "buffer": "3 MB"})
+            rows = found.select("times_s", "occupancy").iter_rows() if "times_s" in found.columns else ()
+            if drawn := [(np.array(t, float), np.array(p, float)) for t, p in rows if t]:
+                grid = np.linspace(0, max(t[-1] for t, _ in drawn), 300)
+                lines = [np.interp(grid, t, p, right=0.0) / 2000 * 100 for t, p in drawn]
                 axes.plot(grid, np.mean(lines, axis=0), color=colour, label=name)
         axes.set(xlabel="time since the first packet, s", ylim=(0, 105))
-    panels[0].set_ylabel("buffer of 3 MB in use, %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
 
-
-def _by_quality(scheduler: str) -> Callable[[str], tuple[str, Mapping[str, str]]]:
-    return lambda quality: (f"short_{quality}_s", {"scheduler": scheduler})
-
-
-def _by_load(scheduler: str) -> Callable[[str], tuple[str, Mapping[str, str]]]:
-    return lambda level: ("fct_mean_s", {"scheduler": scheduler, "network load": level})
-
-
-def _by_scheduler(cqi: str) -> Callable[[str], tuple[str, Mapping[str, str]]]:
-    return lambda scheduler: ("fct_mean_s", {"scheduler": scheduler, "cqi": cqi})
+    return _figure("buffer of 3 MB in use, %", draw)
 
 
 _LEGACY = {"pHost, finite queue": _PHOST_PFS, "TCP": _TCP_PFS, "pHost, infinite queue": _INFINITE_PFS}
+_SCHEDULED = {MRFS: {"scheduler": MRFS}, PFS: {"scheduler": PFS}}
 _LEVELS = ("0.2", "0.4", "0.6", "0.8")
-_MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 _BUFFERED = tuple({**each, "buffer": buffer} for buffer in BUFFERS for each in (_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS))
 EXPERIMENTS = (
     Simulated(
@@ -724,13 +653,13 @@ EXPERIMENTS = (
         "10a", "Reports of the channel quality", "Fig. 10a",
         _settings(*({"scheduler": scheduler, "cqi": cqi} for scheduler in (MRFS, PFS, ROUND_ROBIN)
                     for cqi in (FIXED, TRACE))),
-        (("Mean completion times", partial(_bars, {"fixed CQI": _by_scheduler(FIXED),
-                                                   "varying CQI": _by_scheduler(TRACE)},
-                                           (MRFS, PFS, ROUND_ROBIN), "mean FCT, s (logarithmic)")),),
+        (("Mean completion times", partial(_bars, {"fixed CQI": {"cqi": FIXED}, "varying CQI": {"cqi": TRACE}},
+                                           (MRFS, PFS, ROUND_ROBIN), "fct_mean_s", "scheduler",
+                                           "mean FCT, s (logarithmic)")),),
     ),
     Simulated(
         "10b", "Short flows by channel quality", "Fig. 10b", _settings(_PDCELL_MRFS, _PDCELL_PFS),
-        (("Mean completion times", partial(_bars, {MRFS: _by_quality(MRFS), PFS: _by_quality(PFS)}, tuple(QUALITIES),
+        (("Mean completion times", partial(_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None,
                                            "mean FCT of flows ≤ 10 KB, s (logarithmic)")),),
     ),
     Simulated(
@@ -753,7 +682,7 @@ EXPERIMENTS = (
     Simulated(
         "load", "Network load", "§1",
         _settings(*({**each, "network load": level} for level in _LEVELS for each in (_PDCELL_MRFS, _PDCELL_PFS))),
-        (("Mean completion times", partial(_bars, {MRFS: _by_load(MRFS), PFS: _by_load(PFS)}, _LEVELS,
+        (("Mean completion times", partial(_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load",
                                            "mean FCT, s (logarithmic)")),),
     ),
 )  # fmt: skip

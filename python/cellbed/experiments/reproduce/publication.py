@@ -230,7 +230,7 @@ class SweptPublication(Publication):
 class SimulatedPublication(Publication):
     """Whose experiments are simulations. usual: levels by factor where a setting names none. full, short: what
     `describe` needs, and ``seeds``. describe: the simulation of a setting; its last argument is the publication's
-    input. measure: runs that with a seed, and returns what the trials have of it, without infinity."""
+    input. measure: runs that with a seed, and returns what the trials have of it."""
 
     usual: Mapping[str, str]
     full: Mapping[str, int]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
@@ -31,18 +28,14 @@ from cellbed.experiments.reproduce.publication import (
     Trials,
 )
 from cellbed.experiments.sweep import runner, trials
-from cellbed.experiments.sweep.store import DATASET, Store, results_in
-from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
+from cellbed.experiments.sweep.library import Execution
+from cellbed.experiments.sweep.store import DATASET, results_in
 from cellbed.scenario.reader import with_values
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.whole_files import write_whole
-from cellbed.support.worker_pool import processors
-from cellbed.testbed.testbed import machine, obstacles
-
-if TYPE_CHECKING:
-    from cellbed.experiments.sweep.runner import Listener
+from cellbed.testbed.testbed import machine
 
 _TRACE = "{trace:"
 
@@ -161,13 +154,13 @@ def prepare(
     place: Path,
     folder: Path,
     played: Sequence[Played],
+    execution: Execution,
     *,
     short: bool,
     running: bool = True,
-    virtual: bool = False,
 ) -> list[Prepared]:
     """Write the scenario and sweep file of each chosen experiment into `place`, and plan its sweep, whose folder is in
-    `folder`. virtual: to predict them. Errors: :class:`CellbedError` with every problem."""
+    `folder`. Errors: :class:`CellbedError` with every problem."""
     places = {f"{_TRACE}{each.role}.{each.way}}}": each.text for each in played}
     found = []
     for experiment in publication.experiments:
@@ -177,7 +170,7 @@ def prepare(
             experiment = experiment.shortened()
         values = {**(publication.short if short else {}), **experiment.changes}
         values |= fitting(publication.scenario["nodes"], *machine())
-        if not virtual:
+        if not execution.virtual:
             control = congestion_control(publication.scenario["transport"]["congestion_control"])
             values["transport.congestion_control"] = control
         scenario = with_values(dict(publication.scenario), values)
@@ -198,10 +191,7 @@ def prepare(
         for path, content in ((place / sweep["scenario"], scenario), (file, sweep)):
             text = tomli_w.dumps(content)
             write_whole(path, partial(_write, text=text))
-        plan = trials.plan(file, (lambda _: []) if virtual else partial(obstacles, running=running))
-        if virtual:
-            plan = replace(plan, trials=[replace(trial, planned_s=0.0) for trial in plan.trials])
-        found.append(Prepared(experiment, plan, folder / experiment.name))
+        found.append(Prepared(experiment, execution.plan(file, running=running), folder / experiment.name))
     return found
 
 
@@ -244,44 +234,6 @@ def seconds(prepared: Sequence[Prepared], repeats: int) -> float:
         seen |= set(each.plan.distinct)
         left += sum(trial.planned_s + sum(around) / len(around) for trial in ahead) / runner.processors_for(each.plan)
     return left
-
-
-def run(
-    prepared: Prepared,
-    others: Sequence[Prepared],
-    listener: Listener,
-    *,
-    jobs: int | None = None,
-    repeats: int = runner.REPEATS,
-    limits: bool = True,
-    virtual: bool = False,
-) -> runner.Account:
-    """Run what is missing of an experiment, or predict it. Trials that are the same in another one are taken from
-    there."""
-    plan = prepared.plan
-    if virtual:
-        measure_profiles(plan, listener.note, limits=limits)
-    with Store(prepared.folder, listener.note) as store, contextlib.ExitStack() as stack:
-        store.begin(plan)
-        _adopt(plan, store, [each.folder for each in others])
-        store.write_dataset(plan)
-        pool: runner.Executor
-        if virtual:
-            pool = stack.enter_context(VirtualPool.of_runs(jobs or processors(), limits=limits, profile=None))
-        else:
-            pool = runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=store.lock)
-        running = runner.Runner(plan, store, pool, listener, repeats)
-        running.run()
-    return running.account()
-
-
-def _adopt(plan: trials.Plan, store: Store, others: Sequence[Path]) -> None:
-    for key in set(plan.distinct) - set(store.results):
-        if (found := next((path for each in others if (path := each / "trials" / key).is_dir()), None)) is not None:
-            begun = store.folder / "trials" / f".{key}"
-            shutil.copytree(found, begun, copy_function=os.link)
-            begun.rename(store.folder / "trials" / key)
-    store.results = results_in(store.folder)
 
 
 def collect(folder: Path) -> Trials:

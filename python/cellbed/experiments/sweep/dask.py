@@ -1,8 +1,8 @@
 """Trials on a Dask cluster: the :class:`Executor` behind ``--on``, and what its tasks do on a worker.
 
-A trial is one task with one unit of the resource `RESOURCE`. Worker and client share no files: a task that lacks inputs
-returns their names, the client sends them to this worker, by content hash and once, and submits the trial again. The
-folder of the run comes back as a tar archive.
+A trial is one task with one unit of the resource `RESOURCE`. Worker and client share no files: the inputs of a trial
+are tar archives on which its task depends, so that Dask brings each to a worker once. The folder of the run comes back
+as a tar archive.
 """
 
 from __future__ import annotations
@@ -21,41 +21,29 @@ import tarfile
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any
 
 import tomli_w
 
 from cellbed.archive import ARCHIVE, place_of
+from cellbed.experiments.child import ChildRun
 from cellbed.experiments.sweep.runner import Outcome
-from cellbed.experiments.sweep.trials import Trial, content_hash, inputs_of, texts
-from cellbed.library import ChildRun, RunError
+from cellbed.experiments.sweep.trials import Trial, inputs_of, texts
+from cellbed.library import RunError
 from cellbed.scenario.reader import TablesError, checked
 from cellbed.support.errors import CellbedError
-from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.cgroups import Enforcement
 
 RESOURCE = "cellbed"
 _PORT = 8786
 _CONNECT_S = 10.0
 """How long the scheduler, and then the first worker, may take to appear."""
-_CHUNK = 8 << 20
-_TRIES = 5
-"""How often inputs are sent for a trial."""
 
-
-class Content(NamedTuple):
-    """An input by its content. name: of the file or folder."""
-
-    sha256: str
-    name: str
-
-    @property
-    def place(self) -> Path:
-        """Where this machine keeps it."""
-        return cache_folder() / "inputs" / self.sha256 / self.name
+Sent = tuple[str, frozenset[str]]
+"""An input: SHA-256 of its content, and its paths as the scenario has them."""
 
 
 # What runs on the workers.
@@ -64,20 +52,16 @@ _running: set[str] = set()
 """Keys of tasks with a child process."""
 
 
-def run_trial(
-    tables: dict[str, Any], beside: dict[str, Content], moved: dict[str, Content], limits: Enforcement
-) -> dict[str, Any]:
-    """Run a scenario on this worker: the outcome, with the packed folder of the run; or which inputs it lacks.
+def run_trial(tables: dict[str, Any], sent: list[Sent], limits: Enforcement, *packed: bytes) -> dict[str, Any]:
+    """Run a scenario on this worker: the outcome, with the packed folder of the run.
 
-    beside: inputs by path relative to the scenario file. moved: inputs by path as written, outside of its folder.
+    packed: the content of each input in `sent`. Those outside of the folder of the scenario get another path in it.
     """
     import distributed
 
     worker = distributed.get_worker()
     key = worker.get_current_task()
     began = time.monotonic()
-    if missing := lacking([*beside.values(), *moved.values()]):
-        return {"lacking": missing, "worker": worker.address}
 
     def is_cancelled() -> bool:
         # Also when the client has ended or is lost: then the scheduler releases its tasks.
@@ -87,11 +71,18 @@ def run_trial(
     with tempfile.TemporaryDirectory(prefix="cellbed-", dir=worker.local_directory) as scratch:
         folder, out = Path(scratch, "scenario"), Path(scratch, "runs")
         folder.mkdir()
-        for name, content in beside.items():
-            _link(content.place, folder / name)
-        tables = _with_paths(tables, {written: str(content.place) for written, content in moved.items()})
+        moved: dict[str, str] = {}
+        for (sha256, names), content in zip(sent, packed, strict=True):
+            source = unpack(content, Path(scratch, "inputs", sha256))
+            for name in names:
+                if _is_outside(name):
+                    moved[name] = str(source)
+                else:
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (shutil.copytree if source.is_dir() else shutil.copy2)(source, folder / name)
+        tables = _with_paths(tables, moved)
         outcome: dict[str, Any] = {"folder": None, "status": "failed", "disturbed": False, "exit_code": 1}
-        if (error := _other_inputs(tables, folder, {*beside.values(), *moved.values()})) is not None:
+        if (error := _other_inputs(tables, folder, {sha256 for sha256, _ in sent})) is not None:
             return {**outcome, "error": error, "took_s": 0.0}
         _running.add(key)
         try:
@@ -102,9 +93,7 @@ def run_trial(
         finally:
             _running.discard(key)
         if outcome["folder"] is not None and not is_cancelled():
-            packed = io.BytesIO()
-            pack(Path(outcome["folder"]), packed, "w|gz")
-            outcome["packed"] = packed.getvalue()
+            outcome["packed"] = pack(Path(outcome["folder"]))
         return {**outcome, "took_s": time.monotonic() - began}
 
 
@@ -119,19 +108,23 @@ def _in_child(asked: dict[str, str], limits: Enforcement, is_cancelled: Callable
     return child.close()
 
 
-def _other_inputs(tables: dict[str, Any], folder: Path, sent: set[Content]) -> str | None:
-    """Why the scenario does not use the inputs of the client: the worker's archive may have another entry of a name, or
-    a program may have changed a file."""
+def _other_inputs(tables: dict[str, Any], folder: Path, sent: set[str]) -> str | None:
+    """Why the scenario does not use the inputs of the client: the worker's archive may have another entry of a name."""
     try:
         used = {each.sha256 for each in inputs_of(checked(tables, folder), tables, folder) if each.name not in ARCHIVE}
     except TablesError:
         return None  # The child reports it.
-    if used == {each.sha256 for each in sent}:
+    if used == sent:
         return None
     return (
-        f"the worker's inputs are not those of the client: its archive has an entry of the same name with another "
-        f"content, or a file in {cache_folder() / 'inputs'} was changed: remove it"
+        "the inputs on the worker are not those of the sweep: an input was changed after the sweep began, or the "
+        "worker's archive has another entry of the same name"
     )
+
+
+def _is_outside(name: str) -> bool:
+    """Return whether a path as written is outside of the folder of the scenario."""
+    return name.startswith(("/", "~")) or name.split("/")[0] == ".."
 
 
 def _with_paths(value: Any, paths: Mapping[str, str]) -> Any:
@@ -153,74 +146,28 @@ def _with_paths(value: Any, paths: Mapping[str, str]) -> Any:
             return value
 
 
-def _link(source: Path, target: Path) -> None:
-    """A file or folder at another place, without a copy where possible."""
-    if source.is_dir():
-        for file in source.rglob("*"):
-            if file.is_file():
-                _link(file, target / file.relative_to(source))
-    elif not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copy2(source, target)
-
-
-def lacking(contents: Iterable[Content]) -> list[Content]:
-    """Those that this machine does not have."""
-    return [each for each in dict.fromkeys(contents) if not each.place.exists()]
-
-
-def receive(content: Content, sender: str, offset: int, chunk: bytes) -> None:
-    """Write a part of a packed input at its place in the file; an empty one ends it: the input is unpacked, compared
-    with its hash and put at its place atomically. sender: of this input to this worker."""
-    kept = cache_folder() / "inputs"
-    kept.mkdir(parents=True, exist_ok=True)
-    packed = kept / f".{content.sha256}.{sender}"
-    with packed.open("r+b" if offset else "wb") as file:
-        file.seek(offset)
-        file.write(chunk)
-    if chunk:
-        return
-    with tempfile.TemporaryDirectory(prefix=".", dir=kept) as scratch:
-        with packed.open("rb") as file:
-            unpack(file, Path(scratch))
-        packed.unlink()
-        path = Path(scratch, content.name)
-        path.mkdir(exist_ok=True) if not path.exists() else None  # A folder without a file.
-        if content_hash(path) != content.sha256:
-            raise CellbedError(f"{content.name}: this input was changed after the sweep began")
-        content.place.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(FileExistsError, OSError if path.is_dir() else FileExistsError):
-            path.rename(content.place)
-
-
 def running(token: str) -> int:
     """How many runs of a sweep this worker has."""
     return sum(token in key for key in _running)
 
 
-def pack(path: Path, file: IO[bytes], mode: Literal["w|", "w|gz"] = "w|") -> None:
-    """Write a file, or the files of a folder, as a tar archive. Links are followed, as in their hash."""
+def pack(path: Path) -> bytes:
+    """Return a file, or the files of a folder, as a tar archive. Links are followed, as in their hash."""
     found = [path] if path.is_file() else [each for each in sorted(path.rglob("*")) if each.is_file()]
-    with tarfile.open(fileobj=file, mode=mode, dereference=True) as archive:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w|gz", dereference=True) as archive:
         for each in found:
             archive.add(each, str(Path(path.name, each.relative_to(path))), recursive=False)
+    return packed.getvalue()
 
 
-def unpack(file: IO[bytes], folder: Path) -> None:
-    """Write the files of such an archive below a folder."""
-    with tarfile.open(fileobj=file, mode="r|*") as archive:
-        for member in archive:
-            path = folder / member.name
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is None or ".." in path.parts or not path.is_relative_to(folder):
-                raise CellbedError(f"'{member.name}': not a file of a run or an input")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as into:
-                shutil.copyfileobj(content, into)
-            path.chmod(member.mode & 0o777)
+def unpack(packed: bytes, folder: Path) -> Path:
+    """Write what such an archive has below a folder; its path. Errors: :class:`tarfile.TarError`, ValueError."""
+    folder.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r|*") as archive:
+        archive.extractall(folder, filter="data")
+    (found,) = folder.iterdir()
+    return found
 
 
 # What runs on the client.
@@ -228,13 +175,12 @@ def unpack(file: IO[bytes], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Task:
-    """A trial on the cluster. tries: how often inputs were sent for it."""
+    """A trial on the cluster."""
 
     trial: Trial
     place: Path
     future: Any
     began: float
-    tries: int
 
 
 class Cluster:
@@ -251,6 +197,8 @@ class Cluster:
         # Part of the key of each task, so that no two sweeps share a key.
         self._token = f"cellbed-{secrets.token_hex(6)}"
         self._tasks: dict[str, _Task] = {}
+        # By hash: inputs on the cluster.
+        self._inputs: dict[str, Any] = {}
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # By address of a worker: how many trials it runs at once.
         self._workers: dict[str, int] = {}
@@ -290,14 +238,16 @@ class Cluster:
             if isinstance(backend, dict) and backend.get("kind") == "host":
                 text = "several workers would use this machine at once: run this sweep without --on"
                 raise CellbedError(f"nodes.{name}.backend: {text}")
-        self._submit(trial, place, time.monotonic(), 0)
-
-    def _submit(self, trial: Trial, place: Path, began: float, tries: int) -> None:
+        sent = placed(trial)
+        for each in trial.inputs:
+            if each.sha256 in sent and each.sha256 not in self._inputs:
+                # A task, not scattered data: the scheduler makes it again when its worker is lost.
+                name = f"{self._token}-{each.sha256}"
+                self._inputs[each.sha256] = self._client.submit(bytes, pack(each.path), key=name, pure=False)
         key = f"{self._token}-{trial.key}-{secrets.token_hex(4)}"
-        beside, moved = placed(trial)
-        asked = (trial.tables, beside, moved, self._limits)
+        asked = (trial.tables, list(sent.items()), self._limits, *(self._inputs[sha256] for sha256 in sent))
         future = self._client.submit(run_trial, *asked, key=key, resources={RESOURCE: 1}, pure=False)
-        self._tasks[key] = _Task(trial, place, future, began, tries)
+        self._tasks[key] = _Task(trial, place, future, time.monotonic())
         future.add_done_callback(self._ended.put)
 
     def wait(self, timeout_s: float) -> list[Outcome]:
@@ -308,11 +258,9 @@ class Cluster:
             future = self._ended.get(timeout=timeout_s)
         except queue.Empty:
             return []
-        outcome = self._outcome(self._tasks.pop(future.key))
-        return [] if outcome is None else [outcome]
+        return [self._outcome(self._tasks.pop(future.key))]
 
-    def _outcome(self, task: _Task) -> Outcome | None:
-        """Return the outcome of a task that has ended; None if the trial was submitted again."""
+    def _outcome(self, task: _Task) -> Outcome:
         import distributed
 
         failed = Outcome(task.trial, None, "failed", False, None, 1, time.monotonic() - task.began)
@@ -323,19 +271,8 @@ class Cluster:
         except Exception as error:
             self._check_connection()
             return replace(failed, error=f"on a worker: {error or type(error).__name__}")
-        if isinstance(found, dict) and "lacking" in found:
-            problem = self._send(task.trial, found["worker"], found["lacking"])
-            if problem is None and task.tries < _TRIES:
-                self._submit(task.trial, task.place, task.began, task.tries + 1)
-                return None
-            problem = problem or f"it lost them {_TRIES} times"
-            return replace(failed, error=f"inputs cannot be sent to worker {found['worker']}: {problem}")
         try:
-            folder = None
-            if found.get("packed"):
-                folder = task.place / "run"
-                unpack(io.BytesIO(found["packed"]), folder)
-                (folder,) = folder.iterdir()
+            folder = unpack(found["packed"], task.place / "run") if found.get("packed") else None
             return Outcome(
                 trial=task.trial,
                 folder=folder,
@@ -347,28 +284,6 @@ class Cluster:
             )
         except Exception as error:
             return replace(failed, error=f"a worker returned no outcome of a run: {error or type(error).__name__}")
-
-    def _send(self, trial: Trial, worker: str, contents: list[Content]) -> str | None:
-        """Send a worker those inputs that it still lacks. Why that is impossible; None also if the worker was lost."""
-
-        def call(function: Callable[..., Any], *arguments: Any) -> Any:
-            return self._client.run(function, *arguments, workers=[worker], on_error="raise")[worker]
-
-        sources = {Content(each.sha256, each.path.name): each.path for each in trial.inputs}
-        try:
-            for content in call(lacking, contents):
-                with tempfile.TemporaryFile() as packed:
-                    pack(sources[content], packed)
-                    size = packed.tell()
-                    for offset in range(0, size, _CHUNK):
-                        packed.seek(offset)
-                        call(receive, content, self._token, offset, packed.read(_CHUNK))
-                call(receive, content, self._token, size, b"")
-                self._note(f"{sources[content]} sent to {worker}")
-        except Exception as error:
-            self._look(now=True)
-            return (str(error) or type(error).__name__) if worker in self._workers else None
-        return None
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -438,21 +353,15 @@ class Cluster:
         )
 
 
-def placed(trial: Trial) -> tuple[dict[str, Content], dict[str, Content]]:
-    """Return the inputs of a trial as :func:`run_trial` takes them. Traces that every installation has are left out."""
-    beside, moved = {}, {}
+def placed(trial: Trial) -> dict[str, frozenset[str]]:
+    """Return the paths of each input in the scenario, by its hash. Traces that every installation has are left out."""
+    found: dict[str, frozenset[str]] = {}
     for each in trial.inputs:
-        if each.name in ARCHIVE:
-            continue
-        content = Content(each.sha256, each.path.name)
-        written = {text for text in texts(trial.tables) if place_of(text, trial.folder) == each.path}
-        for name in {each.name, *written}:
-            path = os.path.normpath(name)
-            if name.startswith(("/", "~")) or path.split("/")[0] == "..":
-                moved[name] = content
-            else:
-                beside[path] = content
-    return beside, moved
+        if each.name not in ARCHIVE:
+            written = {text for text in texts(trial.tables) if place_of(text, trial.folder) == each.path}
+            names = {name if _is_outside(name) else os.path.normpath(name) for name in {each.name, *written}}
+            found[each.sha256] = found.get(each.sha256, frozenset()) | names
+    return found
 
 
 def _versions(packages: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -478,6 +387,7 @@ def _connected(on: str) -> Any:
     for name in ("distributed", *(it for it in logging.root.manager.loggerDict if it.startswith("distributed."))):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
+    warnings.filterwarnings("ignore", message="Sending large graph")
     host = where if re.search(r":\d+$", where) else f"{where}:{_PORT}"
     target = {"scheduler_file": on} if is_file else {"address": f"{'tls' if scheme == 'tls' else 'tcp'}://{host}"}
     try:

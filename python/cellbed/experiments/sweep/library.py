@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
-from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store
-from cellbed.experiments.sweep.virtual import VirtualPool
+from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store, results_in
+from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.support import inputs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from cellbed.experiments.sweep.runner import Executor, Progress
+    from cellbed.experiments.sweep.runner import Account, Executor, Listener, Progress
     from cellbed.experiments.sweep.trials import Plan, Trial
     from cellbed.report.sweep import SweepReport
 
@@ -223,51 +224,92 @@ def sweep(
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
     :class:`RunError` after the end of the sweep if trials failed.
     """
-    plan = trials.plan(
-        Path(file), partial(obstacles, running=True, limits=limits) if on is None else lambda scenario: []
-    )
+    execution = Execution(on=on, jobs=jobs, limits=limits)
+    plan = execution.plan(Path(file))
     report = progress if callable(progress) else print if progress else lambda text: None
-    listener = _Listener(report)
-    with (
-        Store(Path(out) / plan.sweep.name, listener.note) as store,
-        executor(plan, on, jobs, limits=limits, held=store.lock, note=listener.note) as pool,
-    ):
-        store.begin(plan)
-        running = runner.Runner(plan, store, pool, listener, repeats)
-        running.run()
-    account, found = running.account(), Sweep(store.folder)
+    account = execution.run(plan, Path(out) / plan.sweep.name, _Listener(report), repeats)
+    if account.interrupted:
+        raise KeyboardInterrupt
+    found = Sweep(Path(out) / plan.sweep.name)
     if account.failed:
-        first = next(result.reason for key in plan.distinct if (result := store.results[key]).status == "failed")
+        results = results_in(found.path)
+        first = next(result.reason for key in plan.distinct if (result := results[key]).status == "failed")
         raise RunError(f"{account.failed} of {len(plan.distinct)} trials failed, the first with: {first}")
     if strict and account.disturbed:
         raise RunError(f"the machine disturbed {account.disturbed} of {len(plan.distinct)} trials")
     return found
 
 
-@contextlib.contextmanager
-def executor(
-    plan: Plan,
-    on: str | None,
-    jobs: int | None,
-    *,
-    limits: Enforcement,
-    held: int | None,
-    note: Callable[[str], object],
-) -> Iterator[Executor]:
-    """What runs the trials of a sweep: this machine, or the Dask cluster `on`. held: as of `LocalPool`."""
-    if plan.simulated:
-        if on is not None:
-            raise CellbedError("a sweep of simulations runs on this machine: leave out --on")
-        with VirtualPool.of_flows(jobs or processors()) as flows:
-            yield flows
-        return
-    if on is None:
-        yield runner.LocalPool(jobs or runner.processors_for(plan), limits=limits, held=held)
-        return
-    from cellbed.experiments.sweep.dask import Cluster
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where and how the trials of a sweep are run.
 
-    with Cluster(on, most=jobs, limits=limits, note=note) as cluster:
-        yield cluster
+    on: a Dask cluster; ``None`` for this machine. virtual: predicted in virtual time, with the profile of an earlier
+    run or the measured one. jobs: trials at once at most. limits: as of `sweep`.
+    """
+
+    on: str | None = None
+    virtual: bool = False
+    profile: Path | None = None
+    jobs: int | None = None
+    limits: Enforcement = True
+
+    def plan(self, file: Path, *, running: bool = True) -> Plan:
+        """Return the plan of a sweep file; running: to be run now. Errors: :class:`CellbedError` with all problems."""
+        # What the machines of a cluster lack, its trials report.
+        here = partial(obstacles, running=running, limits=self.limits)
+        plan = trials.plan(file, (lambda scenario: []) if self.virtual or self.on is not None else here)
+        if plan.simulated and self.virtual:
+            raise CellbedError("a simulation is in virtual time already: leave out --virtual")
+        if plan.simulated and self.on is not None:
+            raise CellbedError("a sweep of simulations runs on this machine: leave out --on")
+        # A predicted trial takes as long as its report.
+        predicted = [replace(trial, planned_s=0.0) for trial in plan.trials]
+        return replace(plan, trials=predicted) if self.virtual else plan
+
+    @contextlib.contextmanager
+    def executor(
+        self, plan: Plan, note: Callable[[str], object] = lambda text: None, held: int | None = None
+    ) -> Iterator[Executor]:
+        """Return what runs the trials. held: an open file that runs on this machine keep open."""
+        if plan.simulated:
+            with VirtualPool.of_flows(self.jobs or processors()) as flows:
+                yield flows
+        elif self.virtual:
+            width = self.jobs or processors()
+            with VirtualPool.of_runs(width, limits=bool(self.limits), profile=self.profile) as predictions:
+                yield predictions
+        elif self.on is None:
+            yield runner.LocalPool(self.jobs or runner.processors_for(plan), limits=self.limits, held=held)
+        else:
+            from cellbed.experiments.sweep.dask import Cluster
+
+            with Cluster(self.on, most=self.jobs, limits=self.limits, note=note) as cluster:
+                yield cluster
+
+    def run(
+        self,
+        plan: Plan,
+        folder: Path,
+        listener: Listener,
+        repeats: int = runner.REPEATS,
+        others: Sequence[Path] = (),
+    ) -> Account:
+        """Run what is missing of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may have the same
+        trials."""
+        if self.virtual and self.profile is None:
+            measure_profiles(plan, listener.note, limits=bool(self.limits))
+        with Store(folder, listener.note) as store, self.executor(plan, listener.note, store.lock) as pool:
+            for note in plan.notes:
+                listener.note(f"note: {note}")
+            store.adopt(plan, others)
+            store.begin(plan)
+            running = runner.Runner(plan, store, pool, listener, repeats)
+            try:
+                running.run()
+            except KeyboardInterrupt:
+                return replace(running.account(), interrupted=True)
+        return running.account()
 
 
 class _Listener:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cellbed.experiments.child import ChildRun
 from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
-from cellbed.library import ChildRun, RunError
+from cellbed.library import RunError
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement
@@ -94,12 +95,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a call did. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep."""
+    """What a call did. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep;
+    interrupted: by Ctrl-C."""
 
     ran: int
     complete: int
     disturbed: int
     failed: int
+    interrupted: bool = False
 
     def states(self) -> dict[str, int]:
         """Trials by status, without what there is none of."""
@@ -273,7 +276,8 @@ class Runner:
     def account(self) -> Account:
         """What has been done so far."""
         states = [result.status for key in self._plan.distinct if (result := self._store.results.get(key)) is not None]
-        return Account(self._ran, *(states.count(each) for each in ("complete", "disturbed", "failed")))
+        complete, disturbed, failed = map(states.count, ("complete", "disturbed", "failed"))
+        return Account(self._ran, complete, disturbed, failed)
 
     def left_s(self) -> float:
         """How long the trials that are missing take, about."""

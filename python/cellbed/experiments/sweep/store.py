@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ class Store:
             shutil.rmtree(self._running, ignore_errors=True)
             self._running.mkdir(exist_ok=True)
             for path in (*self.folder.glob("trials/.*"), *self.folder.glob("attempts/.*")):
-                _remove(path)
+                shutil.rmtree(path, ignore_errors=True)
             self.results = results_in(self.folder, self._note)
         except BaseException:
             os.close(self.lock)
@@ -133,6 +133,17 @@ class Store:
         write_whole(self.folder / SWEEP_FILE, lambda path: path.write_text(plan.text, encoding="utf-8"))
         self.write_dataset(plan)
 
+    def adopt(self, plan: Plan, others: Sequence[Path]) -> None:
+        """Take trials of the plan that are in folders of other sweeps, without copies of their files."""
+        if not others:
+            return
+        for key in set(plan.distinct) - set(self.results):
+            if (found := next((path for each in others if (path := each / "trials" / key).is_dir()), None)) is not None:
+                begun = self.folder / "trials" / f".{key}"
+                shutil.copytree(found, begun, copy_function=os.link)
+                begun.rename(self.folder / "trials" / key)
+        self.results = results_in(self.folder)
+
     def place(self, trial: Trial) -> Path:
         """Return an empty folder in which a run of a trial is made."""
         path = self._running / trial.key
@@ -158,7 +169,7 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             place.rename(old)
         run.rename(place)
-        _remove(old)
+        shutil.rmtree(old, ignore_errors=True)
 
     def discard(self, trial: Trial) -> None:
         """Remove the run of a trial that was interrupted."""
@@ -178,14 +189,6 @@ class Store:
         moment; `begin` adds them."""
         if time.monotonic() >= self._dataset_due:
             self.write_dataset(plan)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder, or what is in its place."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
