@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use toml_edit::{Document, Item, Table, TableLike, Value};
+use toml_edit::{Document, Item, TableLike, Value};
 use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 
@@ -71,7 +71,7 @@ fn positions(text: &str) -> Result<Positions, String> {
         lines,
         found: Positions::new(),
     };
-    walk.table(document.as_table(), "");
+    walk.keys(document.as_table(), "");
     Ok(walk.found)
 }
 
@@ -116,10 +116,6 @@ impl Walk<'_> {
         }
     }
 
-    fn table(&mut self, table: &Table, path: &str) {
-        self.keys(table, path);
-    }
-
     fn keys(&mut self, table: &dyn TableLike, path: &str) {
         for (name, item) in table.iter() {
             if path.len() + name.len() > LONGEST_PATH {
@@ -136,12 +132,12 @@ impl Walk<'_> {
         match item {
             Item::None => {}
             Item::Value(value) => self.value(value, path),
-            Item::Table(table) => self.table(table, path),
+            Item::Table(table) => self.keys(table, path),
             Item::ArrayOfTables(tables) => {
                 for (index, table) in tables.iter().enumerate() {
                     let path = format!("{path}[{index}]");
                     self.note(&path, table.span());
-                    self.table(table, &path);
+                    self.keys(table, &path);
                 }
             }
         }

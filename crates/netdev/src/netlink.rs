@@ -230,17 +230,10 @@ impl Netlink {
     /// that, milliseconds later on a busy machine, and until then arriving packets are dropped (`Ip6InAddrErrors`).
     pub fn wait_until_local(&mut self, address: IpAddr) -> Result<()> {
         let what = || format!("wait until the kernel takes packets to {address}");
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(address);
-        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
-        message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
         let deadline = Instant::now() + LONGEST_WAIT;
         while Instant::now() < deadline {
-            let request = RouteNetlinkMessage::GetRoute(message.clone());
-            if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(found)) =
-                self.exchange(request, NLM_F_REQUEST, what)?
-                && found.header.kind == RouteType::Local
-            {
+            let route = self.route_to(address, what)?;
+            if route.is_some_and(|route| route.header.kind == RouteType::Local) {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(1));
@@ -298,19 +291,27 @@ impl Netlink {
     /// Return whether packets to `address` would leave through an interface other than loopback.
     pub fn has_way_to(&mut self, address: IpAddr) -> Result<bool> {
         let what = || format!("look up the route to {address}");
-        let loopback = self.index("lo")?;
+        let loopback = RouteAttribute::Oif(self.index("lo")?);
+        let route = self.route_to(address, what)?;
+        Ok(route.is_some_and(|route| {
+            route.header.kind == RouteType::Unicast && !route.attributes.contains(&loopback)
+        }))
+    }
+
+    fn route_to(
+        &mut self,
+        address: IpAddr,
+        what: impl Fn() -> String,
+    ) -> Result<Option<RouteMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(address);
         message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
         message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
-        match self.exchange(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST, what)? {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                let unicast = route.header.kind == RouteType::Unicast;
-                Ok(unicast && !route.attributes.contains(&RouteAttribute::Oif(loopback)))
-            }
-            // No route.
-            _ => Ok(false),
-        }
+        let request = RouteNetlinkMessage::GetRoute(message);
+        Ok(match self.exchange(request, NLM_F_REQUEST, what)? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => Some(route),
+            _ => None,
+        })
     }
 
     /// The kernel's counters of an interface.
