@@ -96,7 +96,8 @@ def test_the_tutorial_to_the_letter(tmp_path: Path) -> None:
             script += [f"cat > {name} <<'END_OF_FILE'", text + "END_OF_FILE"]
         else:
             # Results of a busy machine are used, too; on an idle one this changes nothing.
-            script.append(re.sub(r"^(cellbed sweep report .*)$", r"\1 --with-disturbed", text, flags=re.MULTILINE))
+            text = re.sub(r"^(cellbed sweep report .*)$", r"\1 --with-disturbed", text, flags=re.MULTILINE)
+            script.append(text.replace('"distance")', '"distance", disturbed=True)'))
     # The page's address leads to this clone.
     git = {
         "GIT_CONFIG_COUNT": "2",
