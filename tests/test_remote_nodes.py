@@ -22,8 +22,10 @@ import pytest
 from cellbed import spans as cellbed_spans
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
+from cellbed.support import errors
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
+from cellbed.testbed.machine import cgroups
 from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
@@ -225,6 +227,95 @@ def test_use_of_a_program_is_known_after_its_end(bed: Testbed) -> None:
     process = node(bed).spawn(["python3", "-c", BURNER])
     assert process.wait() == 0
     assert 0.28e9 <= node(bed).use(process.pid)[0] < 60e9
+
+
+CONTROL_GROUPS = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from cellbed.testbed.machine.cgroups import ASIDE, LimitsError, divide, locate, open_groups
+root = Path("/sys/fs/cgroup")
+noted = []
+groups = open_groups("run", noted.append)
+assert (groups.version, noted) == (2, [root / "cellbed/run"]), (groups.version, noted)
+group = groups.create("node")
+assert group.limits() == (None, None)
+group.limit(0.25, 64 << 20)
+assert group.limits() == (0.25, 64 << 20)
+
+def inside(code):
+    join = f"import os\\nfor path in {group.join_files!r}: open(path, 'w').write('0')\\n"
+    return subprocess.Popen([sys.executable, "-c", join + code], stdout=subprocess.PIPE)
+
+burner = inside("print('joined', flush=True)\\nwhile True: pass")
+assert burner.stdout.readline() == b"joined\\n"
+assert group.contains(burner.pid)
+while group.sample().throttled_periods < 10: time.sleep(0.01)
+sample = group.sample()
+assert sample.periods >= sample.throttled_periods >= 10, sample
+assert sample.throttled_ns > 0 and sample.cpu_ns > 0 and sample.memory_bytes > 0, sample
+assert sample.oom_kills == 0, sample
+burner.kill()
+burner.wait()
+hog = inside("held = [b'x' * (1 << 20) for _ in range(256)]")
+assert hog.wait() == -signal.SIGKILL
+assert group.sample().oom_kills == 1, group.sample()
+
+# A group that holds processes is divided: they step aside into a child.
+scope = root / "scope"
+scope.mkdir()
+asleep = subprocess.Popen(["sleep", "1000"])
+(scope / "cgroup.procs").write_text(str(asleep.pid))
+divide(scope)
+assert (scope / ASIDE / "cgroup.procs").read_text().split() == [str(asleep.pid)]
+assert {"cpu", "memory"} <= set((scope / "cgroup.subtree_control").read_text().split())
+asleep.kill()
+asleep.wait()
+
+left = inside("import time; print('joined', flush=True); time.sleep(1000)")
+assert left.stdout.readline() == b"joined\\n"
+groups.remove()
+assert left.wait() == -signal.SIGKILL
+assert not (root / "cellbed/run").exists()
+
+# An ordinary user divides a group that was delegated, and is refused elsewhere.
+granted = root / "cellbed-1000"
+granted.mkdir()
+for path in (granted, granted / "cgroup.procs", granted / "cgroup.subtree_control", granted / "cgroup.threads"):
+    os.chown(path, 1000, 1000)
+if os.fork() == 0:
+    (granted / "cgroup.procs").write_text("0")
+    os.setuid(1000)
+    own = open_groups("run", noted.append)
+    assert own.folders == [granted / "runs/run"], own.folders
+    mine = own.create("node")
+    mine.limit(0.5, 32 << 20)
+    assert mine.limits() == (0.5, 32 << 20)
+    own.remove()
+    os._exit(0)
+assert os.wait()[1] == 0
+if os.fork() == 0:
+    os.setuid(1001)
+    try:
+        locate()
+    except LimitsError as error:
+        os._exit("not delegated to you" not in str(error))
+    os._exit(2)
+assert os.wait()[1] == 0
+print("enforced")
+"""
+
+
+@pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
+def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
+    at = node(bed)
+    for module in (cgroups, errors):
+        assert module.__file__ is not None
+        at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
+    process = at.spawn(
+        ["python3", "-c", CONTROL_GROUPS], environment={"PYTHONPATH": "library"}, stdout=PIPE, stderr=PIPE
+    )
+    printed, problem = process.communicate()
+    assert printed == b"enforced\n", problem.decode()
 
 
 @EACH_IF_SLOW
