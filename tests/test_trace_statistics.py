@@ -353,10 +353,15 @@ def test_a_percentile_is_told_only_of_as_many_answers_as_it_takes(tmp_path: Path
 
 def test_the_documentation_has_every_figure_as_it_is() -> None:
     page = (Path(__file__).parent.parent / "docs" / "reference" / "trace-statistics.md").read_text()
-    family = next(line for line in page.splitlines() if line.startswith("| `pN_bit_s_BIN` | bit/s |"))
+    rates, round_trips = (
+        set(re.findall(r"\w+", next(line for line in page.splitlines() if line.startswith(f"| `{family}` |"))))
+        for family in ("pN_bit_s_BIN", "pN_ms")
+    )
     for key, figure in FIGURES.items():
         if percentile := re.fullmatch(r"p(\d+)_bit_s_(\w+)", key):
-            assert set(percentile.groups()) <= set(re.findall(r"\w+", family)), key
+            assert set(percentile.groups()) <= rates, key
+        elif percentile := re.fullmatch(r"p(\d+)_ms", key):
+            assert percentile[1] in round_trips, key
         else:
             assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
 
