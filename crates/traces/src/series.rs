@@ -172,21 +172,6 @@ impl<R: Row, W: Write + Send> Table<R, W> {
         })
     }
 
-    /// Return the number of rows so far.
-    pub fn len(&self) -> u64 {
-        self.written + self.rows.len() as u64
-    }
-
-    /// Return whether there is no row yet.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The last row's time, ns; 0 before the first one.
-    pub fn last_ns(&self) -> i64 {
-        self.last_ns
-    }
-
     /// The next row.
     ///
     /// Errors: [`ImportError::Malformed`] at `place` for a time before the last row's, an implausible time, or an
@@ -234,7 +219,7 @@ impl<R: Row, W: Write + Send> Table<R, W> {
 
     /// Ends it. `duration_ns` is at least 1, and at least the last row's time.
     pub fn finish(mut self, duration_ns: i64) -> Result<Written> {
-        if self.is_empty() {
+        if self.written == 0 && self.rows.is_empty() {
             return Err(ImportError::at(
                 Place::Whole,
                 format!("contains nothing of the {}", self.part.name()),

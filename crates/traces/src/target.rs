@@ -41,17 +41,6 @@ pub enum Content {
     RoundTrip,
 }
 
-impl Content {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Opportunities => "opportunities",
-            Self::Rate => "rate",
-            Self::RoundTrip => "round-trip",
-        }
-    }
-}
-
 /// The destination of a recording's series.
 pub trait Target {
     /// The file of one series.
