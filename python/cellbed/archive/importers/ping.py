@@ -77,7 +77,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Output:
-    """What ping printed. rows: times and round-trip times of probes so far."""
+    """The output of ping. rows: times and round-trip times of probes so far."""
 
     step_ns: int
     session: _Session = field(default_factory=_Session)
