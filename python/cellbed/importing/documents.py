@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,9 @@ def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
     of more than 64 levels or 100,000 values.
     """
     try:
-        return [_Document(source, merging).build(events) for events in _by_document(yaml.parse(text, Loader=_Loader))]
+        events = yaml.parse(text, Loader=_Loader)
+        begins = (event for event in events if isinstance(event, yaml.DocumentStartEvent))
+        return [_Document(events, source, merging).value()[0] for _ in begins]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "malformed"
@@ -113,87 +115,73 @@ def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
         raise ImportedFileError(f"{source}:{line}: not YAML: {getattr(error, 'reason', 'malformed')}") from None
 
 
-def _by_document(events: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Return the events of each document; the next begins when those of the one before were read."""
-
-    def inside() -> Iterator[Any]:
-        for event in events:
-            if isinstance(event, yaml.DocumentEndEvent):
-                return
-            yield event
-
-    for event in events:
-        if isinstance(event, yaml.DocumentStartEvent):
-            yield inside()
-
-
-@dataclass(slots=True)
-class _Open:
-    """A mapping or sequence that has not ended. merged: values of ``<<``."""
-
-    value: Map | Items
-    anchor: str | None
-    tag: str | None = None
-    size: int = 1
-    key: str | None = None
-    key_place: Place | None = None
-    merged: list[tuple[Any, Place]] = field(default_factory=list)
-
-
 class _Document:
-    """Builds a document from the parser's events, without recursion."""
+    """Builds a document from the parser's events."""
 
-    def __init__(self, source: str, merging: bool) -> None:
-        self._source = source
+    def __init__(self, events: Iterator[Any], source: str, merging: bool) -> None:
+        self._events, self._source = events, source
         self._tags = ("!reset", "!override") if merging else ()
-        self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         """Value and size; None while the value has not ended."""
-        self._root: Any = None
-        self._size = 0
 
-    def build(self, events: Iterator[Any]) -> Any:
-        for event in events:
-            place = Place(self._source, event.start_mark.line + 1)
-            if isinstance(event, yaml.AliasEvent):
-                self._alias(str(event.anchor), place)
-            elif isinstance(event, yaml.ScalarEvent):
-                value = self._scalar(event, place)
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = (value, 1)
-                self._add(value, 1, place, merge=event.value == "<<" and not event.style)
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-                self._begin(event, place)
-            else:
-                self._end()
-        return self._root
-
-    def _begin(self, event: Any, place: Place) -> None:
-        value = Map(place) if isinstance(event, yaml.MappingStartEvent) else Items(place)
-        if len(self._open) >= _DEEPEST:
-            raise place.error(f"nested more than {_DEEPEST} deep: no file of this kind is")
-        if self._open and isinstance(self._open[-1].value, Map) and self._open[-1].key is None:
-            raise place.error("a mapping or sequence as a key: write text, and render a template such as Helm's first")
-        if event.tag not in (None, *self._tags):
-            _check(value, event.tag, place)
-        value.overrides = event.tag == "!override"
+    def value(self, depth: int = 0, event: Any = None) -> tuple[Any, int]:
+        """Return the next value, and its size with its aliases resolved. event: its first one, if read already."""
+        event = event or next(self._events)
+        place = self._place(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event.anchor, place)
+        if isinstance(event, yaml.ScalarEvent):
+            value, size = self._scalar(event, place), 1
+        else:
+            if depth >= _DEEPEST:
+                raise place.error(f"nested more than {_DEEPEST} deep: no file of this kind is")
+            is_map = isinstance(event, yaml.MappingStartEvent)
+            if event.tag not in (None, *self._tags):
+                _check({} if is_map else [], event.tag, place)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = None
+            value, size = self._mapping(place, depth) if is_map else self._items(place, depth)
+            value.overrides = event.tag == "!override"
+            value = Reset() if event.tag == "!reset" else value
         if event.anchor is not None:
-            self._anchors[event.anchor] = None
-        self._open.append(_Open(value, event.anchor, event.tag))
+            self._anchors[event.anchor] = value, size
+        return value, size
 
-    def _end(self) -> None:
-        done = self._open.pop()
-        for merged, place in done.merged:
-            for each in merged if isinstance(merged, Items) else [merged]:
-                if not isinstance(each, Map):
-                    raise place.error("'<<' needs a mapping, such as an alias of one")
-                for key, value in each.items():
-                    if key not in done.value:
-                        done.value[key] = value  # type: ignore[call-overload]
-                        done.value.places[key] = each.places[key]  # type: ignore[call-overload]
-        if done.anchor is not None:
-            self._anchors[done.anchor] = (done.value, done.size)
-        self._add(Reset() if done.tag == "!reset" else done.value, done.size, done.value.place)
+    def _mapping(self, place: Place, depth: int) -> tuple[Map, int]:
+        found, size, merged = Map(place), 1, list[tuple[Any, Place]]()
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            where = self._place(event)
+            if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                text = "a mapping or sequence as a key: write text, and render a template such as Helm's first"
+                raise where.error(text)
+            merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and not event.style
+            key, _ = self.value(depth + 1, event)
+            if isinstance(key, Map | Items) or (key is None and not merges):
+                raise where.error("a key must be text")
+            name = as_text(key)
+            if name in found and not merges:
+                raise where.error(f"'{name}' appears twice, before in line {found.places[name].line}")
+            value, its_size = self.value(depth + 1)
+            size = _counted(size + its_size, where)
+            if merges:
+                merged += [(each, where) for each in (value if isinstance(value, Items) else [value])]
+            else:
+                found[name], found.places[name] = value, where
+        for each, where in merged:
+            if not isinstance(each, Map):
+                raise where.error("'<<' needs a mapping, such as an alias of one")
+            for name in [name for name in each if name not in found]:
+                found[name], found.places[name] = each[name], each.places[name]
+        return found, size
+
+    def _items(self, place: Place, depth: int) -> tuple[Items, int]:
+        found, size = Items(place), 1
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            value, its_size = self.value(depth + 1, event)
+            size = _counted(size + its_size, self._place(event))
+            found.append(value)
+            found.places.append(self._place(event))
+        return found, size
 
     def _scalar(self, event: Any, place: Place) -> Any:
         if "\0" in event.value:
@@ -209,40 +197,22 @@ class _Document:
         _check(value, event.tag, place)
         return value
 
-    def _alias(self, name: str, place: Place) -> None:
+    def _aliased(self, name: str, place: Place) -> tuple[Any, int]:
         if name not in self._anchors:
             raise place.error(f"'*{name}' has no '&{name}' before it")
         found = self._anchors[name]
         if found is None:
             raise place.error(f"'*{name}' lies inside '&{name}': a value cannot contain itself")
-        self._add(*found, place)
+        return found
 
-    def _add(self, value: Any, size: int, place: Place, *, merge: bool = False) -> None:
-        """Put a value into what is open. size: of the value with its aliases resolved."""
-        if not self._open:
-            self._root = value
-            return
-        here = self._open[-1]
-        here.size += size
-        if here.size > _MOST:
-            raise place.error(f"more than {_MOST} values with all aliases resolved: no file of this kind has so many")
-        if isinstance(here.value, Items):
-            here.value.append(value)
-            here.value.places.append(place)
-        elif here.key is None:
-            if isinstance(value, Map | Items) or (value is None and not merge):
-                raise place.error("a key must be text")
-            here.key, here.key_place = "<<" if merge else as_text(value), place
-            if here.key in here.value and here.key != "<<":
-                raise place.error(f"'{here.key}' appears twice, before in line {here.value.places[here.key].line}")
-        else:
-            assert here.key_place is not None
-            if here.key == "<<":
-                here.merged.append((value, place))
-            else:
-                here.value[here.key] = value
-                here.value.places[here.key] = here.key_place
-            here.key = None
+    def _place(self, event: Any) -> Place:
+        return Place(self._source, event.start_mark.line + 1)
+
+
+def _counted(size: int, place: Place) -> int:
+    if size > _MOST:
+        raise place.error(f"more than {_MOST} values with all aliases resolved: no file of this kind has so many")
+    return size
 
 
 def _check(value: Any, tag: str, place: Place) -> None:
