@@ -8,7 +8,7 @@ replays its own copy of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
@@ -508,7 +508,9 @@ def make_plan(scenario: Scenario) -> Plan:
         else:
             directions += _core_link(scenario, scenario.core_link(group), node)
     for tower, name in _sites(scenario).items():
-        directions += _site_link(scenario, tower, name)
+        core = scenario.cells[name].core
+        assert core is not None
+        directions += _fixed_link(scenario, core, site_link(name), (tower, TOWER))
     directions = [_with_faults(direction, scenario.faults) for direction in directions]
     servers = {
         name: [
@@ -580,22 +582,27 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
     mobile, later = scenario.mobile_link(group), group.stagger * node.index
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     tower, joined = _joined(scenario, visited(group) or [(0, None)])
-    ends: list[tuple[Way, str, str]] = [("uplink", node.name, tower), ("downlink", tower, node.name)]
+    given = {"playing": Playing(mobile.start + later, mobile.loop), "seed": scenario.seed}
     return [
-        Direction(
-            name=f"{link}.{way}",
-            link=link,
-            way=way,
-            source=source,
-            target=target,
-            parameters=_parameters(mobile, way, group.route),
-            playing=Playing(mobile.start + later, mobile.loop),
-            seed=scenario.seed,
-            changes=_changes(mobile, way, group.route),
-            moves=tuple((at, node.name, to) if way == "uplink" else (at, to, node.name) for at, to in joined),
-        )
-        for way, source, target in ends
+        replace(direction, changes=_changes(mobile, direction.way, group.route), **given)
+        for direction in _both_ways(link, node.name, tower, lambda way: _parameters(mobile, way, group.route), joined)
     ]
+
+
+def _both_ways(
+    link: str,
+    near: str,
+    far: str,
+    parameters: Callable[[Way], Parameters],
+    joined: Sequence[tuple[int, str]] = (),
+) -> list[Direction]:
+    """Return the directions of a link. joined: towers that it joins later, and when."""
+    found = []
+    for way, source, target in zip(WAYS, (near, far), (far, near), strict=True):
+        at_tower = source.partition(".")[0] == TOWER  # no name of a node is so
+        moves = tuple((at, to, target) if at_tower else (at, source, to) for at, to in joined)
+        found.append(Direction(f"{link}.{way}", link, way, source, target, parameters(way), moves=moves))
+    return found
 
 
 def _joined(scenario: Scenario, stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
@@ -646,42 +653,27 @@ def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction
     tower, joined = _joined(scenario, _stays(scenario, node.group))
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     closed = [(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group]
-    return [
-        replace(
-            direction,
-            parameters=replace(
-                direction.parameters,
-                outages=_united([*((at, at + length) for at, length in direction.parameters.outages), *closed]),
-            ),
-            moves=tuple((at, to, node.name) if direction.way == "uplink" else (at, node.name, to) for at, to in joined),
-        )
-        for direction in _fixed_link(scenario, core, link, tower, node.name)
-    ]
+    return _fixed_link(scenario, core, link, (tower, node.name), joined, closed)
 
 
-def _site_link(scenario: Scenario, tower: str, cell: str) -> list[Direction]:
-    """Return the link from a cell's site to where the sites meet."""
-    core = scenario.cells[cell].core
-    assert core is not None
-    return _fixed_link(scenario, core, site_link(cell), tower, TOWER)
-
-
-def _fixed_link(scenario: Scenario, core: CoreLink, link: str, near: str, far: str) -> list[Direction]:
+def _fixed_link(
+    scenario: Scenario,
+    core: CoreLink,
+    link: str,
+    ends: tuple[str, str],
+    joined: Sequence[tuple[int, str]] = (),
+    closed: Sequence[tuple[int, int]] = (),
+) -> list[Direction]:
+    """Return a core link or that of a site. closed: from and until when nothing passes."""
     delays = core.delays(scenario.seed, scenario.duration)
-    ways: list[tuple[Way, str, str]] = [("uplink", near, far), ("downlink", far, near)]
-    return [
-        Direction(
-            name=f"{link}.{way}",
-            link=link,
-            way=way,
-            source=source,
-            target=target,
-            parameters=_core_parameters(core, way, getattr(delays, way)),
-            seed=scenario.seed,
-            round_trips=core.source,
-        )
-        for way, source, target in ways
-    ]
+
+    def parameters(way: Way) -> Parameters:
+        found = _core_parameters(core, way, getattr(delays, way))
+        outages = [(at, at + length) for at, length in found.outages]
+        return replace(found, outages=_united([*outages, *closed]))
+
+    directions = _both_ways(link, *ends, parameters, joined)
+    return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]
 
 
 def _core_parameters(core: CoreLink, way: Way, delay: Delay) -> Parameters:
