@@ -129,7 +129,7 @@ class _Document:
         event = event or next(self._events)
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(event.anchor, place)
+            return self._aliased(str(event.anchor), place)
         if isinstance(event, yaml.ScalarEvent):
             value, size = self._scalar(event, place), 1
         else:
