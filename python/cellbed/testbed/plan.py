@@ -582,9 +582,9 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
     mobile, later = scenario.mobile_link(group), group.stagger * node.index
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     tower, joined = _joined(scenario, visited(group) or [(0, None)])
-    given = {"playing": Playing(mobile.start + later, mobile.loop), "seed": scenario.seed}
+    playing = Playing(mobile.start + later, mobile.loop)
     return [
-        replace(direction, changes=_changes(mobile, direction.way, group.route), **given)
+        replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
         for direction in _both_ways(link, node.name, tower, lambda way: _parameters(mobile, way, group.route), joined)
     ]
 
