@@ -104,9 +104,9 @@ def table(
                 if of_profile is not None and (each := _difference(of_profile, method, (seed, place))) is not None
             ]
             names = application.name, measure, method
-            rows += [_row(*names, *each) for each in found]
+            rows += [_row(*names, profile, [(profile, one)], None) for profile, one in found]
             if found:
-                rows.append(_together(*names, ALL, found, len(found)))
+                rows.append(_row(*names, ALL, found, len(found)))
             together.setdefault((application.name, measure, method), []).extend(found)
         rows += _groups(application, methods, together)
     return Table(tuple(rows), tuple(_targets(rows)))
@@ -137,31 +137,6 @@ def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None
     return _Found(found, len(recordings), len(trials), there[1].height, lost)
 
 
-def _row(application: str, measure: str, method: str, profile: str, found: _Found) -> Row:
-    of = found.difference
-
-    def each(values: Samples, least: float = -1.0) -> Estimate:
-        return estimate(values, of.units, least=least)
-
-    return Row(
-        application=application,
-        measure=measure,
-        profile=profile,
-        method=method,
-        mean=each(of.mean),
-        bias=each(of.mean),
-        median=each(of.median),
-        p95=each(of.p95),
-        wasserstein=each(of.relative_wasserstein, least=0),
-        distance=each(of.wasserstein, least=0),
-        worst=None,
-        recordings=found.recordings,
-        trials=found.trials,
-        samples=found.samples,
-        lost=found.lost,
-    )
-
-
 def _groups(
     application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
 ) -> Iterable[Row]:
@@ -176,32 +151,42 @@ def _groups(
             there = [(f"{where}, {name}", one) for where, name, one in each if profile in (where, ALL)]
             if there:
                 conditions = len({where for where, _, _ in each}) if profile == ALL else 1
-                yield _together(application.name, group, method, profile, there, conditions)
+                yield _row(application.name, group, method, profile, there, conditions)
 
 
-def _together(
-    application: str, measure: str, method: str, profile: str, named: Sequence[tuple[str, _Found]], conditions: int
+def _row(
+    application: str,
+    measure: str,
+    method: str,
+    profile: str,
+    named: Sequence[tuple[str, _Found]],
+    conditions: int | None,
 ) -> Row:
-    found = [one for _, one in named]
+    """Return a row of what was found, by its name. conditions: how many are taken together; ``None`` for one measure of
+    one, whose errors keep their sign."""
+    alone, found = conditions is None, [one for _, one in named]
     differences = [each.difference for each in found]
     units = min(each.units for each in differences)
     errors = [(name, float(one.difference.mean[0])) for name, one in named]
 
     def each(values: Callable[[Difference], Samples], least: float = 0) -> Estimate:
-        return estimate(np.mean([values(one) for one in differences], axis=0), units, conditions, least)
+        return estimate(np.mean([values(one) for one in differences], axis=0), units, conditions or 1, least)
+
+    def error(values: Callable[[Difference], Samples]) -> Estimate:
+        return each(values, -1.0) if alone else each(lambda one: np.abs(values(one)))
 
     return Row(
         application=application,
         measure=measure,
         profile=profile,
         method=method,
-        mean=each(lambda one: np.abs(one.mean)),
-        bias=each(lambda one: one.mean, least=-1),
-        median=each(lambda one: np.abs(one.median)),
-        p95=each(lambda one: np.abs(one.p95)),
+        mean=error(lambda one: one.mean),
+        bias=each(lambda one: one.mean, -1.0),
+        median=error(lambda one: one.median),
+        p95=error(lambda one: one.p95),
         wasserstein=each(lambda one: one.relative_wasserstein),
-        distance=None,
-        worst=max(errors, key=lambda error: abs(error[1])),
+        distance=each(lambda one: one.wasserstein) if alone else None,
+        worst=None if alone else max(errors, key=lambda error: abs(error[1])),
         recordings=min(each.recordings for each in found),
         trials=min(each.trials for each in found),
         samples=sum(one.samples for one in found),

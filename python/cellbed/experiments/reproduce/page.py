@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
 """Of the reports of sweeps."""
+_CLAIM = ("experiment", "section", "statement", "published", "unit")
+_INTERVAL = ("value", "low", "high", "repetitions")
 _NOTABLE = 0.01
 """Share of requests without a reply that a reader must know of."""
 
@@ -121,15 +123,8 @@ class Result:
             "claims": [
                 {
                     "key": key,
-                    "experiment": each.claim.experiment,
-                    "section": each.claim.section,
-                    "statement": each.claim.statement,
-                    "published": each.claim.published,
-                    "unit": each.claim.unit,
-                    "value": each.interval.value,
-                    "low": each.interval.low,
-                    "high": each.interval.high,
-                    "repetitions": each.interval.repetitions,
+                    **{name: getattr(each.claim, name) for name in _CLAIM},
+                    **{name: getattr(each.interval, name) for name in _INTERVAL},
                     "same_direction": each.same,
                     "figure": each.claim.figure,
                     "same_magnitude": each.magnitude,
@@ -147,8 +142,7 @@ def values_in(folder: Path) -> dict[str, str]:
         claims = inputs.json_value(folder / "findings.json")["claims"]
     except OSError:
         return {}
-    ends = ("value", "low", "high", "repetitions")
-    return {each["key"]: shown(Interval(*(each[end] for end in ends)), each["unit"]) for each in claims}
+    return {each["key"]: shown(Interval(*(each[end] for end in _INTERVAL)), each["unit"]) for each in claims}
 
 
 def trials_lost(trials: Trials) -> list[float]:
