@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cellbed.experiments.run import Listener
+from cellbed.experiments.listener import Listener
 from cellbed.measure.meter import sentence, table
 from cellbed.support.errors import printable
 from cellbed.support.standard_streams import draw
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cellbed.measure.meter import Reading
 
 
-class Plain:
+class Plain(Listener):
     """One line per phase, one every ten seconds while the workload runs, and one every second about the links."""
 
     def __init__(self) -> None:

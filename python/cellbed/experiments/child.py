@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed.experiments.listener import Listener
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.interruption import keep_interruptions
 from cellbed.support.prctl import die_with_parent
@@ -26,7 +27,6 @@ from cellbed.testbed.machine.cgroups import Enforcement, enforcement, enter_dele
 
 if TYPE_CHECKING:
     from cellbed.library import Run, Scenario
-    from cellbed.measure.meter import Reading
 
 
 def run(
@@ -167,7 +167,7 @@ class ChildRun:
 # In the child process.
 
 
-class _Printer:
+class _Printer(Listener):
     """The listener that writes JSON lines."""
 
     def phase(self, text: str) -> None:
@@ -175,12 +175,6 @@ class _Printer:
 
     def note(self, text: str) -> None:
         _print({"note": text})
-
-    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        pass
-
-    def links(self, readings: Sequence[Reading]) -> None:
-        pass
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What is known of a run: ``run.json``, and cautions about the traces that it replays."""
+"""The description of a run: ``run.json``, and cautions about the traces that it replays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RunState:
         self.facts = {name: node.facts for name, node in nodes.items() if node.facts}
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What each direction has done to packets since the start of the schedule, given what it has counted `now`."""
+        """Return counts of each direction since the start of the schedule. now: all that it has counted."""
         return {name: _since(self.counted_before.get(name, {}), counts) for name, counts in now.items()}
 
 

@@ -7,13 +7,14 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
+from cellbed.experiments.listener import Listener
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
@@ -47,7 +48,7 @@ from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
-    from cellbed.measure.meter import Meter, Reading
+    from cellbed.measure.meter import Meter
 
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
@@ -63,25 +64,9 @@ FULL_BYTES = 1 << 16
 """A disk with less than this free is full."""
 
 
-class Listener(Protocol):
-    """Reports of the progress of a run."""
-
-    def phase(self, text: str) -> None:
-        """A new phase has begun."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        """How far the workload is: requests sent, completed, timed out."""
-
-    def links(self, readings: Sequence[Reading]) -> None:
-        """The current state of the links; called only if requested."""
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run.
+    """The options of a run.
 
     out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report to the listener what the links
     do. standing: name of a testbed that stands until the process is asked to end, independently of its programs. loads:

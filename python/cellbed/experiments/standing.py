@@ -9,11 +9,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
+from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.live import LiveError, chosen, connect, find, label, live
@@ -22,8 +23,7 @@ from cellbed.testbed.machine.state import Record
 from cellbed.testbed.programs.reach import nodes_of
 
 if TYPE_CHECKING:
-    from cellbed.experiments.run import Listener, Options
-    from cellbed.measure.meter import Reading
+    from cellbed.experiments.run import Options
     from cellbed.measure.packetlog.capture import Captured
     from cellbed.scenario import Scenario
     from cellbed.testbed.plan import Plan
@@ -84,7 +84,7 @@ def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Li
     raise UpError("the background process ended unexpectedly; clean up with: cellbed clean", 1)
 
 
-class _Reports:
+class _Reports(Listener):
     """The listener of the background process: reports to the command that started it, until that one has ended."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -112,12 +112,6 @@ class _Reports:
 
     def note(self, text: str) -> None:
         self.send("note", text)
-
-    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        pass
-
-    def links(self, readings: Sequence[Reading]) -> None:
-        pass
 
 
 def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
@@ -177,7 +171,7 @@ def down(record: Record, note: Callable[[str], None]) -> None:
 
 
 def status(record: Record) -> dict[str, Any]:
-    """What a live run or testbed does, from its events: state, nodes, programs and the last faults and changes."""
+    """Return state, nodes, programs and the last faults and changes of a live run or testbed, from its events."""
     folder = Path(record.folder or "")
     events = read_events(folder)
     programs: dict[str, dict[str, Any]] = {}

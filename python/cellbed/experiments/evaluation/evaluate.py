@@ -66,7 +66,7 @@ of its measure in its run. value: seconds or Mbit/s, null where it was never com
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is evaluated.
+    """The settings of an evaluation.
 
     profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
     them in turn. course_ns: length of each recording. seed: of the networks' weather and of what is random in trials.

@@ -1,4 +1,4 @@
-"""How a recording becomes a network again: saturation alone, the paper's method, and ours."""
+"""Methods that make a network from a recording: saturation alone, the paper's method, and ours."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Result:
         return {name: _states(trials) for name, trials in self.data.items()}
 
     def cautions(self) -> list[str]:
-        """What a reader must know of the values."""
+        """Return what a reader must know of the values."""
         found = []
         for name, states in self.states().items():
             total = sum(states.values())

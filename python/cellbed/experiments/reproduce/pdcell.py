@@ -198,7 +198,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def filled(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
-    """How full a buffer is over time. at: of samples, in order; while nothing waits there are none."""
+    """Return the occupancy of a buffer over time. at: of samples, in order; while nothing waits there are none."""
     if not len(at):
         return {"times_s": [], "occupancy": [], "full_after_s": None, "full_share": None, "mean_packets": 0.0}
     full = packets >= FULL * capacity
@@ -214,7 +214,7 @@ def filled(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
 
 
 def behind(user: Any, long: Any, start: Any, end: Any) -> Any:
-    """Which flows begin while a long one to the same user is under way."""
+    """Return whether each flow begins while a long one to the same user is under way."""
     found = np.zeros(len(user), bool)
     for each in np.flatnonzero(long):
         found |= (user == user[each]) & (start > start[each]) & (start < end[each])

@@ -1,4 +1,4 @@
-"""What a publication did and claims, and what trials show of it. Pure."""
+"""Experiments and claims of a publication, and findings of trials. Pure."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is reproduced. short_note: what a reader must know of short trials. differences: what of our setting
+    """A publication to reproduce. short_note: what a reader must know of short trials. differences: what of our setting
     differs, for the page. verdicts: words for `Finding.same`."""
 
     name: str
@@ -217,8 +217,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class SweptPublication(Publication):
-    """Whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a trace. short:
-    values by dotted key for short trials. inputs: others than the traces."""
+    """A publication whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a
+    trace. short: values by dotted key for short trials. inputs: others than the traces."""
 
     scenario: Mapping[str, Any]
     short: Mapping[str, Any]
@@ -228,9 +228,9 @@ class SweptPublication(Publication):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPublication(Publication):
-    """Whose experiments are simulations. usual: levels by factor where a setting names none. full, short: what
-    `describe` needs, and ``seeds``. describe: the simulation of a setting; its last argument is the publication's
-    input. measure: runs that with a seed, and returns what the trials have of it."""
+    """A publication whose experiments are simulations. usual: levels by factor where a setting names none. full,
+    short: what `describe` needs, and ``seeds``. describe: the simulation of a setting; its last argument is the
+    publication's input. measure: runs that with a seed, and returns what the trials have of it."""
 
     usual: Mapping[str, str]
     full: Mapping[str, int]
@@ -241,7 +241,7 @@ class SimulatedPublication(Publication):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What stands for an input of the publication. note: what it is, for people; stand_in: whether it is ours."""
+    """A stand-in or copy of an input of the publication. note: what it is, for people; stand_in: whether it is ours."""
 
     name: str
     note: str
@@ -396,7 +396,7 @@ def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
 
 
 def where(trials: Trials, labels: Mapping[str, str]) -> str:
-    """Where the time of the requests at a point goes, as a sentence; empty without parts."""
+    """Return the parts of the mean request at a point as a sentence; empty without parts."""
     parts = trials.parts(labels)
     total = sum(parts.values())
     if not total:

@@ -225,7 +225,7 @@ def _poorest(trace: str, duration_ns: float) -> int:
 
 
 def seconds(prepared: Sequence[Prepared], repeats: int) -> float:
-    """How long the experiments still take, about; trials that several share are counted once."""
+    """Estimate how long the experiments still take; trials that several share are counted once."""
     left, seen = 0.0, set[str]()
     for each in prepared:
         results = results_in(each.folder)

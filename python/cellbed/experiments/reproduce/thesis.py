@@ -290,7 +290,7 @@ def _queued(data: Data) -> Values:
 
 
 def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
-    """Where the uplink's time of the mean request goes, as a sentence."""
+    """Return the parts of the mean request's uplink as a sentence."""
     parts = data[experiment].parts(labels, "uplink_")
     if not (total := sum(parts.values())):
         return ""

@@ -147,7 +147,7 @@ def _with_paths(value: Any, paths: Mapping[str, str]) -> Any:
 
 
 def running(token: str) -> int:
-    """How many runs of a sweep this worker has."""
+    """Return the number of runs of a sweep on this worker."""
     return sum(token in key for key in _running)
 
 
@@ -311,7 +311,7 @@ class Cluster:
             )
 
     def _look(self, *, now: bool = False) -> None:
-        """Which workers there are: asked at most once a second."""
+        """Update the list of workers, at most once a second."""
         if not now and time.monotonic() - self._looked < 1.0:
             return
         self._check_connection()
@@ -365,7 +365,7 @@ def placed(trial: Trial) -> dict[str, frozenset[str]]:
 
 
 def _versions(packages: Mapping[str, str | None]) -> dict[str, str | None]:
-    """What must be equal on client and workers; of Python the first two numbers."""
+    """Return the versions that client and workers must share; of Python the first two numbers."""
     python = ".".join((packages["python"] or "").split(".")[:2])
     return {"Python": python, **{name: packages.get(name) for name in ("cellbed", "distributed")}}
 

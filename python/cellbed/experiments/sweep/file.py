@@ -56,7 +56,7 @@ def _is_end(value: object) -> bool:
 
 
 class Factor(Table):
-    """What differs between points: a key of the scenario, or several, and its levels."""
+    """A difference between points: a key of the scenario, or several, and its levels."""
 
     key: Key | None = Field(
         None, description="Dotted key of the scenario. Default: the factor's name.", examples=["workload.rate"]

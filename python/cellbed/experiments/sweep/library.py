@@ -62,7 +62,7 @@ class Sweep:
 
     @property
     def predicted(self) -> bool:
-        """Whether its trials were simulated in virtual time."""
+        """Return whether its trials were simulated in virtual time."""
         first = next(self.path.glob("trials/[!.]*/run.json"), None)
         return first is not None and inputs.json_value(first).get("clock") == "virtual"
 
@@ -242,7 +242,7 @@ def sweep(
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where and how the trials of a sweep are run.
+    """The place and manner in which the trials of a sweep are run.
 
     on: a Dask cluster; ``None`` for this machine. virtual: predicted in virtual time, with the profile of an earlier
     run or the measured one. jobs: trials at once at most. limits: as of `sweep`.

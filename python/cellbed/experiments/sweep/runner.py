@@ -59,7 +59,7 @@ class Executor(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many may run at once now."""
+        """Return the number that may run at once now."""
 
     def start(self, trial: Trial, place: Path) -> None:
         """Begin a trial; the folder of its run is made below `place`."""
@@ -78,7 +78,7 @@ class Listener(Protocol):
         """Something worth a line."""
 
     def state(self, text: str) -> None:
-        """What happens now; often called."""
+        """Take what happens now; often called."""
 
     def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
         """An attempt of a trial has ended."""
@@ -95,7 +95,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a call did. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep;
+    """The result of a call. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep;
     interrupted: by Ctrl-C."""
 
     ran: int
@@ -111,7 +111,7 @@ class Account:
 
 
 class Width:
-    """How many trials run at once. Pure.
+    """The number of trials that run at once. Pure.
 
     It starts at `most` and falls by one when a trial is disturbed that ran beside others, at most once for those that
     ran at the same time; it rises by one after a while without disturbance.
@@ -145,7 +145,7 @@ class Width:
 
 
 def processors_for(plan: Plan) -> int:
-    """How many trials of a sweep this machine's processors can run at once: at least one."""
+    """Return the number of trials of a sweep that this machine's processors can run at once: at least one."""
     most = max((trial.cpus for trial in plan.trials), default=1.0)
     return max(1, math.floor(processors() / (most + _SPARE)))
 
@@ -226,7 +226,7 @@ def missing(plan: Plan, results: dict[str, Result], repeats: int) -> list[Trial]
 
 
 def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
-    """What runs of a sweep took beyond schedule and drain, seconds."""
+    """Return what runs of a sweep took beyond schedule and drain, seconds."""
     return [
         result.took_s - trial.planned_s
         for key, trial in plan.distinct.items()
@@ -235,7 +235,7 @@ def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
 
 
 def forecast(plan: Plan, results: dict[str, Result], at_once: int, repeats: int) -> dict[str, Any]:
-    """What a sweep will do: trials to run, how many at once, and seconds, about."""
+    """Return the forecast of a sweep: trials to run, how many at once, and seconds, about."""
     ahead, known = missing(plan, results, repeats), around_s(plan, results) or [AROUND_S]
     seconds = sum(trial.planned_s + sum(known) / len(known) for trial in ahead) / at_once
     return {"name": plan.sweep.name, "missing": len(ahead), "at_once": at_once, "seconds": seconds}
@@ -274,13 +274,13 @@ class Runner:
             self._store.write_dataset(self._plan)
 
     def account(self) -> Account:
-        """What has been done so far."""
+        """Return what has been done so far."""
         states = [result.status for key in self._plan.distinct if (result := self._store.results.get(key)) is not None]
         complete, disturbed, failed = map(states.count, ("complete", "disturbed", "failed"))
         return Account(self._ran, complete, disturbed, failed)
 
     def left_s(self) -> float:
-        """How long the trials that are missing take, about."""
+        """Estimate how long the missing trials take, s."""
         around = sum(self._around_s) / len(self._around_s) if self._around_s else AROUND_S
         ahead = sum(trial.planned_s + around for trial in self._waiting)
         now = time.monotonic()
@@ -363,7 +363,7 @@ def words(seconds: float) -> str:
 
 
 def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
-    """What `cellbed sweep --json` prints."""
+    """Return what `cellbed sweep --json` prints."""
     return {
         "name": plan.sweep.name,
         "folder": str(folder.absolute()),

@@ -43,7 +43,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a trial.
+    """The result of a trial.
 
     status: complete, disturbed or failed. attempts: how often it was run; disturbances: how often the machine disturbed
     it. took_s: the last time.

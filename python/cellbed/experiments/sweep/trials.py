@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def simulated(self) -> bool:
-        """Whether it is a sweep of simulations."""
+        """Return whether it is a sweep of simulations."""
         return self.sweep.simulation is not None
 
     @cached_property

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cellbed.experiments.listener import Listener
 from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.support.errors import CellbedError
@@ -21,29 +22,13 @@ _AHEAD = 2
 """Trials that wait for each process."""
 
 
-class _Silent:
-    """A listener of a run that nobody watches."""
-
-    def phase(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        pass
-
-    def links(self, readings: object) -> None:
-        pass
-
-
 def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
     """Measure the profiles of all trials that are not in the user's cache, one after the other. Raises CellbedError."""
     from cellbed.experiments.virtual import profile, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
 
-    listener = _Silent()
+    listener = Listener()
     listener.note = note  # type: ignore[method-assign]
     done: set[Path] = set()
     for trial in plan.distinct.values():
@@ -141,7 +126,7 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
     try:
         scenario = load_text(text, Path(folder, "scenario.toml"))
         options = Options(Path(out), Path(folder), limits, Path(profile) if profile is not None else None)
-        outcome = run(text, scenario, make_plan(scenario), options, _Silent())
+        outcome = run(text, scenario, make_plan(scenario), options, Listener())
         if outcome.folder is not None:
             collect(outcome, outcome.folder)
     except CellbedError as error:

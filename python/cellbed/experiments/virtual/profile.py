@@ -26,7 +26,7 @@ from cellbed.workloads.registry import samplings
 from cellbed.workloads.virtual.model import FEWEST, Sampling
 
 if TYPE_CHECKING:
-    from cellbed.experiments.run import Listener
+    from cellbed.experiments.listener import Listener
     from cellbed.scenario import Scenario
 
 FORMAT = 4
@@ -149,7 +149,7 @@ def _complete(samples: Sequence[Mapping[str, Any]], sampling: Sampling) -> bool:
 
 
 def cached(text: str, folder: Path, *, limits: bool) -> Path:
-    """Where the user's cache has the profile of the programs of a scenario, once it has been measured."""
+    """Return the place of the profile of a scenario's programs in the user's cache, measured or not."""
     limits = _measures_limits(text, limits=limits)
     key = _key(_of_programs(text, limits=limits), folder, limits=limits)
     return cache_folder() / "profiles" / f"{key}.json"
@@ -257,8 +257,8 @@ def _loads(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _key(text: str, folder: Path, *, limits: bool) -> str:
-    """What a profile depends on: programs and their inputs, this version and this machine. limits: whether it contains
-    the effect of CPU limits."""
+    """Return a hash of what a profile depends on: programs and their inputs, this version and this machine. limits:
+    whether it contains the effect of CPU limits."""
     from cellbed.scenario.reader import tables
     from cellbed.testbed.programs.environment import processor
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
-from cellbed.experiments.run import EARLY_NS, Listener, Outcome, ended_early
+from cellbed.experiments.listener import Listener
+from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
 from cellbed.runformat import folder
@@ -45,9 +46,9 @@ class NoModelError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. out: parent of the run's folder. limits: apply the CPU limits of nodes. profile: where the profile
-    comes from, ``None`` for the user's cache, or for measuring it. folder: to which paths in the scenario are
-    relative."""
+    """The options of a prediction. out: parent of the run's folder. limits: apply the CPU limits of nodes. profile:
+    where the profile comes from, ``None`` for the user's cache, or for measuring it. folder: to which paths in the
+    scenario are relative."""
 
     out: Path
     folder: Path
@@ -216,7 +217,7 @@ def _total(counts: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _account(plan: Plan, world: World, before: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    """What a real run's emulator reports at its end."""
+    """Return what a real run's emulator reports at its end."""
     directions = {}
     for direction, first, last in zip(plan.directions, before, world.network.counted(), strict=True):
         full, congestion, loss, handover, marked, doubled, corrupted = (b - a for a, b in zip(first, last, strict=True))

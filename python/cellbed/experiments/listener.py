@@ -1,0 +1,25 @@
+"""The listener of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cellbed.measure.meter import Reading
+
+
+class Listener:
+    """Takes reports of the progress of a run. This one ignores all; others override what they show."""
+
+    def phase(self, text: str) -> None:
+        """A new phase has begun."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
+        """Take the state of the workload: requests sent, completed, timed out."""
+
+    def links(self, readings: Sequence[Reading]) -> None:
+        """Take the current state of the links; called only if requested."""
