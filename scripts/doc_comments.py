@@ -13,7 +13,7 @@ RUST = re.compile(r"\s*//[/!] ?(.*)")
 MESSAGE = "a doc comment begins with a noun clause; begin with an imperative verb, a noun phrase or 'Return whether'"
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Not rewritten yet; remove what is done.
-PENDING = re.compile(r"(benches|tests|python/cellbed/experiments)/")
+PENDING = re.compile(r"(benches|tests)/")
 
 
 def rust_lines(text: str) -> Iterator[int]:
