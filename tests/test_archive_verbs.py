@@ -229,7 +229,7 @@ def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
         ("cellbed traces ls --mob", {"--mobility"}),
         ("cellbed traces plot ca", {"car-1", "car-2"}),
         ("cellbed traces plot car-1", {"car-1", "car-1.up", "car-1.down"}),
-        ("cellbed traces pair car-1.d", {"car-1.down"}),
+        ("cellbed traces stats car-1.d", {"car-1.down"}),
         ("cellbed traces show b", {"bus-1", "bus-walk/", "bus.up"}),  # and not its picture
         ("cellbed traces export b", {"bus-1", "bus-walk/"}),
         ("cellbed traces ls --sort downlink_p50_bit_s_10", {"downlink_p50_bit_s_10ms", "downlink_p50_bit_s_100ms"}),

@@ -24,7 +24,6 @@ from cellbed.archive.entry_view import show
 from cellbed.archive.importers.column_names import map_columns
 from cellbed.archive.importers.header import describe_by_comments, describe_by_ping
 from cellbed.archive.importers.recognition import recognise
-from cellbed.archive.operations.steps import STEPS, parse_step
 from cellbed.archive.search import Query, found
 from cellbed.pings.file import Header, RecordFile
 from cellbed.scenario import load
@@ -169,18 +168,6 @@ def test_any_names_of_columns_are_mapped_or_an_error(
     if mapped is not None:
         assert {mapped.time.name, *(each.name for each in mapped.values.values())} <= set(names)
         assert mapped.values
-
-
-@given(
-    kind=st.sampled_from(sorted(STEPS)) | ODD_TEXT,
-    reported=st.lists(words(*NUMBERS, *UNITS, "lte-suburban", "'", "\\", "1/3", "1e999999999"), max_size=4),
-)
-@example(kind="scale", reported=["1e999999999"])
-@example(kind="stretch", reported=["1e-999999999%"])
-@example(kind="share", reported=["4", "1e999999999"])
-def test_any_words_are_a_step_or_an_error(kind: str, reported: list[str]) -> None:
-    step = value_or_line(lambda: parse_step(" ".join([kind, *reported])))
-    assert step is None or step.kind in STEPS
 
 
 @many

@@ -426,23 +426,18 @@ def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Arch
     assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
 
 
-def test_a_generated_day_is_drawn_by_hour_of_the_day(home: Archive) -> None:
-    assert run("generate", "daily", "--begins", "6.5", "--duration", "4 h", "--name", "morning").exit_code == 0
-    entry = home.entry("morning")
-    assert entry.about.begins == "06:30"
-    (hours,) = [p for p in portrait("m", entry.about, analysed(home, "morning")).panels if p.kind == "hours"]
-    assert hours.x_label == "hour of the day"
-    assert hours.curves[0].x.tolist() == [6, 7, 8, 9, 10]
-    # What is cut out of it begins later, what is stretched has no hours of the day.
-    assert run("edit", "morning", "cut 90min 4h", "--name", "later").exit_code == 0
-    later = home.entry("later")
-    assert later.about.begins == "08:00"
-    assert later.parts["downlink"].statistics["hours"] == [8, 9, 10]  # type: ignore[index]
-    assert run("edit", "morning", "stretch 2", "--name", "slow").exit_code == 0
-    slow = home.entry("slow")
-    assert slow.about.begins is None
-    (unknown,) = [p for p in portrait("s", slow.about, analysed(home, "slow")).panels if p.kind == "hours"]
-    assert unknown.x_label == "hour since the start"
+@pytest.mark.parametrize(
+    ("begins", "label", "hours"),
+    [("06:30", "hour of the day", [6, 7, 8, 9, 10]), (None, "hour since the start", [0, 1, 2, 3])],
+)
+def test_hours_are_of_the_day_if_the_beginning_is_known(
+    home: Archive, begins: str | None, label: str, hours: list[int]
+) -> None:
+    with home.draft(About(origin="recorded", begins=begins)) as draft:
+        write_rates(draft, "downlink", [(hour * 3600 * SECOND, 1e6 * (1 + hour)) for hour in range(4)], 14_400 * SECOND)
+        entry = home.keep(draft, "morning")
+    (panel,) = [p for p in portrait("m", entry.about, analysed(home, "morning")).panels if p.kind == "hours"]
+    assert (panel.x_label, panel.curves[0].x.tolist()) == (label, hours)
 
 
 @pytest.mark.parametrize(

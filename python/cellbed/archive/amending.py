@@ -86,9 +86,7 @@ def rename(archive: Archive, name: str, new: str) -> Entry:
 
 def _require_own(name: str) -> None:
     if name in EXAMPLES:
-        raise TraceError(
-            f"'{name}' is a built-in example and cannot be changed; `cellbed traces edit` derives a new entry"
-        )
+        raise TraceError(f"'{name}' is a built-in example and cannot be changed")
 
 
 def _require_unused(archive: Archive, name: str) -> None:

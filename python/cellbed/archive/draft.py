@@ -1,4 +1,4 @@
-"""A draft of an entry, made by importers, sources, generators and operations for the archive."""
+"""A draft of an entry, made by importers, sources and generators for the archive."""
 
 from __future__ import annotations
 

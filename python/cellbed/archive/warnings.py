@@ -100,21 +100,10 @@ def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
         yield f"no {other}: a direction of another recording is from another moment"
-    if {"uplink", "downlink"} <= set(used) and (apart := _paired(entry)) is not None:
-        yield apart
     if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
         shorter = min(entry.parts["uplink"].duration_ns, entry.parts["downlink"].duration_ns)
         if replayed is None or (replayed.loop and replayed.start + replayed.workload > shorter):
             yield apart
-
-
-def _paired(entry: Entry) -> str | None:
-    """Warnings about directions from two entries."""
-    for step in entry.history:
-        ends = [str(step.how.get(place, "")) for place in WAYS]
-        if step.what == "paired" and len({end.partition(".")[0] for end in ends}) == 2:
-            return f"a pair of {ends[0]} and {ends[1]}: the correlation of the two directions was not measured"
-    return None
 
 
 def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:

@@ -14,7 +14,6 @@ from cellbed.archive.generation.model import LONGEST_NS, Model, Order
 from cellbed.archive.generation.recorded import Recorded, times
 from cellbed.archive.generation.series import Progress, Written, write
 from cellbed.archive.series import Part, Series
-from cellbed.archive.statistics.clock import time_words
 from cellbed.archive.store import Archive
 from cellbed.support.units import DURATION
 
@@ -36,7 +35,6 @@ def about(model: Model, order: Order) -> About:
     return About(
         origin="synthetic",
         **model.about,
-        begins=None if model.begins is None else time_words(model.begins * 3600),
         method=f"generator {model.name}, seed {order.seed}{settings}",
         licence=None if model.like else LICENCE,
         citation=model.citation,

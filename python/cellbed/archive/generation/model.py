@@ -43,8 +43,7 @@ class Model:
     """A generator with its parameters.
 
     about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
-    them. begins: hour of the day at time zero, where hours of the day mean something. like: the recording to which it
-    is fitted, with the minimum length of its outages.
+    them. like: the recording to which it is fitted, with the minimum length of its outages.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Model:
     about: Mapping[str, str] = field(default_factory=dict)
     duration_ns: int = 120 * SECOND_NS
     settings: Mapping[str, str] = field(default_factory=dict)
-    begins: float | None = None
     like: tuple[Like, int] | None = None
 
 

@@ -7,14 +7,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.generation.daily import Daily
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import SECOND_NS, SLOT_LTE, Model, Order, each_way, saturating
+from cellbed.archive.generation.model import SLOT_LTE, Model, Order, each_way, saturating
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.generation.wander import Wander
-from cellbed.archive.series import Content, Part
+from cellbed.archive.series import Part
 from cellbed.support.units import BIT_RATE, DURATION
 from cellbed.support.ways import WAYS
 
@@ -153,33 +152,4 @@ def radio(
         "handovers; loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
         make=make,
         settings=settings,
-    )
-
-
-def daily(
-    rates: Mapping[str, tuple[float, float]], busiest_hour: float, quietest_hour: float, begins: float, spread: float
-) -> Model:
-    """Return the load of a day. rates: mean in the busiest and in the quietest hour (bit/s) by direction."""
-    if (quietest_hour - busiest_hour) % 24 == 0:
-        raise TraceError("--busiest-hour: is the --quietest-hour too: give two hours of the day")
-    processes: dict[str, Daily] = {}
-    settings: dict[str, str] = {}
-    for way in WAYS:
-        busiest, quietest = rates[way]
-        settings |= {f"{way}-busiest": BIT_RATE.format(busiest), f"{way}-quietest": BIT_RATE.format(quietest)}
-        if busiest > quietest:
-            raise TraceError(
-                f"--{way}-busiest: {BIT_RATE.format(busiest)} is above --{way}-quietest, "
-                f"{BIT_RATE.format(quietest)}: who shares with others has less"
-            )
-        processes[way] = Daily(quietest, busiest, quietest_hour, busiest_hour, begins, spread)
-    hours = {"busiest-hour": busiest_hour, "quietest-hour": quietest_hour, "begins": begins, "spread": spread}
-    return Model(
-        name="daily",
-        citation="cellbed's own model",
-        cited=_YOURS,
-        make=each_way(processes["uplink"], processes["downlink"], SLOT_LTE, content=Content.RATE),
-        duration_ns=24 * 3600 * SECOND_NS,
-        settings=settings | {name: f"{value:g}" for name, value in hours.items()},
-        begins=begins,
     )

@@ -24,11 +24,6 @@ def is_time(text: str) -> bool:
     return _of_time(text) is not None
 
 
-def time_words(second: float) -> str:
-    """Return a second of the day in the form of `begins`, to the second: ``06:30``."""
-    return (datetime.datetime.min + datetime.timedelta(seconds=int(second))).time().isoformat().removesuffix(":00")
-
-
 def _of_date(date: str | None) -> float | None:
     try:
         return _seconds(datetime.datetime.fromisoformat(date or "").time())

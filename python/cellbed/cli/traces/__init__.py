@@ -20,8 +20,6 @@ VERBS = {
     "rm": "Remove entries from the archive.",
     "verify": "Check every file of the archive against its checksum.",
     "export": "Export an entry or a recording to other programs' formats.",
-    "edit": "Derive an entry from another: cut, loop, scale, splice …",
-    "pair": "Check an uplink against a downlink, or merge two entries.",
     "import-cellreplay": "Import the files of CellReplay's public tool.",
 }
 """The verbs and their first lines of help."""

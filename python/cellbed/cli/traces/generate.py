@@ -185,30 +185,6 @@ def radio(
     _keep(model, lasts, seed, name, replace, content, as_json)
 
 
-@app.command(cls=Verb)
-def daily(
-    uplink_busiest: Annotated[Any, _rate("Uplink: mean rate in the busiest hour.")] = "5 Mbit/s",
-    uplink_quietest: Annotated[Any, _rate("Uplink: mean rate in the quietest hour.")] = "10 Mbit/s",
-    downlink_busiest: Annotated[Any, _rate("Downlink: mean rate in the busiest hour.")] = "15 Mbit/s",
-    downlink_quietest: Annotated[Any, _rate("Downlink: mean rate in the quietest hour.")] = "30 Mbit/s",
-    busiest_hour: Annotated[Any, _from("Hour of the day.", "0", "24")] = "21",
-    quietest_hour: Annotated[Any, _from("Hour of the day.", "0", "24")] = "3.5",
-    begins: Annotated[Any, _from("Hour of the day at which the series begins.", "0", "24")] = "0",
-    spread: Annotated[Any, _from("Deviation around the hour's mean, as a share of it.", "0", "10")] = "0.2",
-    lasts: Lasts = "24 h",
-    seed: Seed = 1,
-    name: Name = None,
-    replace: Replace = False,
-    content: Content = None,
-    as_json: bool = AS_JSON,
-) -> None:
-    """The load of a day: rates of a quiet night and a busy evening, by cellbed's own model."""
-    rates = {"uplink": (uplink_busiest, uplink_quietest), "downlink": (downlink_busiest, downlink_quietest)}
-    _keep(
-        models.daily(rates, busiest_hour, quietest_hour, begins, spread), lasts, seed, name, replace, content, as_json
-    )
-
-
 def _add(preset: Model) -> None:
     """Add the command of a model that has no parameters of its own."""
 
