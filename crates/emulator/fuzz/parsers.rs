@@ -1,4 +1,4 @@
-//! What the fuzz targets do with the bytes of libFuzzer: a function for each parser, which panics on an error.
+//! Functions of the fuzz targets, one for each parser: they panic on an error.
 //!
 //! The crate includes this file with the feature `fuzzing`, so that it reaches private parsers.
 
