@@ -55,7 +55,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is missing: install the package valgrind")
-    build = ["cargo", "build", "--release", "--quiet", "-p", "cellbed-simulator", "--example", "fabric"]
+    build = ["cargo", "build", "--release", "--quiet", "-p", "cellbed-fabric", "--example", "fabric"]
     subprocess.run(build, cwd=ROOT, check=True)
     results = [measure(ROOT / "target/release/examples/fabric", *case) for case in CASES]
     if arguments.json:

@@ -16,7 +16,7 @@ import time
 from typing import Any, Literal
 
 from cellbed.link import Link
-from cellbed.simulation import Path, Tcp
+from cellbed.path import Path, Tcp
 
 CONTROLS: tuple[Literal["cubic", "newreno", "bbr"], ...] = ("cubic", "newreno", "bbr")
 QUEUES = ("100 kB", "1 MB", "10 MB")

@@ -28,11 +28,11 @@ from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.experiments.evaluation.applications import pages
 from cellbed.experiments.evaluation.methods import METHODS, Method
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
+from cellbed.path import Path
 from cellbed.recordings import Recording, TrainPlan, read_recording
 from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
-from cellbed.simulation import Path
 from cellbed.support.ways import Way
 
 Model = dict[str, Any]

@@ -309,7 +309,7 @@ def main() -> None:
     if not options.sizes + options.trace:
         parser.error("give flow sizes (--sizes) or traces (--trace)")
     root = Path(__file__).parents[1]
-    build = ["cargo", "build", "--release", "--quiet", "--package", "cellbed-simulator", "--example", "fabric"]
+    build = ["cargo", "build", "--release", "--quiet", "--package", "cellbed-fabric", "--example", "fabric"]
     subprocess.run(build, cwd=root, check=True)
     binary = root / "target/release/examples/fabric"
     network, settings = NETWORKS[options.network]

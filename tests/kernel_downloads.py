@@ -1,4 +1,4 @@
-"""Files by the kernel's TCP over the emulator's links, as :mod:`cellbed.simulation` has them in virtual time."""
+"""Files by the kernel's TCP over the emulator's links, as :mod:`cellbed.path` has them in virtual time."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ import pytest
 
 from cellbed import Link
 from cellbed.experiments.evaluation.network import reference
+from cellbed.path import Path as Simulated
 from cellbed.recordings import Fixed, Recording, RecordingError
 from cellbed.recordings.conditional import conditional_plan, derive, model_text
 from cellbed.recordings.drift import Drift
 from cellbed.recordings.virtual import record_virtually
-from cellbed.simulation import Path as Simulated
 from cellbed.support.ways import WAYS
 
 SECOND = 1_000_000_000

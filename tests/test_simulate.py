@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from any_text import many, value_or_line, value_or_sentence, words
+from cellbed.datacentre import Simulation, SimulationError, simulate
+from cellbed.datacentre.file import json_schema, read_simulation
+from cellbed.datacentre.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
+from cellbed.datacentre.simulation import by_size
+from cellbed.datacentre.transports import AnyTransport
 from cellbed.scenario import ScenarioError
-from cellbed.simulation import Simulation, SimulationError, simulate
-from cellbed.simulation.data_centre import by_size
-from cellbed.simulation.file import json_schema, read_simulation
-from cellbed.simulation.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
-from cellbed.simulation.transports import AnyTransport
 from in_process import cellbed, completions
 
 ROOT = Path(__file__).parents[1]

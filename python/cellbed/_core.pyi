@@ -133,9 +133,9 @@ def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""
 
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.simulation.simulate` is its face.
+    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.datacentre.simulate` is its face.
 
-    description: JSON of ``Description`` (crates/simulator/src/fabric/description.rs). progress: called some times a
+    description: JSON of ``Description`` (crates/fabric/src/description.rs). progress: called some times a
     second with the number of finished flows; its exceptions end the run.
 
     Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``crates/bindings/src/fabric.rs``;
@@ -250,10 +250,10 @@ Int64 = NDArray[np.int64]
 
 @final
 class Path:
-    """Two hosts and the path between them in virtual time; :class:`cellbed.simulation.Path` is its face.
+    """Two hosts and the path between them in virtual time; :class:`cellbed.path.Path` is its face.
 
     uplink, downlink: stages as JSON and changes, as for :class:`Direction`. Settings of TCP are the fields of
-    :class:`cellbed.simulation.Tcp`; results are the columns of the classes there.
+    :class:`cellbed.path.Tcp`; results are the columns of the classes there.
 
     Errors: :class:`ValueError` that says which value is wrong.
     """
@@ -298,7 +298,7 @@ class Path:
 
 @final
 class Session:
-    """A client that downloads over one connection; :class:`cellbed.simulation.Session` is its face."""
+    """A client that downloads over one connection; :class:`cellbed.path.Session` is its face."""
 
     def __new__(cls, path: Path, request: int, tcp: TcpSettings) -> Session: ...
     def fetch(self, at_ns: int, size: int, until_ns: int) -> tuple[Int64, Int64, Int64, Int64]: ...

@@ -1,11 +1,11 @@
-//! A data centre in virtual time. The Python module is `cellbed.simulation`.
+//! A data centre in virtual time. The Python module is `cellbed.datacentre`.
 
 use std::time::{Duration, Instant};
 
-use cellbed_simulator::description::Description;
-use cellbed_simulator::fabric::{Flow, Node, Sample, Simulation};
-use cellbed_simulator::transport::{AnyTransport, TransportConfig};
-use cellbed_simulator::units::{FlowId, HostId, Picos};
+use cellbed_fabric::description::Description;
+use cellbed_fabric::transport::{AnyTransport, TransportConfig};
+use cellbed_fabric::units::{FlowId, HostId, Picos};
+use cellbed_fabric::{Flow, Node, Sample, Simulation};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -8,9 +8,9 @@ mod columns;
 mod fabric;
 mod imports;
 mod link;
+mod path;
 mod positions;
 mod replay;
-mod simulation;
 mod toml_values;
 mod trace;
 mod virtual_network;
@@ -35,11 +35,11 @@ mod _core {
     #[pymodule_export]
     use super::link::{Direction, queue_disciplines};
     #[pymodule_export]
+    use super::path::{Path, Session, congestion_controls};
+    #[pymodule_export]
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
-    #[pymodule_export]
-    use super::simulation::{Path, Session, congestion_controls};
     #[pymodule_export]
     use super::toml_values::toml_values;
     #[pymodule_export]

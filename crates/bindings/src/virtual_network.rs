@@ -8,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
 use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
-use cellbed_simulator::{ConnectionId, DatagramKind, End, Ends, Event, Network, Tcp};
+use cellbed_tcp::Tcp;
+use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, Network};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::simulation::{TcpSettings, settings};
+use crate::path::{TcpSettings, settings};
 
 /// Interval at which finished bins are written to their file.
 const FLUSH: Duration = Duration::from_secs(1);

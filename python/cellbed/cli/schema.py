@@ -38,7 +38,7 @@ def schema(
     elif what is What.sweep:
         from cellbed.experiments.sweep.file import json_schema
     elif what is What.simulation:
-        from cellbed.simulation.file import json_schema
+        from cellbed.datacentre.file import json_schema
     else:
         from cellbed.scenario.json_schema import json_schema
 

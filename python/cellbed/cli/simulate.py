@@ -14,7 +14,7 @@ from cellbed.support import inputs
 from cellbed.support.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from cellbed.simulation.file import Described
+    from cellbed.datacentre.file import Described
 
 
 def simulate(
@@ -59,8 +59,8 @@ def simulate(
       cellbed simulate examples/radio-cell.toml --seed 7 --json | jq '.by_size[0]'
       cellbed simulate examples/leaf-spine.toml --dry-run
     """
+    from cellbed.datacentre.file import read_simulation
     from cellbed.experiments import simulation
-    from cellbed.simulation.file import read_simulation
     from cellbed.support.worker_pool import processors
 
     described = read_simulation(file)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.archive.soundness import sha256
 from cellbed.archive.unfinished import unfinished_beside
+from cellbed.datacentre.file import Described
+from cellbed.datacentre.simulation import Simulation, run
 from cellbed.measure.repetitions import mean_interval
 from cellbed.report import simulation as page
 from cellbed.runformat.folder import write_json
-from cellbed.simulation.data_centre import Simulation, run
-from cellbed.simulation.file import Described
 from cellbed.support.errors import CellbedError
 from cellbed.support.parquet_stream import write_rows
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cellbed.datacentre.simulation import CLASSES, by_size
 from cellbed.measure.run_folder import replace
 from cellbed.report import formats, html, plot
 from cellbed.report.figures import COLOURS
-from cellbed.simulation.data_centre import CLASSES, by_size
 from cellbed.support import inputs
 from cellbed.support.readable import duration_unit
 

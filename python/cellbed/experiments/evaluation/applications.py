@@ -1,4 +1,4 @@
-"""The applications that measure a network in the evaluation, in virtual time over a :class:`cellbed.simulation.Path`.
+"""The applications that measure a network in the evaluation, in virtual time over a :class:`cellbed.path.Path`.
 
 They run in Rust: as predicted runs of a scenario they would take about seven times as long.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from cellbed.simulation import Path as NetworkPath
-from cellbed.simulation import Session
+from cellbed.path import Path as NetworkPath
+from cellbed.path import Session
 
 T = TypeVar("T")
 

@@ -32,10 +32,10 @@ from cellbed.experiments.evaluation.network import (
     reference,
 )
 from cellbed.experiments.evaluation.table import Table, table
+from cellbed.path import Path as NetworkPath
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.runformat.folder import write_json
-from cellbed.simulation import Path as NetworkPath
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.status_line import StatusLine

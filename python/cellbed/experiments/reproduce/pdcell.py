@@ -100,7 +100,7 @@ def sizes() -> list[tuple[float, float]]:
 
 def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
     """Return the distribution of flow sizes in a file, or ours; and what it is. Errors: :class:`CellbedError`."""
-    from cellbed.simulation.flow_files import read_sizes
+    from cellbed.datacentre.flow_files import read_sizes
 
     if file is None:
         note = "log-uniform from 1460 B to 10 KB (80 % of the flows) and to 3 MB, after published values"

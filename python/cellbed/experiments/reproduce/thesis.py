@@ -323,7 +323,7 @@ def _transported(data: Data) -> Values:
     """Return the same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
     after a pause of a second."""
     from cellbed.link import Link
-    from cellbed.simulation import Path
+    from cellbed.path import Path
 
     def network(size: float) -> float:
         path = Path(*(Link(rate="100 Gbit/s", delay="0.1 ms") for _ in range(2)))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cellbed.datacentre.simulation import ALL
 from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
-from cellbed.simulation.data_centre import ALL
 from cellbed.support import inputs
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from typing import Any
 import tomli_w
 
 from cellbed.archive import TraceSource
+from cellbed.datacentre.file import Described, described
+from cellbed.datacentre.simulation import ALL
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
 from cellbed.scenario import Scenario, ScenarioError, read
@@ -27,8 +29,6 @@ from cellbed.scenario.reader import TablesError, as_stated, place, report, table
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.simulation.data_centre import ALL
-from cellbed.simulation.file import Described, described
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION

@@ -141,9 +141,9 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
 
 def simulate_flows(text: str, folder: str, out: str, *, stop: threading.Event) -> dict[str, Any]:
     """Run a simulation with the seed of its file, without a page, until `stop` is set: what became of it."""
+    from cellbed.datacentre.file import described
     from cellbed.experiments import simulation
     from cellbed.scenario.reader import tables
-    from cellbed.simulation.file import described
 
     def note(flows: int, seeds: int) -> None:
         if stop.is_set():

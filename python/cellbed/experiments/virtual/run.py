@@ -16,12 +16,12 @@ from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
+from cellbed.path import CONTROLS
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
-from cellbed.simulation.path import CONTROLS
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan

@@ -1,0 +1,290 @@
+//! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
+
+use crate::ran::{LoadOf, RanConfig, RanError};
+use crate::transport::{AnyTransport, TransportConfig};
+use crate::units::{HostId, Picos};
+use crate::{
+    Balancing, Discipline, FULL_PAYLOAD, Fabric, Flow, Pattern, Poisson, Ports, Sampling,
+    Simulation, Sizes, Switching, Topology, TopologyError, Traffic, TrafficError,
+};
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Of all random numbers.
+    pub seed: u64,
+    /// Nodes, links and ports.
+    pub topology: TopologyDescription,
+    /// Transport protocol of the hosts.
+    pub transport: TransportConfig,
+    /// Flows of the hosts.
+    pub traffic: TrafficDescription,
+    /// Mobile users behind one of the hosts. With random traffic the flows go to them.
+    #[serde(default)]
+    pub radio: Option<RanConfig>,
+    /// When the run ends at the latest. Flows that live then have no record.
+    #[serde(default)]
+    pub until_ps: Option<Picos>,
+    /// Samples of the queues.
+    #[serde(default)]
+    pub sampling: Option<Sampling>,
+}
+
+/// Why a description is no run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DescriptionError {
+    /// Its topology.
+    #[error("topology: {0}")]
+    Topology(#[from] TopologyError),
+    /// Its traffic.
+    #[error("traffic: {0}")]
+    Traffic(#[from] TrafficError),
+    /// Its radio access network.
+    #[error(transparent)]
+    Radio(#[from] RanError),
+}
+
+/// Nodes, links and ports.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+pub struct TopologyDescription {
+    /// Nodes and links.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// Most bytes that wait at a switch's port.
+    #[serde(default = "buffer_bytes")]
+    pub buffer_bytes: u64,
+    /// The same at a host's card, if different.
+    #[serde(default)]
+    pub card_buffer_bytes: Option<u64>,
+    /// The ports' discipline, if not the one that the transport was made for.
+    #[serde(default)]
+    pub discipline: Option<Discipline>,
+    /// ECN: a packet is marked if it finds more bytes than this waiting at a switch.
+    #[serde(default)]
+    pub mark_above_bytes: Option<u64>,
+    /// When switches send packets on.
+    #[serde(default)]
+    pub switching: Switching,
+    /// Choice among equal paths.
+    #[serde(default)]
+    pub balancing: Balancing,
+}
+
+fn buffer_bytes() -> u64 {
+    36_864
+}
+
+/// Nodes and links.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Shape {
+    /// Racks of hosts below spines.
+    LeafSpine {
+        /// Racks.
+        racks: u32,
+        /// Hosts in each.
+        hosts_per_rack: u32,
+        /// Spines.
+        spines: u32,
+        /// Rate of hosts' links.
+        host_bps: f64,
+        /// Rate of links between racks and spines.
+        core_bps: f64,
+        /// Propagation and switching, for each link.
+        hop_ps: Picos,
+    },
+    /// Any: hosts are nodes 0 to `hosts` − 1, the switches follow.
+    Graph {
+        /// Hosts.
+        hosts: u32,
+        /// Switches.
+        switches: u32,
+        /// Links: two nodes, rate in bits per second, delay in picoseconds.
+        links: Vec<(u32, u32, f64, Picos)>,
+    },
+}
+
+impl Shape {
+    fn build(&self) -> Result<Topology, TopologyError> {
+        match self {
+            &Self::LeafSpine {
+                racks,
+                hosts_per_rack,
+                spines,
+                host_bps,
+                core_bps,
+                hop_ps,
+            } => Topology::leaf_spine(racks, hosts_per_rack, spines, host_bps, core_bps, hop_ps),
+            Self::Graph {
+                hosts,
+                switches,
+                links,
+            } => Topology::graph(*hosts, *switches, links),
+        }
+    }
+}
+
+/// Source of the flows.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum TrafficDescription {
+    /// Given ones.
+    Trace {
+        /// Bytes, source, destination, start in picoseconds, and the user behind the destination if there is one.
+        trace: Vec<TraceFlow>,
+    },
+    /// Poisson arrivals.
+    Random {
+        /// Number of flows.
+        flows: u64,
+        /// Relative to the rates of all hosts' cards, headers included.
+        load: f64,
+        /// Size in bytes, share of flows of at most this size.
+        sizes: Vec<(f64, f64)>,
+        /// Sizes are rounded to a multiple of this.
+        #[serde(default = "size_multiple_bytes")]
+        size_multiple_bytes: u64,
+        /// Choice of senders and receivers.
+        #[serde(default)]
+        pattern: Pattern,
+    },
+}
+
+fn size_multiple_bytes() -> u64 {
+    u64::from(FULL_PAYLOAD)
+}
+
+/// A given flow.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum TraceFlow {
+    /// Bytes, source, destination, start.
+    Fixed(u64, u32, u32, Picos),
+    /// And the user behind the destination.
+    Mobile(u64, u32, u32, Picos, u32),
+}
+
+impl From<TraceFlow> for Flow {
+    fn from(flow: TraceFlow) -> Self {
+        let (bytes, source, destination, start, user) = match flow {
+            TraceFlow::Fixed(bytes, source, destination, start) => {
+                (bytes, source, destination, start, None)
+            }
+            TraceFlow::Mobile(bytes, source, destination, start, user) => {
+                (bytes, source, destination, start, Some(user))
+            }
+        };
+        Self {
+            source: HostId(source),
+            destination: HostId(destination),
+            user,
+            bytes,
+            start,
+        }
+    }
+}
+
+impl Description {
+    /// The run, at time 0.
+    pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
+        let shape = &self.topology;
+        let topology = shape.shape.build()?;
+        let traffic = match &self.traffic {
+            TrafficDescription::Trace { trace } => {
+                let flows: Vec<Flow> = trace.iter().map(|&flow| flow.into()).collect();
+                check_users(&flows, self.radio.as_ref())?;
+                Traffic::list(flows, &topology)?
+            }
+            TrafficDescription::Random {
+                flows,
+                load,
+                sizes,
+                size_multiple_bytes,
+                pattern,
+            } => {
+                let sizes = Sizes::new(sizes, *size_multiple_bytes)?;
+                let (pattern, load) = match &self.radio {
+                    None => (*pattern, *load),
+                    Some(radio) => radio_pattern(radio, *pattern, *load, &topology, self.seed)?,
+                };
+                let poisson = Poisson::new(*flows, load, sizes, pattern, &topology, self.seed)?;
+                Traffic::Poisson(Box::new(match &self.radio {
+                    None => poisson,
+                    Some(radio) => poisson.to_users(radio.users, self.seed),
+                }))
+            }
+        };
+        let ports = Ports {
+            discipline: shape
+                .discipline
+                .clone()
+                .unwrap_or_else(|| self.transport.discipline()),
+            buffer: shape.buffer_bytes,
+            card_buffer: shape.card_buffer_bytes.unwrap_or(shape.buffer_bytes),
+            mark_above: shape.mark_above_bytes.or(self.transport.mark_above()),
+            switching: shape.switching,
+            balancing: shape.balancing,
+        };
+        let net = Fabric::new(topology, &ports, self.seed);
+        let transport = self.transport.transport(&net);
+        let transport = match &self.radio {
+            None => transport,
+            Some(radio) => transport.with_ran(radio.clone(), self.seed)?,
+        };
+        let mut simulation = Simulation::new(net, transport, traffic);
+        if let Some(end) = self.until_ps {
+            simulation = simulation.until(end);
+        }
+        if let Some(sampling) = &self.sampling {
+            simulation = simulation.sampled(sampling);
+        }
+        Ok(simulation)
+    }
+}
+
+/// Flows to the users of a radio access network at their load, and the others in proportion.
+fn radio_pattern(
+    radio: &RanConfig,
+    pattern: Pattern,
+    load: f64,
+    topology: &Topology,
+    seed: u64,
+) -> Result<(Pattern, f64), DescriptionError> {
+    radio.check(topology.hosts())?;
+    if pattern != Pattern::default() {
+        let text = "flows go to the users: leave out the traffic's pattern";
+        return Err(RanError::new(text).into());
+    }
+    let cards = &topology.edges()[..topology.hosts() as usize];
+    let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();
+    let capacity = match radio.load_of {
+        LoadOf::CuLink => cards[radio.host as usize].rate.bps(),
+        LoadOf::Cell => radio.capacity_bps(seed),
+    };
+    let pattern = Pattern::ToOne {
+        host: radio.host,
+        share: radio.share,
+    };
+    Ok((pattern, load * capacity / (radio.share * all)))
+}
+
+fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), TrafficError> {
+    for (index, flow) in flows.iter().enumerate() {
+        let Some(user) = flow.user else {
+            continue;
+        };
+        let fault = match radio {
+            None => "it has a user, and the description no radio part".to_owned(),
+            Some(radio) if user >= radio.users => {
+                format!("no user {user}; there are {}, numbered from 0", radio.users)
+            }
+            Some(radio) if flow.destination.0 != radio.host => {
+                format!("users are behind host {}", radio.host)
+            }
+            Some(_) => continue,
+        };
+        return Err(TrafficError::Flow { index, fault });
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, of which the shortest is
+//! `blind.rs`, and a line in the list `transports!`.
+//!
+//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
+
+mod arrivals;
+mod blind;
+mod fastpass;
+mod mobile;
+mod pdcell;
+mod pfabric;
+mod phost;
+mod receiver_driven;
+mod tcp;
+#[cfg(test)]
+mod testing;
+mod window;
+
+pub use blind::{Blind, BlindConfig};
+pub use fastpass::{FastpassConfig, FastpassHosts, Objective};
+pub use mobile::Mobile;
+pub use pdcell::{PdcellConfig, PdcellHosts};
+pub use pfabric::PfabricConfig;
+pub use phost::{PhostConfig, PhostHosts};
+pub use tcp::{DctcpConfig, TcpConfig, TcpHosts};
+pub use window::{SlowStartConfig, WindowHosts};
+
+use crate::ran::{Admission, Ran, RanConfig, RanError, Table};
+use crate::units::{FlowId, HostId};
+use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
+
+/// The constants of a transport, from which its hosts are made.
+pub trait Constants: Copy {
+    /// All hosts.
+    type Hosts: Transport;
+
+    /// Support of mobile users behind one of the hosts.
+    const MOBILE: MobileUsers;
+
+    /// The discipline of the ports for which it was made.
+    const PORTS: Discipline = Discipline::DropTail;
+
+    /// Bytes above which ports mark packets, for which it was made.
+    const MARK_ABOVE: Option<u64> = None;
+
+    /// Returns the hosts of a network.
+    fn hosts(self, net: &Fabric) -> Self::Hosts;
+}
+
+/// Support of a transport for [mobile users](crate::ran) behind one of the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MobileUsers {
+    /// It ends at their devices.
+    EndToEnd,
+    /// It ends at the central unit.
+    CentralUnit,
+    /// It has a radio access network already.
+    Own,
+    /// Not at all: it repeats packets long before a device can answer.
+    None,
+}
+
+/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation, `NAME(CONSTANTS)`. The kind of a transport in
+/// descriptions is `NAME` in kebab case.
+macro_rules! transports {
+    ($($(#[$doc:meta])* $name:ident($constants:ty),)*) => {
+        /// The transport of a description, with its constants.
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+        pub enum TransportConfig { $($(#[$doc])* $name($constants),)* }
+
+        impl TransportConfig {
+            /// Returns each transport with its default constants.
+            pub fn all() -> Vec<Self> {
+                vec![$(Self::$name(<$constants>::default()),)*]
+            }
+
+            /// Returns the transport on a network.
+            pub fn transport(&self, net: &Fabric) -> AnyTransport {
+                match self { $(Self::$name(constants) => AnyTransport::$name(constants.hosts(net)),)* }
+            }
+
+            /// Returns the discipline of the ports for which it was made.
+            pub fn discipline(&self) -> Discipline {
+                match self { $(Self::$name(_) => <$constants>::PORTS,)* }
+            }
+
+            /// Returns the bytes above which ports mark packets, for which it was made.
+            pub fn mark_above(&self) -> Option<u64> {
+                match self { $(Self::$name(_) => <$constants>::MARK_ABOVE,)* }
+            }
+        }
+
+        /// One of the transports; calls are dispatched by a match.
+        #[derive(Debug)]
+        pub enum AnyTransport {
+            $($(#[$doc])* $name(<$constants as Constants>::Hosts),)*
+            /// One of the others, with mobile users.
+            Mobile(Box<Mobile>),
+        }
+
+        impl AnyTransport {
+            fn mobile_users(&self) -> MobileUsers {
+                match self {
+                    $(Self::$name(_) => <$constants>::MOBILE,)*
+                    Self::Mobile(_) => MobileUsers::Own,
+                }
+            }
+        }
+
+        /// Calls a method of the transport that it is.
+        macro_rules! dispatch {
+            ($on:expr, $it:ident => $call:expr) => {
+                match $on {
+                    $(AnyTransport::$name($it) => $call,)*
+                    AnyTransport::Mobile($it) => $call,
+                }
+            };
+        }
+    };
+}
+
+transports! {
+    /// All packets at once, none of them twice: to test the network.
+    Blind(BlindConfig),
+    /// TCP, a connection for each flow.
+    Tcp(TcpConfig),
+    /// DCTCP (RFC 8257) likewise.
+    Dctcp(DctcpConfig),
+    /// An ideal Fastpass.
+    Fastpass(FastpassConfig),
+    /// pDCell.
+    Pdcell(PdcellConfig),
+    /// pHost.
+    Phost(PhostConfig),
+    /// pFabric.
+    Pfabric(PfabricConfig),
+    /// A TCP reduced to slow start.
+    SlowStart(SlowStartConfig),
+}
+
+impl AnyTransport {
+    /// Returns the transport with mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
+    pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, RanError> {
+        let lqd = config.admission == Some(Admission::Lqd);
+        let users = self.mobile_users();
+        let text = match (self, users) {
+            (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
+            (_, MobileUsers::Own) => "there is one already",
+            (_, MobileUsers::None) => {
+                "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
+                    use pdcell, phost, fastpass, tcp or dctcp"
+            }
+            (_, MobileUsers::CentralUnit) if lqd => {
+                "LQD drops packets that a transport ending at the central unit will not send again"
+            }
+            (inner, _) => {
+                let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, config, seed);
+                return Ok(Self::Mobile(Box::new(mobile)));
+            }
+        };
+        Err(RanError::new(text))
+    }
+
+    /// Return its measurements beside flows and ports.
+    pub fn tables(&self) -> Vec<Table> {
+        self.ran().map_or_else(Vec::new, Ran::tables)
+    }
+
+    /// The radio access network, if there is one.
+    pub fn ran(&self) -> Option<&Ran> {
+        match self {
+            Self::Pdcell(hosts) => hosts.ran(),
+            Self::Mobile(mobile) => Some(mobile.ran()),
+            _ => None,
+        }
+    }
+}
+
+/// Packets of a flow.
+fn packets(bytes: u64) -> u32 {
+    bytes.div_ceil(u64::from(FULL_PAYLOAD)) as u32
+}
+
+/// Bytes on the wire of a packet of a flow: all are full but the last.
+fn wire_size(bytes: u64, packet: u32) -> u16 {
+    let rest = bytes - u64::from(packet) * u64::from(FULL_PAYLOAD);
+    rest.min(u64::from(FULL_PAYLOAD)) as u16 + HEADER
+}
+
+impl Transport for AnyTransport {
+    fn start(&mut self, net: &mut Fabric, flow: FlowId) {
+        dispatch!(self, transport => transport.start(net, flow));
+    }
+
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+        dispatch!(self, transport => transport.receive(net, at, packet));
+    }
+
+    fn wake(&mut self, net: &mut Fabric, token: u64) {
+        dispatch!(self, transport => transport.wake(net, token));
+    }
+
+    fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
+        dispatch!(self, transport => transport.pull(net, host))
+    }
+
+    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
+        dispatch!(self, transport => transport.dropped(net, packet));
+    }
+}

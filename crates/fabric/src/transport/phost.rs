@@ -1,0 +1,562 @@
+//! pHost: destinations grant tokens, one for each packet time of their link (Gao et al., "pHost: Distributed near-optimal
+//! datacenter transport over commodity network fabric", CoNEXT 2015, §3).
+//!
+//! A source announces a flow by a request. A token of the destination lets it send one packet, and expires soon unless
+//! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a source
+//! that has tokens of several destinations uses those of the shortest flow. Short flows begin with free tokens. Where the
+//! paper leaves a choice it is that of its authors' public simulator. Ports rank control before data of short flows before
+//! other data, and of the flow of the best packet send the oldest one ([`Discipline::Smallest`](crate::Discipline)).
+
+use super::arrivals::Arrivals;
+use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
+use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use crate::units::{FlowId, HostId, Picos};
+use crate::{Discipline, FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
+
+/// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PhostConfig {
+    /// Flows of at most so many packets begin with a token for each.
+    pub free_tokens: u32,
+    /// A token can be used for so long.
+    pub token_life: f64,
+    /// A flow that leaves so many tokens unanswered is downgraded: it gets no token …
+    pub unanswered: u32,
+    /// … for so long after the last.
+    pub downgrade: f64,
+    /// Tokens are granted again for packets that are missing so long after the last token of the flow; after the request
+    /// of a flow with free tokens, twice the time of its packets.
+    pub reissue: f64,
+    /// Data of flows of at most so many packets has priority over other data; 0 for one priority.
+    pub short_flow: u32,
+    /// A source that has had no answer for so long repeats its request. (Without it a flow whose request is dropped never
+    /// ends.)
+    pub repeat_request: f64,
+    /// True if a source that has sent as many packets as a flow has still sends data with the next ones. The public
+    /// simulator of pHost sends headers alone then, which is quicker than any network.
+    pub repeats_carry_data: bool,
+}
+
+impl PhostConfig {
+    /// Free tokens of a flow of so many packets.
+    fn free(&self, packets: u32) -> u32 {
+        if packets <= self.free_tokens {
+            packets
+        } else {
+            0
+        }
+    }
+}
+
+impl Default for PhostConfig {
+    fn default() -> Self {
+        Self {
+            free_tokens: 8,
+            token_life: 1.5,
+            unanswered: 8,
+            downgrade: 25.0,
+            reissue: 9.0,
+            short_flow: 8,
+            repeat_request: 1000.0,
+            repeats_carry_data: true,
+        }
+    }
+}
+
+impl Constants for PhostConfig {
+    type Hosts = PhostHosts;
+    const MOBILE: MobileUsers = MobileUsers::CentralUnit;
+    const PORTS: Discipline = Discipline::Smallest;
+
+    fn hosts(self, net: &Fabric) -> PhostHosts {
+        PhostHosts::new(self, net)
+    }
+}
+
+/// All hosts.
+#[derive(Debug)]
+pub struct PhostHosts {
+    constants: PhostConfig,
+    hosts: Vec<Host>,
+    flows: FlowMap<State>,
+}
+
+#[derive(Debug)]
+struct Host {
+    packet_time: Picos,
+    /// The times of the constants.
+    token_life: Picos,
+    downgrade: Picos,
+    reissue: Picos,
+    /// Tokens of its flows that it has not used.
+    tokens: Vec<Token>,
+    /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central unit
+    /// has, one of the first can be granted a token.
+    incoming: Vec<Incoming>,
+    /// Packet times left to flows with free tokens.
+    reserved: u32,
+    /// When it may grant the next token, and whether it waits only for a flow that may get none before.
+    turn: Option<Turn>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    at: Picos,
+    idle: bool,
+}
+
+/// The order in which flows are served: fewest missing packets, then first started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Urgency {
+    missing: u32,
+    start: Picos,
+    flow: FlowId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Token {
+    urgency: Urgency,
+    expires: Picos,
+    /// Its number among the tokens of the flow, and the packet to be sent.
+    number: u32,
+    packet: u32,
+}
+
+/// A flow at its destination.
+#[derive(Clone, Copy, Debug)]
+struct Incoming {
+    urgency: Urgency,
+    /// It gets no token before.
+    not_before: Picos,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Granting,
+    /// It has left too many tokens unanswered.
+    Downgraded,
+    /// It has tokens for all packets.
+    Granted,
+}
+
+/// State of a flow at both ends.
+#[derive(Debug)]
+struct State {
+    flow: Flow,
+    packets: u32,
+    /// Source: packets that it has sent.
+    sent: u32,
+    request: Request,
+    /// Destination: whether it knows of the flow.
+    requested: bool,
+    arrived: Arrivals,
+    /// Tokens granted, free ones included; those that would be enough; how many of them are known to have been answered.
+    granted: u32,
+    goal: u32,
+    answered: u32,
+    last_grant: Picos,
+    /// The packet of the last token.
+    last_packet: u32,
+}
+
+impl PhostHosts {
+    /// Hosts that know of no flow.
+    pub fn new(mut constants: PhostConfig, net: &Fabric) -> Self {
+        constants.unanswered = constants.unanswered.max(1);
+        constants.repeat_request = constants.repeat_request.max(1.0);
+        let host = |number| {
+            let packet_time = net.card_rate(HostId(number)).time(FULL_PACKET);
+            Host {
+                packet_time,
+                token_life: packet_time * constants.token_life,
+                downgrade: packet_time * constants.downgrade,
+                reissue: packet_time * constants.reissue,
+                tokens: Vec::new(),
+                incoming: Vec::new(),
+                reserved: 0,
+                turn: None,
+            }
+        };
+        Self {
+            constants,
+            hosts: (0..net.topology().hosts()).map(host).collect(),
+            flows: FlowMap::default(),
+        }
+    }
+
+    fn on_request(&mut self, net: &mut Fabric, at: HostId, request: &Packet) {
+        let id = request.flow;
+        let complete = |state: &State| state.arrived.count() == state.packets;
+        if request.sequence > 0 && self.flows.get(&id).is_some_and(complete) {
+            acknowledge(net, id);
+        } else {
+            self.requested(net, at, id);
+        }
+    }
+
+    /// The destination learns of a flow.
+    fn requested(&mut self, net: &mut Fabric, at: HostId, id: FlowId) {
+        let Some(state) = self.flows.get_mut(&id).filter(|state| !state.requested) else {
+            return;
+        };
+        let free = self.constants.free(state.packets);
+        state.requested = true;
+        state.granted = free;
+        state.last_packet = free.wrapping_sub(1);
+        let host = &mut self.hosts[at.index()];
+        let all = state.granted == state.goal;
+        let urgency = state.urgency(id);
+        let place = host.incoming.partition_point(|it| it.urgency < urgency);
+        let incoming = Incoming {
+            urgency,
+            not_before: if all {
+                net.now() + Picos(2 * u64::from(free) * host.packet_time.0)
+            } else {
+                Picos::ZERO
+            },
+            standing: if all {
+                Standing::Granted
+            } else {
+                Standing::Granting
+            },
+        };
+        host.incoming.insert(place, incoming);
+        host.reserved = free;
+        if host.turn.is_none_or(|turn| turn.idle) {
+            self.grant(net, at);
+        }
+    }
+
+    /// A destination's packet time begins: it grants at most one token.
+    fn grant(&mut self, net: &mut Fabric, at: HostId) {
+        let now = net.now();
+        let host = &mut self.hosts[at.index()];
+        if host.reserved > 0 {
+            host.reserved -= 1;
+        } else if !Self::grant_shortest(&self.constants, host, &mut self.flows, net, at) {
+            let next = host.incoming.iter().map(|it| it.not_before).min();
+            host.turn = next.map(|at| Turn { at, idle: true });
+            if let Some(time) = next {
+                net.wake(time, u64::from(at.0));
+            }
+            return;
+        }
+        let next = now + host.packet_time;
+        host.turn = Some(Turn {
+            at: next,
+            idle: false,
+        });
+        net.wake(next, u64::from(at.0));
+    }
+
+    fn grant_shortest(
+        constants: &PhostConfig,
+        host: &mut Host,
+        flows: &mut FlowMap<State>,
+        net: &mut Fabric,
+        at: HostId,
+    ) -> bool {
+        let now = net.now();
+        loop {
+            let mut incoming = host.incoming.iter_mut();
+            let Some(incoming) = incoming.find(|it| it.not_before <= now) else {
+                return false;
+            };
+            let id = incoming.urgency.flow;
+            let Some(state) = flows.get_mut(&id) else {
+                debug_assert!(false, "a flow without a state");
+                return false;
+            };
+            match incoming.standing {
+                Standing::Granted => state.goal += incoming.urgency.missing,
+                Standing::Downgraded => state.answered = state.granted - (constants.unanswered - 1),
+                Standing::Granting => {}
+            }
+            incoming.standing = Standing::Granting;
+            if state.granted - state.answered >= constants.unanswered {
+                if state.last_grant + host.downgrade > now {
+                    incoming.standing = Standing::Downgraded;
+                    incoming.not_before = state.last_grant + host.downgrade;
+                    continue;
+                }
+                state.answered = state.granted - (constants.unanswered - 1);
+            }
+            let packet = state.next_packet();
+            let token = Packet {
+                sequence: packet,
+                value: u64::from(state.granted) << 32 | u64::from(incoming.urgency.missing),
+                ..Packet::new(id, state.flow.source, GRANT, HEADER)
+            };
+            state.last_packet = packet;
+            state.last_grant = now;
+            state.granted += 1;
+            if state.granted == state.goal {
+                incoming.standing = Standing::Granted;
+                incoming.not_before = now + host.reissue;
+            }
+            net.send(at, token);
+            return true;
+        }
+    }
+
+    fn on_token(&mut self, net: &mut Fabric, at: HostId, token: &Packet) {
+        let now = net.now();
+        let id = token.flow;
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        state.request.heard = now;
+        let host = &mut self.hosts[at.index()];
+        let urgency = Urgency {
+            missing: token.value as u32,
+            start: state.flow.start,
+            flow: id,
+        };
+        for other in host.tokens.iter_mut().filter(|it| it.urgency.flow == id) {
+            other.urgency = urgency;
+        }
+        host.tokens.push(Token {
+            urgency,
+            expires: now + host.token_life,
+            number: (token.value >> 32) as u32,
+            packet: token.sequence,
+        });
+        net.kick(at);
+    }
+
+    fn on_data(&mut self, net: &mut Fabric, at: HostId, data: &Packet) {
+        let id = data.flow;
+        self.requested(net, at, id);
+        let Some(state) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let before = state.urgency(id);
+        state.answered = state.answered.max(data.value as u32 + 1);
+        state.arrived.insert(data.sequence);
+        let urgency = state.urgency(id);
+        let incoming = &mut self.hosts[at.index()].incoming;
+        let place = incoming.binary_search_by_key(&before, |it| it.urgency);
+        if urgency.missing == 0 {
+            acknowledge(net, id);
+            if let Ok(place) = place {
+                incoming.remove(place);
+                net.finish(id);
+            }
+        } else if let Ok(place) = place {
+            let answered = &mut incoming[place];
+            answered.urgency = urgency;
+            if answered.standing == Standing::Downgraded
+                && state.granted - state.answered < self.constants.unanswered
+            {
+                answered.standing = Standing::Granting;
+                answered.not_before = Picos::ZERO;
+            }
+            let ahead = incoming[..place].partition_point(|it| it.urgency < urgency);
+            incoming[ahead..=place].rotate_right(1);
+        }
+    }
+}
+
+impl State {
+    fn urgency(&self, flow: FlowId) -> Urgency {
+        Urgency {
+            missing: self.packets - self.arrived.count(),
+            start: self.flow.start,
+            flow,
+        }
+    }
+
+    /// The next missing packet after that of the last token, around the end.
+    fn next_packet(&self) -> u32 {
+        let next = self.arrived.next_missing(self.last_packet.wrapping_add(1));
+        if next < self.packets {
+            next
+        } else {
+            self.arrived.upto()
+        }
+    }
+}
+
+impl Transport for PhostHosts {
+    fn start(&mut self, net: &mut Fabric, id: FlowId) {
+        let flow = *net.flow(id);
+        let packets = packets(flow.bytes);
+        let free = self.constants.free(packets);
+        let host = &mut self.hosts[flow.source.index()];
+        let urgency = Urgency {
+            missing: packets,
+            start: flow.start,
+            flow: id,
+        };
+        let life = f64::from(free) + self.constants.token_life;
+        let expires = net.now() + host.packet_time * life;
+        host.tokens.extend((0..free).map(|number| Token {
+            urgency,
+            expires,
+            number,
+            packet: number,
+        }));
+        let patience = host.packet_time * self.constants.repeat_request;
+        let request = Request::new(net, id, patience, patience);
+        self.flows.insert(
+            id,
+            State {
+                flow,
+                packets,
+                sent: 0,
+                request,
+                requested: false,
+                arrived: Arrivals::default(),
+                granted: 0,
+                goal: packets,
+                answered: 0,
+                last_grant: net.now(),
+                last_packet: 0,
+            },
+        );
+        if free > 0 {
+            net.kick(flow.source);
+        }
+    }
+
+    fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
+        match packet.kind {
+            DATA => self.on_data(net, at, &packet),
+            GRANT => self.on_token(net, at, &packet),
+            REQUEST => self.on_request(net, at, &packet),
+            _ => {
+                let id = packet.flow;
+                if self.flows.remove(&id).is_some() {
+                    let tokens = &mut self.hosts[at.index()].tokens;
+                    tokens.retain(|token| token.urgency.flow != id);
+                    net.acknowledged(id);
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self, net: &mut Fabric, token: u64) {
+        let number = token as u32;
+        if token >= REPEAT {
+            if let Some(state) = self.flows.get_mut(&FlowId(number)) {
+                state.request.wake(net, FlowId(number));
+            }
+            return;
+        }
+        let turn = self.hosts[number as usize].turn;
+        if turn.is_some_and(|turn| turn.at == net.now()) {
+            self.grant(net, HostId(number));
+        }
+    }
+
+    fn pull(&mut self, net: &mut Fabric, at: HostId) -> Option<Packet> {
+        let now = net.now();
+        let tokens = &mut self.hosts[at.index()].tokens;
+        tokens.retain(|token| token.expires >= now);
+        let (index, _) = tokens.iter().enumerate().min_by_key(|(_, token)| **token)?;
+        let token = tokens.swap_remove(index);
+        let id = token.urgency.flow;
+        let state = self.flows.get_mut(&id)?;
+        let repeated = state.sent >= state.packets;
+        state.sent += 1;
+        let size = if repeated && !self.constants.repeats_carry_data {
+            HEADER
+        } else {
+            wire_size(state.flow.bytes, token.packet)
+        };
+        Some(Packet {
+            rank: rank(state.packets, self.constants.short_flow).into(),
+            sequence: token.packet,
+            value: u64::from(token.number),
+            ..Packet::new(id, state.flow.destination, DATA, size)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simulation;
+    use crate::transport::AnyTransport;
+    use crate::transport::testing::{CONTROL, FULL, T, run, simulation, with_buffer};
+
+    fn hosts(sim: &Simulation<AnyTransport>) -> &PhostHosts {
+        let AnyTransport::Phost(hosts) = sim.transport() else {
+            unreachable!()
+        };
+        hosts
+    }
+
+    #[test]
+    fn a_short_flow_uses_its_free_tokens_at_once() {
+        // Behind the request, 32 ns.
+        let records = run(r#"{"kind": "phost"}"#, &[(3 * 1460, 0, 1, 0)]);
+        assert_eq!(records[0].end.0, 32_000 + 2 * T + FULL);
+        assert_eq!(records[0].acknowledged.0, records[0].end.0 + CONTROL);
+    }
+
+    #[test]
+    fn a_long_flow_sends_one_packet_for_each_token() {
+        // Request, first token, nine packets at the pace of the tokens.
+        let records = run(r#"{"kind": "phost"}"#, &[(9 * 1460, 0, 1, 0)]);
+        assert_eq!(records[0].end.0, 2 * CONTROL + 8 * T + FULL);
+    }
+
+    #[test]
+    fn free_tokens_expire_and_are_granted_again() {
+        // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second
+        // live until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T
+        // after the request before it grants the six others again.
+        let records = run(
+            r#"{"kind": "phost"}"#,
+            &[(8 * 1460, 0, 1, 0), (8 * 1460, 0, 2, 0)],
+        );
+        let second = records.iter().find(|it| it.flow.destination == HostId(2));
+        let requested = 32_000 + CONTROL;
+        let granted = requested + 16 * T;
+        assert_eq!(second.unwrap().end.0, granted + CONTROL + 5 * T + FULL);
+    }
+
+    #[test]
+    fn a_source_that_does_not_answer_is_downgraded() {
+        // The source has tokens of a shorter flow all the time, so that those of the longer one expire.
+        let mut sim = simulation(
+            r#"{"kind": "phost"}"#,
+            &[(200 * 1460, 0, 1, 0), (100 * 1460, 0, 2, 0)],
+        );
+        let mut records = Vec::new();
+        let downgraded = |sim: &_| {
+            let incoming = hosts(sim).hosts[1].incoming.first().copied();
+            incoming.filter(|it| it.standing == Standing::Downgraded)
+        };
+        while downgraded(&sim).is_none() {
+            assert!(sim.advance(1, &mut |record| records.push(record)));
+        }
+        let state = &hosts(&sim).flows[&FlowId(0)];
+        assert_eq!(state.granted - state.answered, 8);
+        let again = state.last_grant + Picos(25 * T);
+        assert_eq!(downgraded(&sim).unwrap().not_before, again);
+        sim.run(|record| records.push(record));
+        assert_eq!(records.len(), 2);
+        // The shorter one was not delayed by the other, but for the packet on the card.
+        let alone = 2 * CONTROL + 99 * T + FULL;
+        assert!(records[0].end.0 <= alone + 2 * T, "{records:?}");
+    }
+
+    #[test]
+    fn a_lost_request_is_repeated() {
+        // A port that holds nothing but what it sends: of three requests at once it drops two.
+        let flows = [
+            (9 * 1460, 0, 1, 0),
+            (9 * 1460, 2, 1, 0),
+            (9 * 1460, 3, 1, 0),
+        ];
+        let mut sim = with_buffer(r#"{"kind": "phost", "repeat_request": 100}"#, &flows, 0);
+        let mut ends = Vec::new();
+        sim.run(|record| ends.push(record.end.0));
+        assert_eq!(ends.len(), 3);
+        assert!(ends[0] < 100 * T && ends[1] > 100 * T, "{ends:?}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Common parts of transports whose destinations grant packets (pHost, pDCell): kinds of packets, and the request by
+//! which a source announces a flow.
+
+use super::Packet;
+use crate::units::{FlowId, Picos};
+use crate::{Fabric, HEADER, Kind};
+
+pub(super) const REQUEST: Kind = Kind(0);
+/// Lets the source send a packet: a token of pHost, a credit of pDCell.
+pub(super) const GRANT: Kind = Kind(1);
+pub(super) const DATA: Kind = Kind(2);
+pub(super) const ACKNOWLEDGEMENT: Kind = Kind(3);
+
+/// The bits of wake-ups for requests, above the number of the flow.
+pub(super) const REPEAT: u64 = 3 << 32;
+
+/// The request of a flow, which its source repeats until it hears of the destination, and later whenever it hears nothing
+/// more.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// When the source last heard of the destination.
+    pub heard: Picos,
+    /// After how long without that it repeats the request, now and at most: twice as long after each time.
+    patience: Picos,
+    longest: Picos,
+}
+
+impl Request {
+    /// Sends the first one.
+    pub fn new(net: &mut Fabric, id: FlowId, patience: Picos, longest: Picos) -> Self {
+        let request = Self {
+            heard: net.now(),
+            patience,
+            longest,
+        };
+        request.send(net, id, false);
+        request
+    }
+
+    fn send(&self, net: &mut Fabric, id: FlowId, repeated: bool) {
+        let flow = *net.flow(id);
+        let packet = Packet {
+            sequence: repeated.into(),
+            ..Packet::new(id, flow.destination, REQUEST, HEADER)
+        };
+        net.send(flow.source, packet);
+        net.wake(net.now() + self.patience, REPEAT | u64::from(id.0));
+    }
+
+    /// Processes a wake-up: repeats the request if nothing was heard for so long.
+    pub fn wake(&mut self, net: &mut Fabric, id: FlowId) {
+        let due = self.heard + self.patience;
+        if due > net.now() {
+            return net.wake(due, REPEAT | u64::from(id.0));
+        }
+        self.heard = net.now();
+        self.patience = Picos(self.patience.0 * 2).min(self.longest);
+        self.send(net, id, true);
+    }
+}
+
+/// The destination has all of a flow.
+pub(super) fn acknowledge(net: &mut Fabric, id: FlowId) {
+    let flow = *net.flow(id);
+    let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
+    net.send(flow.destination, packet);
+}
+
+/// The rank of data of a flow of so many packets, where those of at most `short_flow` come first; 0 for one rank.
+pub(super) fn rank(packets: u32, short_flow: u32) -> u8 {
+    1 + u8::from(short_flow > 0 && packets > short_flow)
+}

@@ -1,0 +1,214 @@
+//! Flows from the hosts of a data centre to mobile users, end to end.
+
+use cellbed_fabric::description::Description;
+use cellbed_fabric::ran::Ran;
+use cellbed_fabric::transport::AnyTransport;
+use cellbed_fabric::{Record, Simulation};
+
+/// Runs a description in JSON, from its parts. Returns the records in order of flows, and the simulation.
+fn run(
+    transport: &str,
+    traffic: &str,
+    radio: &str,
+    seed: u64,
+) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let json = format!(
+        r#"{{"seed": {seed}, "topology": {{"kind": "leaf-spine", "racks": 3, "hosts_per_rack": 4, "spines": 2,
+        "host_bps": 10e9, "core_bps": 40e9, "hop_ps": 200000}}, "transport": {transport}, "traffic": {traffic},
+        "radio": {radio}}}"#
+    );
+    let description: Description = serde_json::from_str(&json).unwrap();
+    let mut simulation = description.simulation().unwrap();
+    let mut records = Vec::new();
+    simulation.run(|record| records.push(record));
+    records.sort_by_key(|record| record.id);
+    (records, simulation)
+}
+
+fn ran(simulation: &Simulation<AnyTransport>) -> &Ran {
+    simulation.transport().ran().unwrap()
+}
+
+const PDCELL: &str = r#"{"kind": "pdcell"}"#;
+/// CQI 15, no errors.
+const CLEAR: &str =
+    r#"{"users": 3, "block_errors": 0, "cqi": {"kind": "trace", "traces": [[15]]}}"#;
+
+#[test]
+fn a_short_flow_comes_with_its_request_and_takes_two_ttis() {
+    let trace = r#"{"trace": [[4380, 5, 0, 0, 1]]}"#;
+    let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
+    // A subframe is filled shortly before 1 ms, sent from then to 2 ms.
+    assert_eq!(records[0].end.0, 2_000_000_000);
+    let counts = ran(&simulation).counts();
+    assert_eq!(
+        (counts.offered, counts.refused, counts.delivered),
+        (3, 0, 3)
+    );
+    assert_eq!(counts.delivered_bytes, 4380 + 3 * 40);
+}
+
+#[test]
+fn a_long_flow_alone_gets_the_rate_of_the_channel() {
+    let trace = r#"{"trace": [[14600000, 5, 0, 0, 1]]}"#;
+    let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
+    // 10,000 packets of 1500 bytes at 12,756 bytes a TTI, from 1 ms on.
+    let ttis = (10_000.0 * 1500.0 / 12_756.0_f64).ceil() as u64;
+    let taken = records[0].end.0 / 1_000_000_000;
+    assert!((ttis + 1..ttis + 3).contains(&taken), "{taken} {ttis}");
+    // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under way.
+    let counts = ran(&simulation).counts();
+    assert_eq!(counts.delivered, 10_000);
+    assert!(counts.refused <= 8, "{counts:?}");
+    let late = ran(&simulation).series().iter().skip(200);
+    assert!(late.map(|it| it.packets).max() < Some(40));
+}
+
+#[test]
+fn flows_between_hosts_need_no_radio() {
+    let traffic = r#"{"flows": 300, "load": 0.5, "sizes": [[1460, 0.5], [146000, 1]]}"#;
+    let (records, simulation) = run(PDCELL, traffic, "null", 1);
+    assert_eq!(records.len(), 300);
+    assert!(simulation.transport().ran().is_none());
+    // On an empty network a packet waits for the request only.
+    let (records, _) = run(PDCELL, r#"{"trace": [[1460, 5, 0, 0]]}"#, "null", 1);
+    assert!((1.0..1.02).contains(&records[0].slowdown()));
+}
+
+/// 150 flows to 20 users, with errors and a small buffer.
+fn busy(transport: &str, radio: &str, seed: u64) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let traffic =
+        r#"{"flows": 150, "load": 0.6, "sizes": [[1460, 0.5], [14600, 0.8], [292000, 1]]}"#;
+    run(transport, traffic, radio, seed)
+}
+
+#[test]
+fn all_flows_end_under_every_scheduler_and_admission() {
+    for (scheduler, admission) in [
+        ("proportional-fair", "htd"),
+        ("shortest-remaining", "htd"),
+        ("shortest-remaining", "lqd"),
+        ("proportional-fair", "lqd"),
+        ("round-robin", "tail"),
+    ] {
+        let config = format!(
+            r#"{{"users": 20, "host": 7, "buffer_bytes": 60000, "admission": "{admission}",
+            "scheduler": {{"kind": "{scheduler}"}}, "cqi": {{"kind": "gauss-markov"}}}}"#
+        );
+        let (records, simulation) = busy(PDCELL, &config, 2);
+        assert_eq!(records.len(), 150, "{scheduler} {admission}");
+        let ran = ran(&simulation);
+        let sent: u64 = records.iter().map(|it| it.flow.bytes).sum();
+        let packets: u64 = records.iter().map(|it| it.flow.bytes.div_ceil(1460)).sum();
+        let counts = ran.counts();
+        assert_eq!(
+            counts.delivered_bytes,
+            sent + 40 * packets,
+            "{scheduler} {admission}"
+        );
+        assert_eq!(ran.held_bytes(), 0);
+        assert_eq!(
+            counts.dropped > 0,
+            admission == "lqd",
+            "{scheduler} {admission}: {counts:?}"
+        );
+        assert!(ran.series().iter().all(|it| it.packets <= 40));
+    }
+}
+
+#[test]
+fn a_run_is_the_same_again_and_another_with_another_seed() {
+    let config = r#"{"users": 20, "share": 0.5}"#;
+    let ends = |seed| -> Vec<u64> {
+        let (records, _) = busy(PDCELL, config, seed);
+        records.iter().map(|it| it.end.0).collect()
+    };
+    assert_eq!(ends(1), ends(1));
+    assert_ne!(ends(1), ends(2));
+}
+
+/// Ends all flows over these queues. Returns the refused packets.
+fn over_the_radio(transport: &str, admission: &str) -> u64 {
+    let config = format!(
+        r#"{{"users": 20, "admission": "{admission}", "user_packets": 60, "share": 0.7, "cqi": {{"kind": "gauss-markov"}}}}"#
+    );
+    let (records, simulation) = busy(transport, &config, 3);
+    assert_eq!(records.len(), 150, "{transport} {admission}");
+    let counts = ran(&simulation).counts();
+    let users = records.iter().filter(|it| it.flow.user.is_some());
+    let bytes: u64 = users.map(|it| it.flow.bytes).sum();
+    assert!(counts.delivered_bytes > bytes, "{transport} {admission}");
+    counts.refused
+}
+
+#[test]
+fn tcp_runs_end_to_end_through_the_queues_of_users() {
+    let tcp = r#"{"kind": "tcp"}"#;
+    assert_eq!(over_the_radio(tcp, "infinite"), 0);
+    assert!(over_the_radio(tcp, "tail") > 0);
+    // On an empty network: request, data and acknowledgement take the radio there and the uplink back.
+    let (records, _) = run(tcp, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
+    let [end, acknowledged] =
+        [records[0].end, records[0].acknowledged].map(|it| it.0 / 1_000_000_000);
+    assert_eq!((end, acknowledged), (8, 12)); // 2 + 4 ms of the handshake, up to 8 ms, 4 ms back
+}
+
+#[test]
+fn transports_of_the_data_centre_end_at_the_central_unit() {
+    let phost = r#"{"kind": "phost"}"#;
+    assert_eq!(over_the_radio(phost, "infinite"), 0);
+    // Its sources do not know the channel: they ask again and again.
+    assert!(over_the_radio(phost, "tail") > 10_000);
+    assert_eq!(over_the_radio(r#"{"kind": "fastpass"}"#, "infinite"), 0);
+    // The source has its acknowledgement from the central unit long before the device has the data.
+    let (records, simulation) = run(phost, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
+    assert_eq!(records[0].end.0, 2_000_000_000);
+    assert_eq!(ran(&simulation).counts().delivered, 1);
+}
+
+#[test]
+fn impossible_descriptions_are_refused_in_one_sentence() {
+    let refuse_transport = |transport: &str, traffic: &str, radio: &str| {
+        let json = format!(
+            r#"{{"seed": 1, "topology": {{"kind": "leaf-spine", "racks": 1, "hosts_per_rack": 2, "spines": 1, "host_bps": 10e9,
+            "core_bps": 40e9, "hop_ps": 200000}}, "transport": {transport}, "traffic": {traffic}, "radio": {radio}}}"#
+        );
+        let description: Description = serde_json::from_str(&json).unwrap();
+        description.simulation().unwrap_err().to_string()
+    };
+    let refuse = |traffic: &str, radio: &str| refuse_transport(PDCELL, traffic, radio);
+    let random = r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]]}"#;
+    assert_eq!(
+        refuse(random, r#"{"host": 2}"#),
+        "radio: no host 2; there are 2, numbered from 0"
+    );
+    for (transport, radio, expected) in [
+        ("pfabric", "{}", "use pdcell"),
+        ("slow-start", "{}", "use pdcell"),
+        ("phost", r#"{"admission": "lqd"}"#, "LQD"),
+    ] {
+        let error = refuse_transport(&format!(r#"{{"kind": "{transport}"}}"#), random, radio);
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+    for (traffic, radio, expected) in [
+        (r#"{"trace": [[1, 0, 1, 0, 5]]}"#, "null", "no radio part"),
+        (
+            r#"{"trace": [[1, 1, 0, 0, 5]]}"#,
+            r#"{"users": 5}"#,
+            "no user 5",
+        ),
+        (
+            r#"{"trace": [[1, 0, 1, 0, 4]]}"#,
+            r#"{"users": 5}"#,
+            "behind host 0",
+        ),
+        (
+            r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]], "pattern": {"kind": "permutation"}}"#,
+            "{}",
+            "leave out the traffic's pattern",
+        ),
+    ] {
+        let error = refuse(traffic, radio);
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,172 @@
+//! CUBIC (RFC 9438), with the constants and the details of Linux.
+
+use cellbed_link::{Duration, Time};
+
+use super::super::Tcp;
+use super::hystart::HyStart;
+use super::{AckSample, Controller, Timeout, Window};
+
+/// Segments per cubic second (RFC 9438 §5).
+const C: f64 = 0.4;
+/// RFC 9438 §4.6; Linux has it in 1024ths.
+const BETA: f64 = 717.0 / 1024.0;
+/// Growth of a flow that is as fast as Reno with this decrease (RFC 9438 §4.3).
+const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// No faster than half as much again in a round trip (RFC 9438 §4.2).
+const FASTEST: f64 = 0.5;
+/// Linux grows by a twentieth a round trip as long as it has seen no loss.
+const BEFORE_LOSS: f64 = 0.05;
+/// Linux's growth where the cubic would have it shrink or stand.
+const SLOWEST: f64 = 0.01;
+const YOUNG: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cubic {
+    window: Window,
+    curve: Curve,
+    start: Option<HyStart>,
+    /// The shortest round trip.
+    least: Option<Duration>,
+}
+
+impl Cubic {
+    /// Slow start may end before a loss where the settings allow it.
+    pub fn new(tcp: &Tcp) -> Self {
+        Self {
+            window: Window::new(tcp),
+            curve: Curve::default(),
+            start: tcp.hystart.then(HyStart::default),
+            least: None,
+        }
+    }
+}
+
+impl Controller for Cubic {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    /// Ends slow start where round trips show a queue.
+    fn on_round_trip(&mut self, ack: &AckSample, round_trip: Duration) {
+        if self.curve.is_young(ack.now) {
+            return; // The queue of before may still stand.
+        }
+        let least = self.least.map_or(round_trip, |least| least.min(round_trip));
+        self.least = Some(least);
+        let window = &mut self.window;
+        if window.is_slow_start()
+            && let Some(start) = &mut self.start
+            && start.shall_end(ack, round_trip, least, window.size)
+        {
+            window.threshold = window.size;
+        }
+    }
+
+    fn increase(&mut self, ack: &AckSample, segments: f64) -> f64 {
+        let least = self.least.unwrap_or(Duration::ZERO);
+        self.curve
+            .increase(ack.now, self.window.size, segments, least)
+    }
+
+    fn decrease(&mut self) -> f64 {
+        self.curve.reduced(self.window.size)
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout) {
+        self.curve = Curve::default();
+        self.start = self.start.take().map(|_| HyStart::default());
+        self.least = None;
+        self.window.size = 1.0;
+    }
+
+    /// The curve does not count the pause.
+    fn on_write(&mut self, now: Time, idle: Duration) {
+        self.curve.paused(now, idle);
+    }
+}
+
+/// The law of growth.
+#[derive(Clone, Debug, Default)]
+struct Curve {
+    /// Window of the last reduction.
+    largest: f64,
+    epoch: Option<Epoch>,
+}
+
+/// Growth since the last reduction.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    since: Time,
+    /// Seconds until the cubic is level, and the window there.
+    inflection: f64,
+    plateau: f64,
+    /// The window of a Reno flow.
+    reno: f64,
+}
+
+impl Curve {
+    /// Returns whether growth began less than a second ago.
+    pub fn is_young(&self, now: Time) -> bool {
+        self.epoch.is_some_and(|epoch| now - epoch.since < YOUNG)
+    }
+
+    /// Returns the growth per segment that has arrived.
+    pub fn increase(&mut self, now: Time, window: f64, segments: f64, least: Duration) -> f64 {
+        let largest = self.largest;
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            since: now,
+            inflection: ((largest - window).max(0.0) / C).cbrt(),
+            plateau: largest.max(window),
+            reno: window,
+        });
+        let time = (now - epoch.since + least).as_secs_f64();
+        let target = epoch.plateau + C * (time - epoch.inflection).powi(3);
+        epoch.reno += segments * RENO / window;
+        let mut increase = (target - window).max(epoch.reno - window) / window;
+        if largest == 0.0 {
+            increase = increase.max(BEFORE_LOSS);
+        }
+        increase.clamp(SLOWEST / window, FASTEST)
+    }
+
+    /// Returns the window after congestion, with fast convergence (RFC 9438 §4.7).
+    pub fn reduced(&mut self, window: f64) -> f64 {
+        self.epoch = None;
+        self.largest = if window < self.largest {
+            window * (1.0 + BETA) / 2.0
+        } else {
+            window
+        };
+        window * BETA
+    }
+
+    pub fn paused(&mut self, now: Time, idle: Duration) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.since = (epoch.since + idle).min(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_comes_back_to_where_it_was_after_k_seconds() {
+        // RFC 9438 §4.2: K = cbrt(W_max (1 − β) / C), without the part of Reno at a long round trip.
+        let mut cubic = Curve::default();
+        let mut window = cubic.reduced(1000.0);
+        let k = (1000.0 * (1.0 - BETA) / C).cbrt();
+        let (mut now, step) = (Time::ZERO, Duration::from_millis(200));
+        while now < Time::from_nanos((k * 1e9) as u64) {
+            let segments = window;
+            window += segments * cubic.increase(now, window, segments, step);
+            now += step;
+        }
+        assert!((window - 1000.0).abs() < 10.0, "{window}");
+    }
+}

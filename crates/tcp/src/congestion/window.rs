@@ -1,0 +1,90 @@
+//! The congestion window, and whether it is used.
+
+use cellbed_link::Duration;
+
+use super::super::Tcp;
+
+/// The congestion window, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    initial: f64,
+    pub size: f64,
+    /// Slow start ends here.
+    pub threshold: f64,
+}
+
+impl Window {
+    pub fn new(tcp: &Tcp) -> Self {
+        Self {
+            initial: tcp.initial_window as f64,
+            size: tcp.initial_window as f64,
+            threshold: f64::INFINITY,
+        }
+    }
+
+    /// Returns whole segments, at least one.
+    pub fn segments(&self) -> u64 {
+        (self.size as u64).max(1)
+    }
+
+    pub fn is_slow_start(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1), and returns those that remain for congestion avoidance;
+    /// `None` if slow start took all.
+    pub fn slow_start(&mut self, segments: f64) -> Option<f64> {
+        if !self.is_slow_start() {
+            return Some(segments);
+        }
+        let grown = (self.size + segments).min(self.threshold);
+        let rest = segments - (grown - self.size);
+        self.size = grown;
+        (rest > 0.0).then_some(rest)
+    }
+
+    /// Halves the window for each timeout without sending, down to the initial one (RFC 2861 §3.2 as in Linux).
+    pub fn decay(&mut self, mut idle: Duration, timeout: Duration) {
+        if self.threshold.is_finite() {
+            self.threshold = self.threshold.max(0.75 * self.size);
+        }
+        let floor = self.initial.min(self.size);
+        while idle > timeout && self.size > floor {
+            idle = idle.saturating_sub(timeout);
+            self.size = (self.size / 2.0).floor();
+        }
+        self.size = self.size.max(floor);
+    }
+}
+
+/// Use of the window over about a round trip, as Linux judges it: a window that is not used must not grow (RFC 7661 §4 has the
+/// reasons).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    limited: bool,
+    /// Maximum segments in flight.
+    most: u64,
+    /// When this byte has arrived, the earlier period no longer counts.
+    end: u64,
+}
+
+impl Usage {
+    /// Records an attempt to send. held_back: data waits for the window. under_way: segments. missing, next: the first byte that
+    /// has not arrived, and that has not been sent.
+    pub fn note(&mut self, held_back: bool, under_way: u64, missing: u64, next: u64) {
+        let more = !self.limited && under_way > self.most;
+        if missing >= self.end || held_back || more {
+            *self = Self {
+                limited: held_back,
+                most: under_way,
+                end: next,
+            };
+        }
+    }
+
+    /// Returns whether the window may grow: in slow start, when half of it was used.
+    pub fn is_limited(&self, window: &Window) -> bool {
+        let half = window.is_slow_start() && window.segments() < 2 * self.most;
+        self.limited || half
+    }
+}

@@ -1,0 +1,332 @@
+//! One end of a TCP connection as a state machine: segments and times go in, segments come out.
+//!
+//! It behaves like Linux by default: window scaling, timestamps, selective acknowledgements, an initial window of
+//! ten (RFC 6928), CUBIC with HyStart or BBR with pacing, RACK with tail loss probes. It carries lengths instead of data, and never
+//! closes: a connection ends when it is no longer used.
+#![forbid(unsafe_code)]
+
+mod congestion;
+mod flight;
+mod pacing;
+mod ranges;
+mod rate;
+mod receiver;
+mod round_trip;
+mod segment;
+mod sender;
+pub mod slab;
+
+use cellbed_link::{Duration, Time};
+
+pub use congestion::Control;
+use receiver::Receiver;
+use round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION};
+pub use segment::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind};
+use sender::Sender;
+pub use sender::{Counters, Sending};
+
+/// Settings of both ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The congestion control.
+    pub control: Control,
+    /// True if CUBIC's slow start may end before a loss.
+    pub hystart: bool,
+    /// True if the window shrinks while nothing is sent (Linux: `tcp_slow_start_after_idle`).
+    pub idle_restart: bool,
+    /// The initial window, segments.
+    pub initial_window: u64,
+    /// The largest receive window, bytes; it begins with 64 KiB and is tuned like Linux's.
+    pub receive_window: u64,
+    /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
+    pub segment: u64,
+    /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
+    pub least_timeout: Duration,
+    /// The tick of the sender's clock, to which [`Tcp::expiry`] rounds its timers; zero: they are exact.
+    pub tick: Duration,
+}
+
+impl Tcp {
+    /// Returns when a timer of Linux that is set `now` expires: never early, and the later the coarser. The wheel counts
+    /// single ticks below 63 of them, and eight times as many in each level above (`calc_index` and `calc_wheel_index` in
+    /// kernel/time/timer.c).
+    fn expiry(&self, now: Time, delay: Duration) -> Time {
+        let tick = self.tick.as_nanos();
+        if tick == 0 {
+            return now + delay;
+        }
+        let ticks = delay.as_nanos().div_ceil(tick);
+        let mut shift = 0;
+        while ticks >> shift >= 63 {
+            shift += 3;
+        }
+        let expires = now.as_nanos() / tick + ticks;
+        Time::from_nanos((((expires >> shift) + 1) << shift).saturating_mul(tick))
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            control: Control::Cubic,
+            hystart: true,
+            idle_restart: true,
+            initial_window: 10,
+            receive_window: 6 << 20,
+            segment: 1448,
+            least_timeout: LEAST_VARIATION,
+            tick: Duration::from_millis(4),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    /// A SYN, or the answer to one, waits for its answer.
+    Opening {
+        kind: SegmentKind,
+        since: Time,
+        due: Time,
+        tries: u32,
+    },
+    Established,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub struct Socket {
+    phase: Phase,
+    /// A SYN or the answer to one is to leave.
+    opening: bool,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Socket {
+    /// An end that waits for the other's SYN.
+    pub fn listening(tcp: Tcp) -> Self {
+        Self {
+            phase: Phase::Closed,
+            opening: false,
+            sender: Sender::new(tcp),
+            receiver: Receiver::new(tcp.segment, tcp.receive_window),
+        }
+    }
+
+    /// An end that sends its SYN now.
+    pub fn connecting(tcp: Tcp, now: Time) -> Self {
+        let mut socket = Self::listening(tcp);
+        socket.open(now, SegmentKind::Syn, 0);
+        socket
+    }
+
+    /// Returns whether its data are ECN-capable.
+    pub fn uses_ecn(&self) -> bool {
+        self.sender.uses_ecn()
+    }
+
+    fn open(&mut self, now: Time, kind: SegmentKind, tries: u32) {
+        self.opening = true;
+        let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));
+        self.phase = Phase::Opening {
+            kind,
+            since: now,
+            due,
+            tries,
+        };
+    }
+
+    /// Returns whether both ends have exchanged their SYNs, as far as this end knows.
+    pub fn is_established(&self) -> bool {
+        self.phase == Phase::Established
+    }
+
+    /// Appends to the stream.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.sender.write(now, bytes);
+    }
+
+    /// Bytes that were written since the beginning.
+    pub fn written(&self) -> u64 {
+        self.sender.written()
+    }
+
+    /// Bytes that were written and have not been sent.
+    pub fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    /// Bytes that have arrived in order.
+    pub fn received(&self) -> u64 {
+        self.receiver.received()
+    }
+
+    /// Acknowledges at once, as the end of a connection.
+    pub fn acknowledge(&mut self) {
+        self.receiver.acknowledge();
+    }
+
+    /// Counts what its sender has repeated.
+    pub fn counters(&self) -> Counters {
+        self.sender.counters()
+    }
+
+    /// Holds back short segments, as a program does that leaves Nagle's algorithm on (RFC 896).
+    pub fn use_nagle(&mut self) {
+        self.sender.use_nagle();
+    }
+
+    /// The state of its sender.
+    pub fn sending(&self) -> Sending {
+        self.sender.state()
+    }
+
+    /// Bytes that the other end has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.sender.acknowledged_bytes()
+    }
+
+    /// Takes in a segment from the other end. marked: it met congestion (ECN).
+    pub fn receive(&mut self, now: Time, segment: &Segment, marked: bool) {
+        if segment.length > 0 {
+            self.receiver.note_mark(marked);
+        }
+        match (self.phase, segment.kind) {
+            (Phase::Closed, SegmentKind::Syn) => {
+                self.receiver.stamped(0, segment.stamp);
+                self.open(now, SegmentKind::SynAck, 0);
+            }
+            (
+                Phase::Opening {
+                    kind: SegmentKind::SynAck,
+                    since,
+                    tries,
+                    ..
+                },
+                SegmentKind::Syn,
+            ) => {
+                self.open(now.max(since), SegmentKind::SynAck, tries);
+            }
+            (
+                Phase::Opening {
+                    kind, since, tries, ..
+                },
+                other,
+            ) if kind != other => {
+                if tries == 0 {
+                    self.sender.opened(now, now - since);
+                }
+                self.phase = Phase::Established;
+                self.opening = false;
+                self.established(now, segment);
+            }
+            (Phase::Established, _) => self.established(now, segment),
+            _ => {}
+        }
+    }
+
+    fn established(&mut self, now: Time, segment: &Segment) {
+        match segment.kind {
+            SegmentKind::Data if segment.length > 0 => {
+                self.receiver
+                    .receive(now, segment, self.sender.round_trip());
+            }
+            SegmentKind::Data => self.receiver.stamped(segment.start, segment.stamp),
+            SegmentKind::Syn | SegmentKind::SynAck => {
+                self.receiver.stamped(0, segment.stamp);
+                self.receiver.acknowledge();
+            }
+        }
+        if segment.kind != SegmentKind::Syn {
+            self.sender.acknowledged(now, &segment.acknowledgement);
+        }
+    }
+
+    /// When the next timer is due.
+    pub fn timer(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Closed => None,
+            Phase::Opening { due, .. } => Some(due),
+            Phase::Established => match (self.sender.timer(), self.receiver.timer()) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
+        }
+    }
+
+    /// Acts on the timers that are due.
+    pub fn tick(&mut self, now: Time) {
+        match self.phase {
+            Phase::Opening {
+                kind, due, tries, ..
+            } if due <= now => {
+                self.open(now, kind, tries + 1);
+            }
+            Phase::Established => {
+                self.sender.tick(now);
+                self.receiver.tick(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The next segment that leaves now; call until `None`.
+    pub fn transmit(&mut self, now: Time) -> Option<Segment> {
+        let (kind, start, end) = match self.phase {
+            Phase::Opening { kind, .. } if self.opening => {
+                self.opening = false;
+                (kind, 0, 0)
+            }
+            Phase::Established => match self.sender.send(now) {
+                Some((start, end)) => {
+                    self.receiver.answered(now);
+                    (SegmentKind::Data, start, end)
+                }
+                None if self.receiver.is_due() => {
+                    let end = self.sender.written() - self.sender.unsent();
+                    (SegmentKind::Data, end, end)
+                }
+                None => return None,
+            },
+            _ => return None,
+        };
+        Some(Segment {
+            kind,
+            start,
+            length: end - start,
+            acknowledgement: self.receiver.acknowledgement(),
+            stamp: now,
+            burst: self.sender.burst(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_expire_late_by_less_than_an_eighth() {
+        let expiry = |tick, now, delay| {
+            let tcp = Tcp {
+                tick: Duration::from_millis(tick),
+                ..Tcp::default()
+            };
+            tcp.expiry(Time::from_millis(now), Duration::from_millis(delay))
+        };
+        // Up to 248 ms by ticks, up to 2 s by eight of them, then by 64.
+        for (now, delay, then) in [
+            (0, 8, 12),
+            (1, 201, 208),
+            (1, 248, 252),
+            (0, 252, 256),
+            (37, 263, 320),
+            (100, 1000, 1120),
+            (0, 3000, 3072),
+        ] {
+            assert_eq!(expiry(4, now, delay), Time::from_millis(then), "{delay}");
+        }
+        assert_eq!(expiry(0, 37, 263), Time::from_millis(300));
+    }
+}

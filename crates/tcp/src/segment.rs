@@ -1,0 +1,117 @@
+//! Segments between the two ends of a connection.
+
+use cellbed_link::{Bytes, Time};
+
+/// IPv4 and TCP headers with the timestamps that Linux always negotiates (RFC 7323 §3.2), padded to 12 bytes.
+const HEADERS: u64 = 20 + 20 + 12;
+/// A SYN of Linux: maximum segment size, SACK permitted, timestamps and window scale are 20 bytes of options.
+const SYN: u64 = 20 + 20 + 20;
+/// Two bytes of padding, kind and length in front of the blocks (RFC 2018 §3).
+const SELECTIVE: u64 = 4;
+const BLOCK: u64 = 8;
+/// Bytes of the largest super-packet.
+const LONGEST: u64 = 65_535;
+/// The maximum beside the timestamps.
+pub const BLOCKS: usize = 3;
+
+/// The kind of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// Asks for a connection.
+    Syn,
+    /// Grants it.
+    SynAck,
+    /// Carries data, an acknowledgement or both.
+    Data,
+}
+
+/// A segment. Offsets count the bytes of a stream from 0; the data itself is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its part in the life of the connection.
+    pub kind: SegmentKind,
+    /// Offset of the first byte of data, in the stream of the segment's sender.
+    pub start: u64,
+    /// Bytes of data.
+    pub length: u64,
+    /// The state of the other stream at its sender.
+    pub acknowledgement: Acknowledgement,
+    /// When it was sent: the timestamp of RFC 7323, finer.
+    pub stamp: Time,
+    /// Its place in a super-packet.
+    pub burst: Burst,
+}
+
+/// The place of a segment in the super-packet that its sender made (segmentation offload).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Burst {
+    /// The number of the super-packet.
+    pub number: u32,
+    /// Segments before it.
+    pub index: u32,
+}
+
+/// The receiver's state of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Acknowledgement {
+    /// All before this offset has arrived.
+    pub upto: u64,
+    /// Later parts that have arrived, the latest first; empty ones are unused (RFC 2018 §4).
+    pub blocks: [(u64, u64); BLOCKS],
+    /// True if the latest data is a duplicate (RFC 2883).
+    pub duplicate: bool,
+    /// The stamp of the segment that is answered (RFC 7323 §4.3).
+    pub echo: Time,
+    /// Bytes behind `upto` for which there is room.
+    pub window: u64,
+    /// Segments that have arrived with a mark of congestion. The one bit that DCTCP's receivers echo lets the sender
+    /// count as much (RFC 8257 §3.2).
+    pub marked: u64,
+}
+
+impl Acknowledgement {
+    fn count(&self) -> u64 {
+        let blocks = self.blocks.iter().filter(|(start, end)| end > start);
+        (blocks.count() + usize::from(self.duplicate)).min(BLOCKS) as u64
+    }
+}
+
+impl Segment {
+    /// Returns the offset behind its last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one header
+    /// with the stamp, which has milliseconds, and a shorter segment or one with PSH only at the end. Linux sets that on
+    /// the last segment of each super-packet that it sends.
+    pub fn join(&mut self, next: &Self, size: u64) -> bool {
+        let milliseconds = |stamp: Time| stamp.as_nanos() / 1_000_000;
+        let joins = (1..=size).contains(&next.length)
+            && next.start == self.end()
+            && self.length.is_multiple_of(size)
+            && HEADERS + self.length + next.length <= LONGEST
+            && (next.burst.number == self.burst.number || self.burst.index == 0)
+            && next.acknowledgement == self.acknowledgement
+            && milliseconds(next.stamp) == milliseconds(self.stamp);
+        if joins {
+            self.length += next.length;
+            self.burst = next.burst;
+        }
+        joins
+    }
+
+    /// The IP length over IPv4.
+    pub fn size(&self) -> Bytes {
+        Bytes(match self.kind {
+            SegmentKind::Syn | SegmentKind::SynAck => SYN,
+            SegmentKind::Data => {
+                let options = match self.acknowledgement.count() {
+                    0 => 0,
+                    blocks => SELECTIVE + BLOCK * blocks,
+                };
+                HEADERS + options + self.length
+            }
+        })
+    }
+}

@@ -1,0 +1,592 @@
+//! The sending half of a connection's end: when segments may leave, and loss recovery.
+
+use cellbed_link::{Duration, Time};
+
+use super::Tcp;
+use super::congestion::{AckSample, AnyController, Delivery, Reduction, Repair, Timeout, Usage};
+use super::flight::{Flight, News};
+use super::pacing::{self, Pacer};
+use super::rate::{Deliveries, Departure};
+use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
+use super::segment::{Acknowledgement, Burst};
+
+/// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
+const DUPLICATES: u64 = 3;
+/// Time that Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
+const PROBE_SLACK: Duration = Duration::from_millis(8);
+/// Segments of a super-packet at least (Linux: `tcp_min_tso_segs`).
+const LEAST_BURST: u64 = 2;
+
+/// A sender with proportional rate reduction (RFC 6937), RACK and tail loss probes (RFC 8985), timeouts (RFC 6298) and
+/// their undoing when an old stamp comes back (Eifel, RFC 3522), which together are what Linux does.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    tcp: Tcp,
+    law: AnyController,
+    round_trip: RoundTrip,
+    flight: Flight,
+    /// Ends of what the application wrote, of what was sent, and of what has arrived.
+    written: u64,
+    next: u64,
+    missing: u64,
+    /// Room at the receiver, as an offset.
+    room: u64,
+    state: State,
+    timer: Option<(Time, Alarm)>,
+    doubled: u32,
+    /// A probe for a lost tail: what was sent when it left, and whether it was a repetition.
+    probe: Option<(u64, bool)>,
+    probe_due: bool,
+    last_sent: Option<Time>,
+    /// True if a short segment waits for the one before (RFC 896), and the end of the last one.
+    nagle: bool,
+    short: u64,
+    usage: Usage,
+    deliveries: Deliveries,
+    pacer: Pacer,
+    /// The super-packet of the last segment, when it was sent, and for how many bytes it has room.
+    burst: (Burst, Time, u64),
+    /// When pacing allows what waits.
+    paced: Option<Time>,
+    /// Segments that were found lost, and segments that arrived with a mark.
+    lost: u64,
+    marked: u64,
+    counters: Counters,
+}
+
+/// Counts of a sender's loss recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Retransmitted segments.
+    pub repairs: u64,
+    /// Timeouts, without those of the handshake.
+    pub timeouts: u64,
+}
+
+/// State of a sender and its path, with the fields of Linux's `tcp_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// The congestion window, segments.
+    pub window: u64,
+    /// The smoothed round-trip time, once there is one.
+    pub round_trip: Option<Duration>,
+    /// Retransmitted segments.
+    pub repairs: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Open,
+    /// Losses are being repaired, up to what had been sent when they were found.
+    Recovery {
+        end: u64,
+        reduction: Reduction,
+    },
+    /// The same after a timeout.
+    Loss {
+        end: u64,
+        since: Time,
+        before: (f64, f64),
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    /// A segment may be taken for lost.
+    Grace,
+    /// The tail may be lost.
+    Probe,
+    Timeout,
+}
+
+impl Sender {
+    pub fn new(tcp: Tcp) -> Self {
+        Self {
+            law: AnyController::new(&tcp),
+            round_trip: RoundTrip::new(tcp.least_timeout),
+            flight: Flight::default(),
+            written: 0,
+            next: 0,
+            missing: 0,
+            room: 0,
+            state: State::Open,
+            timer: None,
+            doubled: 0,
+            probe: None,
+            probe_due: false,
+            last_sent: None,
+            nagle: false,
+            short: 0,
+            usage: Usage::default(),
+            deliveries: Deliveries::default(),
+            pacer: Pacer::default(),
+            burst: (Burst::default(), Time::ZERO, 0),
+            paced: None,
+            lost: 0,
+            marked: 0,
+            counters: Counters::default(),
+            tcp,
+        }
+    }
+
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.rest(now);
+        let flying = self.flight.flying();
+        if self.unsent() < self.tcp.segment
+            && flying < self.law.window().segments()
+            && !self.flight.has_lost()
+        {
+            self.deliveries.idle(flying);
+        }
+        self.written += bytes;
+    }
+
+    /// Holds back short segments while one is on its way, in Minshall's variant, which is Linux's.
+    pub fn use_nagle(&mut self) {
+        self.nagle = true;
+    }
+
+    /// Bytes that were written and have not been sent.
+    pub fn unsent(&self) -> u64 {
+        self.written - self.next
+    }
+
+    /// Bytes that have arrived in order.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.missing
+    }
+
+    pub fn uses_ecn(&self) -> bool {
+        self.law.uses_ecn()
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn state(&self) -> Sending {
+        Sending {
+            window: self.law.window().segments(),
+            round_trip: self.round_trip.smoothed(),
+            repairs: self.counters.repairs,
+        }
+    }
+
+    /// The handshake took `span`.
+    pub fn opened(&mut self, now: Time, span: Duration) {
+        self.round_trip.measured(span, self.missing, self.next);
+        self.law.on_established(now, span);
+    }
+
+    pub fn round_trip(&self) -> &RoundTrip {
+        &self.round_trip
+    }
+
+    /// Reduces the window after an idle time.
+    fn rest(&mut self, now: Time) {
+        let Some(last) = self
+            .last_sent
+            .filter(|_| self.flight.is_empty() && self.unsent() == 0)
+        else {
+            return;
+        };
+        let (idle, timeout) = (now - last, self.round_trip.timeout(0));
+        if self.tcp.idle_restart && idle > timeout {
+            self.law.on_idle(idle, timeout);
+        }
+        self.law.on_write(now, idle);
+    }
+
+    /// The next segment that may leave, as start and end.
+    pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
+        let span = if std::mem::take(&mut self.probe_due) {
+            self.send_probe(now)
+        } else if self.flight.flying() >= self.law.window().segments() {
+            self.used(true);
+            None
+        } else if self.is_held_back(now) {
+            return None;
+        } else if self.flight.has_lost() {
+            self.counters.repairs += 1;
+            let departure = self.depart(now);
+            self.flight.repair(now, departure)
+        } else {
+            let span = self.send_new(now, self.nagle);
+            self.used(false);
+            span
+        };
+        if let Some((start, end)) = span {
+            self.pace(now, end - start);
+            self.append(now, end - start);
+            if let State::Recovery { reduction, .. } = &mut self.state {
+                reduction.sent();
+            }
+            self.last_sent = Some(now);
+            if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Grace))) {
+                self.arm(now);
+            }
+        } else {
+            self.pacer.pause();
+            self.burst.2 = 0;
+        }
+        span
+    }
+
+    /// The place of the last segment in its super-packet.
+    pub fn burst(&self) -> Burst {
+        self.burst.0
+    }
+
+    /// Puts a segment into a super-packet.
+    fn append(&mut self, now: Time, bytes: u64) {
+        let (burst, at, room) = self.burst;
+        let (burst, room) = if room >= bytes && at == now {
+            let index = burst.index + 1;
+            (Burst { index, ..burst }, room)
+        } else {
+            let number = burst.number.wrapping_add(1);
+            (Burst { number, index: 0 }, self.largest_burst())
+        };
+        // A short segment ends it.
+        let full = bytes == self.tcp.segment;
+        self.burst = (
+            burst,
+            now,
+            if full { room.saturating_sub(bytes) } else { 0 },
+        );
+    }
+
+    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more where the
+    /// path is short.
+    fn largest_burst(&self) -> u64 {
+        if let Some(pacing) = self.law.pacing() {
+            return pacing.quantum;
+        }
+        let (window, segment) = (self.law.window().segments(), self.tcp.segment);
+        let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())
+        else {
+            return u64::MAX;
+        };
+        let gain = if (window as f64) < self.law.window().threshold / 2.0 {
+            2.0
+        } else {
+            1.2
+        };
+        let under_way = window.max(self.flight.flying()) * segment;
+        let rate = gain * under_way as f64 / smoothed.as_secs_f64();
+        pacing::quantum(rate, segment, LEAST_BURST, least)
+    }
+
+    /// Return whether pacing delays data that could leave; then it is due at a time.
+    fn is_held_back(&mut self, now: Time) -> bool {
+        self.paced = self.pacer.wait(now).filter(|_| {
+            let full = self.written.min(self.next + self.tcp.segment);
+            self.flight.has_lost() || (full > self.next && full <= self.room)
+        });
+        self.paced.is_some()
+    }
+
+    fn pace(&mut self, now: Time, bytes: u64) {
+        if let Some(pacing) = self.law.pacing() {
+            self.pacer.sent(now, bytes, pacing.rate, pacing.quantum);
+        }
+    }
+
+    fn depart(&mut self, now: Time) -> Departure {
+        self.deliveries.depart(now, self.flight.is_empty())
+    }
+
+    /// Sends a new segment. nagle: unless it is a short one behind another (RFC 896).
+    fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
+        let end = self.written.min(self.next + self.tcp.segment);
+        if end == self.next || end > self.room {
+            return None;
+        }
+        if end - self.next < self.tcp.segment {
+            if nagle && self.short > self.missing {
+                return None;
+            }
+            self.short = end;
+        }
+        let start = std::mem::replace(&mut self.next, end);
+        if self.flight.flying() == 0 && self.deliveries.is_idle() {
+            self.law.on_restart(now);
+        }
+        let departure = self.depart(now);
+        self.flight.send(now, start, end, departure);
+        Some((start, end))
+    }
+
+    /// RFC 8985 §7.3: new data if there is any, even what Nagle's algorithm holds back.
+    fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
+        let new = self.send_new(now, false);
+        let repeated = new.is_none();
+        let departure = self.depart(now);
+        let span = new.or_else(|| self.flight.repeat_last(now, departure));
+        self.counters.repairs += u64::from(repeated && span.is_some());
+        self.probe = span.map(|_| (self.next, repeated));
+        // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
+        let timeout = self.round_trip.timeout(self.doubled);
+        self.timer = Some((self.tcp.expiry(now, timeout), Alarm::Timeout));
+        span
+    }
+
+    /// Records whether the window limits sending.
+    fn used(&mut self, full: bool) {
+        let held_back = full && self.unsent() > 0;
+        let under_way = self.flight.length();
+        self.usage
+            .note(held_back, under_way, self.missing, self.next);
+    }
+
+    pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
+        self.room = self.room.max(ack.upto + ack.window);
+        let before = self.flight.flying();
+        let news = self.flight.acknowledge(now, ack, self.round_trip.least());
+        if news.advanced {
+            self.missing = ack.upto;
+            self.doubled = 0;
+        }
+        let round_trip = news.round_trips;
+        let echoed = news.advanced.then(|| now - ack.echo);
+        if let Some(span) = round_trip.map(|(first, _)| first).or(echoed) {
+            self.round_trip.measured(span, self.missing, self.next);
+        }
+        let progress = AckSample {
+            now,
+            segments: news.segments,
+            round_trip: round_trip.map(|(_, last)| last),
+            missing: self.missing,
+            next: self.next,
+            limited: self.usage.is_limited(self.law.window()),
+        };
+        if let Some(span) = progress.round_trip {
+            self.law.on_round_trip(&progress, span);
+        }
+        self.on_probe_answer(ack);
+        let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
+        let marked = ack.marked.saturating_sub(self.marked);
+        self.marked += marked;
+        let repairing = lost > 0 || self.state != State::Open;
+        self.law.on_ecn(&progress, marked, repairing);
+        self.judge(&progress, &news, lost, ack);
+        self.delivered(&progress, &news, lost, before);
+        match grace_ends {
+            Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Grace)),
+            _ if news.advanced || news.segments > 0 || self.flight.is_empty() => self.arm(now),
+            _ => {}
+        }
+    }
+
+    /// Samples the rate of delivery. before: segments that were in flight.
+    fn delivered(&mut self, progress: &AckSample, news: &News, lost: u64, before: u64) {
+        self.lost += lost;
+        let now = progress.now;
+        let least = self.round_trip.least();
+        let sample = self
+            .deliveries
+            .arrived(now, news.segments, news.latest, least);
+        self.law.on_delivery(&Delivery {
+            now,
+            sample,
+            delivered: self.deliveries.count(),
+            delivered_at: self.deliveries.at(),
+            segments: news.segments,
+            lost,
+            all_lost: self.lost,
+            before,
+            flying: self.flight.flying(),
+            round_trip: progress.round_trip,
+            // Linux: FLAG_ACK_MAYBE_DELAYED.
+            is_delayed: news.bytes < self.tcp.segment
+                && sample.is_some_and(|sample| sample.before + 1 == self.deliveries.count()),
+            repair: match self.state {
+                State::Open => Repair::None,
+                State::Recovery { .. } => Repair::Recovery,
+                State::Loss { .. } => Repair::Timeout,
+            },
+            ahead: self.pacer.ahead(now),
+        });
+        if self.law.is_draining() {
+            self.deliveries.idle(self.flight.flying());
+        }
+    }
+
+    /// Return the maximum time that a segment may be behind one that was sent later (RFC 8985 §6.2, step 4).
+    fn grace(&self) -> Duration {
+        if self.state != State::Open || self.flight.selected() >= DUPLICATES {
+            return Duration::ZERO;
+        }
+        let quarter = self
+            .round_trip
+            .least()
+            .map_or(0, |least| least.as_nanos() / 4);
+        Duration::from_nanos(quarter)
+    }
+
+    fn judge(&mut self, progress: &AckSample, news: &News, lost: u64, ack: &Acknowledgement) {
+        match &mut self.state {
+            State::Open if lost > 0 => self.enter_recovery(news),
+            State::Open => {
+                if news.advanced {
+                    self.law.on_ack(progress);
+                }
+            }
+            State::Recovery { end, .. } if ack.upto >= *end => {
+                self.state = State::Open;
+                let threshold = self.law.window().threshold;
+                self.law.repair(threshold);
+            }
+            State::Recovery { reduction, .. } => {
+                reduction.delivered(news);
+                let reduction = *reduction;
+                self.reduce(reduction, news, lost);
+            }
+            State::Loss { end, since, before } => {
+                let (end, since, before) = (*end, *since, *before);
+                if news.advanced && ack.echo < since {
+                    self.flight.take_back();
+                    self.law.undo(before.0, before.1);
+                    self.state = State::Open;
+                } else {
+                    self.law.on_ack(progress);
+                    if ack.upto >= end {
+                        self.state = State::Open;
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter_recovery(&mut self, news: &News) {
+        let before = self.law.window().segments();
+        self.law.on_loss();
+        self.probe = None;
+        let reduction = Reduction::new(before, news);
+        self.state = State::Recovery {
+            end: self.next,
+            reduction,
+        };
+        self.reduce(reduction, news, 1);
+    }
+
+    /// Sets the window to what may be sent now.
+    fn reduce(&mut self, reduction: Reduction, news: &News, lost: u64) {
+        let (flying, threshold) = (self.flight.flying(), self.law.window().threshold);
+        let window = reduction.window(flying, threshold, news, lost);
+        self.law.repair(window);
+    }
+
+    /// RFC 8985 §7.4.
+    fn on_probe_answer(&mut self, ack: &Acknowledgement) {
+        let Some((end, repeated)) = self.probe.filter(|&(end, _)| ack.upto >= end) else {
+            return;
+        };
+        if !repeated || ack.duplicate {
+            self.probe = None;
+        } else if ack.upto > end {
+            // The tail was lost, and only the probe detected it.
+            self.probe = None;
+            self.law.on_loss();
+            let threshold = self.law.window().threshold;
+            self.law.repair(threshold);
+        }
+    }
+
+    pub fn timer(&self) -> Option<Time> {
+        let timer = self.timer.map(|(at, _)| at);
+        self.paced
+            .map_or(timer, |paced| Some(timer.map_or(paced, |at| at.min(paced))))
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        self.paced.take_if(|paced| *paced <= now);
+        let Some((_, alarm)) = self.timer.filter(|&(at, _)| at <= now) else {
+            return;
+        };
+        self.timer = None;
+        match alarm {
+            Alarm::Grace => {
+                let (lost, next) = self.flight.find_lost(now, self.grace());
+                if lost > 0 && self.state == State::Open {
+                    self.enter_recovery(&News::default());
+                }
+                match next {
+                    Some(at) => self.timer = Some((at, Alarm::Grace)),
+                    None => self.arm(now),
+                }
+            }
+            Alarm::Probe => self.probe_due = true,
+            Alarm::Timeout => self.time_out(now),
+        }
+    }
+
+    fn time_out(&mut self, now: Time) {
+        self.counters.timeouts += 1;
+        self.doubled += 1;
+        let before = match self.state {
+            State::Loss { before, .. } => before,
+            _ => {
+                let before = (
+                    self.law.window().segments() as f64,
+                    self.law.window().threshold,
+                );
+                self.law.on_loss();
+                before
+            }
+        };
+        self.state = State::Loss {
+            end: self.next,
+            since: now,
+            before,
+        };
+        self.probe = None;
+        let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
+        self.lost += self.flight.give_up(now - recent);
+        let flying = self.flight.flying();
+        self.law.on_timeout(&Timeout {
+            flying,
+            all_lost: self.lost,
+            delivered: self.deliveries.count(),
+            delivered_at: self.deliveries.at(),
+        });
+        self.arm(now);
+    }
+
+    fn arm(&mut self, now: Time) {
+        if self.flight.is_empty() {
+            self.timer = None;
+            return;
+        }
+        let timeout = self.round_trip.timeout(self.doubled);
+        let (delay, alarm) = match self.probe_delay() {
+            Some(delay) => (delay.min(timeout), Alarm::Probe),
+            None => (timeout, Alarm::Timeout),
+        };
+        self.timer = Some((self.tcp.expiry(now, delay), alarm));
+    }
+
+    /// RFC 8985 §7.2, with Linux's slack.
+    fn probe_delay(&self) -> Option<Duration> {
+        if self.state != State::Open || self.probe.is_some() {
+            return None;
+        }
+        let twice = self
+            .round_trip
+            .smoothed()
+            .map_or(INITIAL_TIMEOUT, |it| it + it);
+        let alone = self.flight.length() == 1;
+        Some(
+            twice
+                + if alone {
+                    self.tcp.least_timeout
+                } else {
+                    PROBE_SLACK
+                },
+        )
+    }
+}

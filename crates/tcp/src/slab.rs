@@ -1,0 +1,55 @@
+//! Values in numbered places that are used again.
+
+use std::ops::{Index, IndexMut};
+
+/// Values by the numbers of their places. The place that became free last is the next to be used, so that the memory in use
+/// stays small and warm.
+#[derive(Clone, Debug)]
+pub struct Slab<T> {
+    values: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            values: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> Slab<T> {
+    /// Returns the place of the value.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self[place] = value;
+            return place;
+        }
+        self.values.push(value);
+        self.values.len() as u32 - 1
+    }
+
+    /// Frees a place and returns its value.
+    #[inline]
+    pub fn remove(&mut self, place: u32) -> T {
+        self.free.push(place);
+        self[place]
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, place: u32) -> &T {
+        &self.values[place as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, place: u32) -> &mut T {
+        &mut self.values[place as usize]
+    }
+}

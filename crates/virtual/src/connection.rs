@@ -1,0 +1,141 @@
+//! A connection: its two ends, and where in its streams messages end.
+
+use std::collections::VecDeque;
+
+use cellbed_link::Time;
+
+use crate::event::{End, Ends};
+use cellbed_tcp::{Counters, Segment, Socket, Tcp};
+
+/// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
+/// when the bytes have arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub ends: Ends,
+    client: Half,
+    server: Half,
+}
+
+#[derive(Clone, Debug)]
+struct Half {
+    socket: Socket,
+    /// Messages that the other end has written and that have not arrived: their ends and labels.
+    expected: VecDeque<(u64, u64)>,
+    room: Option<u64>,
+    closed: bool,
+}
+
+impl Half {
+    fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            expected: VecDeque::new(),
+            room: None,
+            closed: false,
+        }
+    }
+}
+
+impl Connection {
+    pub fn open(ends: Ends, tcp: Tcp, now: Time) -> Self {
+        Self {
+            ends,
+            client: Half::new(Socket::connecting(tcp, now)),
+            server: Half::new(Socket::listening(tcp)),
+        }
+    }
+
+    fn half(&self, end: End) -> &Half {
+        match end {
+            End::Client => &self.client,
+            End::Server => &self.server,
+        }
+    }
+
+    fn half_mut(&mut self, end: End) -> &mut Half {
+        match end {
+            End::Client => &mut self.client,
+            End::Server => &mut self.server,
+        }
+    }
+
+    pub fn socket(&self, end: End) -> &Socket {
+        &self.half(end).socket
+    }
+
+    pub fn use_nagle(&mut self, at: End) {
+        self.half_mut(at).socket.use_nagle();
+    }
+
+    pub fn write(&mut self, from: End, now: Time, bytes: u64, label: u64) {
+        let half = self.half_mut(from);
+        half.socket.write(now, bytes);
+        let end = half.socket.written();
+        self.half_mut(from.peer()).expected.push_back((end, label));
+    }
+
+    pub fn want_room(&mut self, from: End, bytes: u64) {
+        self.half_mut(from).room = Some(bytes);
+    }
+
+    /// Return whether the requested room is available.
+    pub fn has_room(&self, from: End) -> bool {
+        let half = self.half(from);
+        let has_room = |room| half.socket.unsent() < room;
+        !half.closed && half.room.is_some_and(has_room)
+    }
+
+    /// Discards what this end has not sent, and all that it would do later.
+    pub fn close(&mut self, at: End) {
+        self.half_mut(at).closed = true;
+    }
+
+    pub fn is_closed(&self, at: End) -> bool {
+        self.half(at).closed
+    }
+
+    /// Takes in a segment; true if the connection is open to this end since.
+    pub fn receive(&mut self, at: End, now: Time, segment: &Segment) -> bool {
+        let socket = &mut self.half_mut(at).socket;
+        let before = socket.is_established();
+        socket.receive(now, segment, false);
+        !before && socket.is_established()
+    }
+
+    /// The next complete message.
+    pub fn next_message(&mut self, at: End) -> Option<u64> {
+        let half = self.half_mut(at);
+        let (end, label) = *half.expected.front()?;
+        if end > half.socket.received() {
+            return None;
+        }
+        half.expected.pop_front();
+        Some(label)
+    }
+
+    pub fn timer(&self) -> Option<Time> {
+        let open = [&self.client, &self.server].into_iter();
+        let open = open.filter(|half| !half.closed);
+        open.filter_map(|half| half.socket.timer()).min()
+    }
+
+    pub fn tick(&mut self, now: Time) {
+        for half in [&mut self.client, &mut self.server] {
+            if !half.closed {
+                half.socket.tick(now);
+            }
+        }
+    }
+
+    pub fn transmit(&mut self, from: End, now: Time) -> Option<Segment> {
+        let half = self.half_mut(from);
+        if half.closed {
+            return None;
+        }
+        half.socket.transmit(now)
+    }
+
+    pub fn counters(&self) -> impl Iterator<Item = Counters> {
+        [self.client.socket.counters(), self.server.socket.counters()].into_iter()
+    }
+}

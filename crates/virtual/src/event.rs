@@ -1,0 +1,103 @@
+//! Events of an application: hosts, their connections, and changes there.
+
+/// An end of a connection, or a host of a network of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// The one that opens connections; of two hosts the mobile one: its packets take the uplink.
+    Client,
+    /// The other one; of two hosts its packets take the downlink.
+    Server,
+}
+
+impl End {
+    /// The other one.
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// The hosts of a connection, and their ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The vertex that opens it, and its port.
+    pub client: (u16, u16),
+    /// The other vertex, and its port.
+    pub server: (u16, u16),
+}
+
+impl Ends {
+    pub(crate) fn of(self, end: End) -> (u16, u16) {
+        match end {
+            End::Client => self.client,
+            End::Server => self.server,
+        }
+    }
+}
+
+/// The protocol of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramKind {
+    /// An echo request or its answer.
+    Icmp,
+    /// User data.
+    Udp,
+}
+
+/// A connection of the running application, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub(crate) u64);
+
+impl ConnectionId {
+    /// Its number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The connection of this number.
+    pub fn of(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// An event of an application, which acts for all hosts; `at` is the end of the connection, or the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The application begins, or a requested time has come.
+    Due {
+        /// The caller's.
+        label: u64,
+    },
+    /// A datagram has arrived.
+    Datagram {
+        /// End of the connection.
+        at: End,
+        /// The sender's.
+        label: u64,
+    },
+    /// A connection is open, as seen by this host.
+    Open {
+        /// Identifier of the connection.
+        connection: ConnectionId,
+        /// For whom.
+        at: End,
+    },
+    /// The last byte of a message has arrived, and all before it.
+    Message {
+        /// On which connection.
+        connection: ConnectionId,
+        /// End of the connection.
+        at: End,
+        /// The sender's.
+        label: u64,
+    },
+    /// The unsent bytes have fallen below the requested number.
+    Room {
+        /// On which connection.
+        connection: ConnectionId,
+        /// For whom.
+        at: End,
+    },
+}

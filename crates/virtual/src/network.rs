@@ -1,0 +1,640 @@
+//! Hosts on a graph of directions in virtual time, and the loop that moves packets.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+
+use cellbed_link::agenda::Agenda;
+use cellbed_link::records::{PacketRecord, RECORD_BYTES};
+use cellbed_link::tally::Tally;
+use cellbed_link::{
+    Bin, Bytes, Change, ChangeError, Duration, Fate, Graph, GraphConfig, GraphError, Onward,
+    Outcome, StageConfig, Tag, Time,
+};
+
+use crate::connection::Connection;
+use crate::event::{ConnectionId, DatagramKind, End, Ends, Event};
+use crate::pool::{Content, Packet, Pool};
+use cellbed_tcp::{Segment, SegmentKind, Sending, Tcp};
+
+/// A program on all hosts, driven by events.
+pub trait Application {
+    /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
+    fn on_event(&mut self, event: Event, network: &mut Network);
+
+    /// Return whether the traffic is complete.
+    fn is_done(&self) -> bool;
+}
+
+/// The first two hosts.
+const PAIR: Ends = Ends {
+    client: (0, 0),
+    server: (1, 0),
+};
+
+/// Hosts on a graph of directions, in virtual time; [`new`](Self::new) makes two and the path between them.
+///
+/// A packet takes its time from one direction to the next, by the shortest path. Applications run on it one after the
+/// other; packets that one leaves in flight do not concern the next, but stay in the queues. A clone is an independent
+/// network in the same state. Only the stages of the directions are random, and have seeds.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Time};
+/// use cellbed_tcp::Tcp;
+/// use cellbed_virtual::{Downloads, Network};
+///
+/// let stages = || {
+///     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(50_000_000)));
+///     vec![bottleneck.into(), DelayConfig::Fixed(Duration::from_millis(20)).into()]
+/// };
+/// let mut network = Network::new(stages(), stages());
+/// let mut downloads = Downloads::new(&[100_000], Tcp::default());
+/// network.run(&mut downloads, Time::ZERO, Time::from_millis(10_000));
+/// let taken = downloads.results()[0].taken().unwrap();
+/// // Four round trips, and what it takes to send the packets of the last one.
+/// assert!(taken > Duration::from_millis(160) && taken < Duration::from_millis(175));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The directions; packets are slots of the pool.
+    graph: Graph<u32>,
+    pool: Pool,
+    /// Packets so far.
+    sent: u64,
+    now: Time,
+    /// The time from a host's sending until a packet is on the path.
+    turnaround: Duration,
+    /// Packets on their way out of the hosts, in order.
+    leaving: VecDeque<(Time, u32, Bytes)>,
+    /// Connections of the running application, when each has a timer, and the number of the first of them.
+    connections: Vec<Connection>,
+    timers: Agenda,
+    first: u64,
+    /// Number of the running application.
+    run: u64,
+    due: BinaryHeap<Reverse<(Time, u64, u64)>>,
+    asked: u64,
+    events: VecDeque<Event>,
+    /// Segments that arrive together, as one, and the size of the first.
+    arriving: Option<(ConnectionId, End, Segment, u64)>,
+    /// Ends that applications have written to since the last event, in this order.
+    written: VecDeque<(ConnectionId, End)>,
+    /// Ends at which the application waits for room.
+    rooms: BTreeSet<(ConnectionId, End)>,
+    /// Records of packets that have passed directions.
+    log: Option<Vec<[u8; RECORD_BYTES]>>,
+}
+
+impl Network {
+    /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
+    pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
+        Self::on(Graph::pair(uplink, downlink, Time::ZERO))
+    }
+
+    /// A graph at rest whose time begins at zero.
+    ///
+    /// Errors: a change or a cell that does not fit.
+    pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
+        Graph::new(config, Time::ZERO).map(Self::on)
+    }
+
+    fn on(graph: Graph<u32>) -> Self {
+        Self {
+            graph,
+            pool: Pool::default(),
+            sent: 0,
+            now: Time::ZERO,
+            turnaround: Duration::ZERO,
+            leaving: VecDeque::new(),
+            connections: Vec::new(),
+            timers: Agenda::default(),
+            first: 0,
+            run: 0,
+            due: BinaryHeap::new(),
+            asked: 0,
+            events: VecDeque::new(),
+            arriving: None,
+            written: VecDeque::new(),
+            rooms: BTreeSet::new(),
+            log: None,
+        }
+    }
+
+    /// Set the time, zero by default, from a host's sending until a packet is on the path.
+    ///
+    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
+    /// answer uses an opportunity that any real one misses.
+    pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
+        self.turnaround = turnaround;
+        self
+    }
+
+    /// The same path with changes of its directions over time.
+    ///
+    /// Errors: a change to a missing stage, or to another kind of stage.
+    pub fn with_changes(
+        mut self,
+        uplink: Vec<Change>,
+        downlink: Vec<Change>,
+    ) -> Result<Self, ChangeError> {
+        let mut changes = [uplink, downlink].into_iter();
+        self.graph = self
+            .graph
+            .try_map(|_, direction| direction.with_changes(changes.next().unwrap_or_default()))?;
+        Ok(self)
+    }
+
+    /// The same network with a meter and a tally for each direction, and a packet log.
+    pub fn with_log(mut self) -> Self {
+        self.log = Some(Vec::new());
+        self.graph = self.graph.with_meters().with_tallies();
+        self
+    }
+
+    /// Takes the records of the packet log since the last call; see [`with_log`](Self::with_log).
+    pub fn drain_packets(&mut self, take: impl FnMut([u8; RECORD_BYTES])) {
+        if let Some(log) = &mut self.log {
+            log.drain(..).for_each(take);
+        }
+    }
+
+    /// Of each direction what has happened in it; see [`with_log`](Self::with_log).
+    pub fn tallies(&self) -> &[Tally] {
+        self.graph.tallies()
+    }
+
+    /// Takes the bins of the meters that have ended by now, with the number of their direction.
+    pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
+        for direction in 0..self.graph.directions().len() {
+            let take = |bin: Bin| take(direction, &bin);
+            self.graph.finished_bins(direction, self.now, take);
+        }
+    }
+
+    /// Return the time that each user of a cell has had it with packets waiting since the last start.
+    pub fn served(&mut self, cell: usize) -> Vec<Duration> {
+        self.graph.served(cell).collect()
+    }
+
+    /// Starts all schedules and moves anew at `zero`; see [`Direction::restart`].
+    pub fn restart(&mut self, zero: Time) {
+        self.graph.restart(self.now, zero, Duration::ZERO);
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets that are on the path or on their way to it.
+    pub fn held(&self) -> u64 {
+        let directions = self.graph.directions().iter();
+        let held = directions.map(|direction| direction.held().packets.0);
+        self.leaving.len() as u64 + held.sum::<u64>()
+    }
+
+    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it is
+    /// later than `end`.
+    pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
+        self.clear();
+        self.go_on(application, start, end);
+    }
+
+    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
+    pub fn clear(&mut self) {
+        self.first += self.connections.len() as u64;
+        self.connections.clear();
+        self.timers.clear();
+        self.rooms.clear();
+        self.due.clear();
+        self.run += 1;
+    }
+
+    /// Wakes the application at `at`, as [`run`](Self::run) does, but continues the previous, completed one with its
+    /// connections.
+    pub fn go_on(&mut self, application: &mut impl Application, at: Time, end: Time) {
+        self.wake(at, 0);
+        while !application.is_done() && self.step(end) {
+            while let Some(event) = self.events.pop_front() {
+                application.on_event(event, self);
+                if self.events.is_empty() {
+                    self.send_written();
+                }
+            }
+        }
+    }
+
+    /// The next event by `end`, for an application with a loop; without one the time is `end`.
+    pub fn next_event(&mut self, end: Time) -> Option<Event> {
+        loop {
+            if self.events.is_empty() {
+                self.send_written();
+            }
+            let event = self.events.pop_front();
+            if event.is_some() {
+                return event;
+            }
+            if !self.step(end) {
+                self.now = self.now.max(end);
+                return None;
+            }
+        }
+    }
+
+    /// Data written at one instant leaves in full segments, and in the order of the writes.
+    fn send_written(&mut self) {
+        while let Some((connection, from)) = self.written.pop_front() {
+            self.transmit(connection, from);
+        }
+        if !self.rooms.is_empty() {
+            self.report_room();
+        }
+    }
+
+    /// Schedules an [`Event::Due`] at `at`, or now if that is past.
+    pub fn wake(&mut self, at: Time, label: u64) {
+        self.asked += 1;
+        self.due
+            .push(Reverse((at.max(self.now), self.asked, label)));
+    }
+
+    /// Sends a UDP datagram of `size` bytes, its IP length, between the first two hosts.
+    pub fn send(&mut self, from: End, size: Bytes, label: u64) {
+        self.send_ends(DatagramKind::Udp, PAIR, from, size, label);
+    }
+
+    /// Sends a datagram of `size` bytes, its IP length, between two hosts.
+    pub fn send_ends(
+        &mut self,
+        kind: DatagramKind,
+        ends: Ends,
+        from: End,
+        size: Bytes,
+        label: u64,
+    ) {
+        let content = Content::Datagram {
+            run: self.run,
+            kind,
+            label,
+            at: from.peer(),
+        };
+        self.dispatch(ends, from, content, size);
+    }
+
+    fn dispatch(&mut self, ends: Ends, from: End, content: Content, size: Bytes) {
+        self.sent += 1;
+        let (source, destination) = (ends.of(from), ends.of(from.peer()));
+        let slot = self.pool.insert(Packet {
+            number: self.sent,
+            from: source.0,
+            to: destination.0,
+            ports: (source.1, destination.1),
+            corrupt: false,
+            content,
+        });
+        if self.turnaround.is_zero() {
+            return self.enter(source.0, slot, self.now, size);
+        }
+        let at = self.now + self.turnaround;
+        self.leaving.push_back((at, slot, size));
+    }
+
+    /// Sends a packet from a host to its destination; without a path it is lost.
+    fn enter(&mut self, host: u16, slot: u32, at: Time, size: Bytes) {
+        let destination = self.pool.get(slot).to;
+        match self.graph.paths(at).next(host.into(), destination.into()) {
+            Some(direction) => self.accept(direction, slot, at, size),
+            None => self.pool.release(slot),
+        }
+    }
+
+    /// A packet reaches a direction.
+    fn accept(&mut self, direction: usize, slot: u32, at: Time, size: Bytes) {
+        let packet = self.pool.get(slot);
+        let flow = match packet.content {
+            Content::Segment { connection, .. } | Content::Reset { connection, .. } => {
+                1 + connection
+            }
+            Content::Datagram { .. } => {
+                // Those with the same ports are one flow, apart from all connections.
+                (u64::from(packet.ports.0) << 16 | u64::from(packet.ports.1)).wrapping_neg()
+            }
+        };
+        let tag = Tag {
+            flow,
+            ..Tag::default()
+        };
+        self.graph
+            .accept_tagged(at, direction, slot, size, tag, None);
+    }
+
+    /// Opens a connection between the first two hosts, from the client to the server.
+    pub fn connect(&mut self, tcp: Tcp) -> ConnectionId {
+        self.connect_ends(PAIR, tcp)
+    }
+
+    /// Opens a connection between two hosts.
+    pub fn connect_ends(&mut self, ends: Ends, tcp: Tcp) -> ConnectionId {
+        let id = ConnectionId(self.first + self.connections.len() as u64);
+        self.connections.push(Connection::open(ends, tcp, self.now));
+        self.timers.push();
+        self.transmit(id, End::Client);
+        id
+    }
+
+    /// Writes a message to a connection, from this end to the other, where it will be an [`Event::Message`].
+    pub fn write(&mut self, connection: ConnectionId, from: End, bytes: u64, label: u64) {
+        let now = self.now;
+        if let Some(open) = self.connection_mut(connection) {
+            open.write(from, now, bytes, label);
+            self.written.push_back((connection, from));
+        }
+    }
+
+    /// Lets this end hold back short segments, as a program that leaves Nagle's algorithm on (RFC 896).
+    pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.use_nagle(at);
+        }
+    }
+
+    /// Closes an end at once: what it has not sent is discarded, and it answers what still arrives with a reset, which
+    /// closes the other end.
+    pub fn close(&mut self, connection: ConnectionId, at: End) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.close(at);
+            self.rooms.remove(&(connection, at));
+            self.set_timer(connection);
+        }
+    }
+
+    /// Bytes that have arrived in order at this end.
+    pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(0, |open| open.socket(at).received())
+    }
+
+    /// Bytes that were written at this end and have not been sent.
+    pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(0, |open| open.socket(from).unsent())
+    }
+
+    /// Schedules one event when fewer than `bytes` are unsent at this end.
+    pub fn want_room(&mut self, connection: ConnectionId, from: End, bytes: u64) {
+        if let Some(open) = self.connection_mut(connection) {
+            open.want_room(from, bytes);
+            self.rooms.insert((connection, from));
+        }
+    }
+
+    /// The state of the sender at this end.
+    pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
+        Some(self.connection(connection)?.socket(from).sending())
+    }
+
+    /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
+    pub fn repairs(&self) -> (u64, u64) {
+        let counters = self.connections.iter().flat_map(Connection::counters);
+        counters.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(self.place(id)?)
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let place = self.place(id)?;
+        self.connections.get_mut(place)
+    }
+
+    fn place(&self, id: ConnectionId) -> Option<usize> {
+        Some(id.0.checked_sub(self.first)? as usize)
+    }
+
+    /// Advances to the next event. False if there is none until `end`.
+    fn step(&mut self, end: Time) -> bool {
+        let events = [
+            self.graph.next_event(),
+            self.timers.first().map(|next| next.0),
+            self.due.peek().map(|Reverse(next)| next.0),
+            self.leaving.front().map(|packet| packet.0),
+        ];
+        let next = events.into_iter().flatten().min();
+        let Some(next) = next.filter(|&next| next <= end) else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(&(at, slot, size)) = self.leaving.front().filter(|it| it.0 <= next) {
+            self.leaving.pop_front();
+            self.enter(self.pool.get(slot).from, slot, at, size);
+        }
+        while let Some((direction, outcome)) = self.graph.poll(self.now) {
+            self.deliver(direction, &outcome);
+        }
+        self.receive();
+        self.tick();
+        while let Some(&Reverse((at, _, label))) = self.due.peek().filter(|it| it.0.0 <= self.now) {
+            debug_assert!(at <= self.now);
+            self.due.pop();
+            self.events.push_back(Event::Due { label });
+        }
+        true
+    }
+
+    /// A packet has come out of a direction, or was dropped in it.
+    fn deliver(&mut self, direction: usize, outcome: &Outcome<u32>) {
+        let slot = outcome.packet;
+        if let Some(log) = &mut self.log
+            && outcome.fate != Fate::Doubled
+        {
+            log.push(record(self.pool.get(slot), direction, outcome).to_bytes());
+        }
+        match outcome.fate {
+            Fate::Doubled => return self.pool.double(slot),
+            Fate::Dropped(_) => return self.pool.release(slot),
+            Fate::Delivered => {}
+        }
+        let packet = self.pool.get_mut(slot);
+        packet.corrupt |= outcome.corrupt_bit.is_some();
+        let packet = *packet;
+        match self.graph.onward(direction, outcome, packet.to.into()) {
+            Onward::Next(next) => {
+                return self.accept(next, slot, outcome.departed, outcome.size);
+            }
+            Onward::Lost => return self.pool.release(slot),
+            Onward::Arrived => {}
+        }
+        self.pool.release(slot);
+        if packet.corrupt {
+            return; // The checksum detects it.
+        }
+        match packet.content {
+            Content::Datagram { run, label, at, .. } => {
+                if run == self.run {
+                    self.events.push_back(Event::Datagram { at, label });
+                }
+            }
+            Content::Segment {
+                connection,
+                segment,
+                at,
+            } => self.arrive(ConnectionId(connection), at, segment),
+            Content::Reset { connection, at, .. } => self.close(ConnectionId(connection), at),
+        }
+    }
+
+    /// A segment arrives. Linux receives those that arrive together as one super-packet, with one acknowledgement.
+    fn arrive(&mut self, id: ConnectionId, at: End, segment: Segment) {
+        if let Some((connection, end, before, size)) = &mut self.arriving
+            && (*connection, *end) == (id, at)
+            && before.join(&segment, *size)
+        {
+            return;
+        }
+        self.receive();
+        self.arriving = Some((id, at, segment, segment.length));
+    }
+
+    /// Hands what arrives to its connection.
+    fn receive(&mut self) {
+        let Some((id, at, segment, _)) = self.arriving.take() else {
+            return;
+        };
+        let now = self.now;
+        let Some(connection) = self.connection_mut(id) else {
+            return; // Its application is over.
+        };
+        if connection.is_closed(at) {
+            let (ends, socket) = (connection.ends, connection.socket(at));
+            let content = Content::Reset {
+                connection: id.0,
+                sequence: (socket.written() - socket.unsent()) as u32 + 1,
+                at: at.peer(),
+            };
+            return self.dispatch(ends, at, content, RESET);
+        }
+        let opened = connection.receive(at, now, &segment);
+        // Before the application learns of it: what it answers does not carry this acknowledgement.
+        self.transmit(id, at);
+        if opened {
+            let connection = id;
+            self.events.push_back(Event::Open { connection, at });
+        }
+        while let Some(label) = self
+            .connection_mut(id)
+            .and_then(|open| open.next_message(at))
+        {
+            let connection = id;
+            self.events.push_back(Event::Message {
+                connection,
+                at,
+                label,
+            });
+        }
+    }
+
+    /// Timers of connections that are due.
+    fn tick(&mut self) {
+        while let Some((_, place)) = self.timers.first().filter(|&(due, _)| due <= self.now) {
+            self.connections[place].tick(self.now);
+            for end in [End::Client, End::Server] {
+                self.transmit(ConnectionId(self.first + place as u64), end);
+            }
+        }
+    }
+
+    fn report_room(&mut self) {
+        let Self {
+            rooms,
+            connections,
+            first,
+            events,
+            ..
+        } = self;
+        rooms.retain(|&(connection, at)| {
+            let waits = !connections[(connection.0 - *first) as usize].has_room(at);
+            if !waits {
+                events.push_back(Event::Room { connection, at });
+            }
+            waits
+        });
+    }
+
+    /// Sends the pending segments of an end of a connection.
+    fn transmit(&mut self, id: ConnectionId, from: End) {
+        let (now, Some(place)) = (self.now, self.place(id)) else {
+            return;
+        };
+        while let Some(open) = self.connections.get_mut(place)
+            && let Some(segment) = open.transmit(from, now)
+        {
+            let ends = open.ends;
+            let content = Content::Segment {
+                connection: id.0,
+                segment,
+                at: from.peer(),
+            };
+            self.dispatch(ends, from, content, segment.size());
+        }
+        self.set_timer(id);
+    }
+
+    fn set_timer(&mut self, id: ConnectionId) {
+        if let Some(place) = self.place(id) {
+            let timer = self.connections.get(place).and_then(Connection::timer);
+            self.timers.set(place, timer);
+        }
+    }
+}
+
+/// The record of a packet that came out of a direction, or was dropped in it.
+fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRecord {
+    let (protocol, tcp_sequence, payload) = match packet.content {
+        Content::Segment { segment, .. } => {
+            let opening = segment.kind != SegmentKind::Data;
+            // A SYN takes the number before the first byte.
+            let sequence = segment.start as u32 + u32::from(!opening);
+            (TCP, sequence, segment.length as u32)
+        }
+        Content::Reset { sequence, .. } => (TCP, sequence, 0),
+        // As the emulator, which reads no headers of ICMP.
+        Content::Datagram { kind, .. } => {
+            let (protocol, headers) = match kind {
+                DatagramKind::Icmp => (ICMP, IP_HEADER),
+                DatagramKind::Udp => (UDP, UDP_HEADERS),
+            };
+            (protocol, 0, (outcome.size.0 as u32).saturating_sub(headers))
+        }
+    };
+    PacketRecord {
+        packet: packet.number,
+        arrived: outcome.arrived,
+        released: outcome.released,
+        departed: outcome.departed,
+        observed: outcome.departed,
+        direction: direction as u16,
+        drop: match outcome.fate {
+            Fate::Delivered | Fate::Doubled => 0,
+            Fate::Dropped(reason) => reason as u8,
+        },
+        protocol,
+        bytes: outcome.size.0 as u32,
+        source_port: packet.ports.0,
+        destination_port: packet.ports.1,
+        tcp_sequence,
+        payload,
+        source_vertex: packet.from,
+        destination_vertex: packet.to,
+    }
+}
+
+/// Transport protocols (IANA numbers).
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Of IPv4.
+const IP_HEADER: u32 = 20;
+/// Length of a reset: headers without options.
+const RESET: Bytes = Bytes(40);
+/// Of IPv4 and UDP.
+const UDP_HEADERS: u32 = 28;

@@ -1,0 +1,300 @@
+//! Transfers over TCP against what can be computed by hand.
+
+use cellbed_link::*;
+use cellbed_tcp::*;
+use cellbed_virtual::*;
+
+const SEGMENT: u64 = 1448;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A drop-tail bottleneck and 20 ms one way.
+fn stages(rate: u64, queue: u64) -> Vec<StageConfig> {
+    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
+    let queue = Discipline::DropTail(Limit {
+        packets: None,
+        bytes: Some(Bytes(queue)),
+    });
+    vec![
+        bottleneck.with_queue(queue).into(),
+        DelayConfig::Fixed(ms(20)).into(),
+    ]
+}
+
+fn network(rate: u64, queue: u64) -> Network {
+    Network::new(stages(rate, queue), stages(rate, queue))
+}
+
+fn download(mut network: Network, size: u64, tcp: Tcp) -> (Network, Download) {
+    let mut downloads = Downloads::new(&[size], tcp);
+    network.run(&mut downloads, Time::ZERO, Time::from_millis(600_000));
+    let result = downloads.results()[0];
+    (network, result)
+}
+
+fn taken_ms(rate: u64, size: u64, tcp: Tcp) -> f64 {
+    let (_, result) = download(network(rate, 1 << 30), size, tcp);
+    result.taken().expect("the link carries all").as_secs_f64() * 1e3
+}
+
+#[test]
+fn on_a_fat_link_each_doubling_of_the_window_is_a_round_trip() {
+    let tcp = Tcp {
+        hystart: false,
+        ..Tcp::default()
+    };
+    // Rounds of 10, 20, 40, 80 segments, or a few less where the last acknowledgement of a round is a delayed one.
+    let transfers = [
+        (1, 2),
+        (10, 2),
+        (11, 3),
+        (30, 3),
+        (31, 4),
+        (67, 4),
+        (71, 5),
+        (140, 5),
+        (151, 6),
+    ];
+    for (segments, rounds) in transfers {
+        let taken = taken_ms(100_000_000_000, segments * SEGMENT, tcp);
+        let expected = 40.0 * f64::from(rounds);
+        assert!(
+            taken >= expected && taken < expected + 0.1,
+            "{segments}: {taken} ms"
+        );
+    }
+}
+
+#[test]
+fn a_long_transfer_has_the_rate_of_the_link() {
+    for control in [Control::Cubic, Control::NewReno, Control::Bbr] {
+        let tcp = Tcp {
+            control,
+            ..Tcp::default()
+        };
+        let (short, long) = (
+            taken_ms(20_000_000, 5_000_000, tcp),
+            taken_ms(20_000_000, 15_000_000, tcp),
+        );
+        let rate = 10_000_000.0 * 8.0 / ((long - short) * 1e-3);
+        let goodput = 20e6 * SEGMENT as f64 / 1500.0;
+        assert!((rate / goodput - 1.0).abs() < 0.005, "{control:?}: {rate}");
+    }
+}
+
+#[test]
+fn losses_of_a_full_queue_are_repaired_without_a_timeout() {
+    for hystart in [false, true] {
+        let tcp = Tcp {
+            hystart,
+            ..Tcp::default()
+        };
+        let (_, result) = download(network(20_000_000, 60_000), 10_000_000, tcp);
+        assert!(result.repairs > 0);
+        assert_eq!(result.timeouts, 0);
+        let least = 10_000_000.0 * 8.0 / 20e6 * 1500.0 / SEGMENT as f64;
+        let taken = result.taken().unwrap().as_secs_f64();
+        assert!(
+            taken > least && taken < 1.15 * least,
+            "{taken} s, {least} s at the least"
+        );
+    }
+}
+
+/// A downlink that loses everything from one time to another.
+fn with_outage(from_ms: u64, to_ms: u64) -> Network {
+    let mut downlink = stages(20_000_000, 1 << 30);
+    let loss = |share| LossConfig::Independent {
+        probability: Probability::new(share).unwrap(),
+        seed: Seed(1),
+    };
+    downlink.insert(0, loss(0.0).into());
+    let changes = [(from_ms, 1.0), (to_ms, 0.0)].map(|(at, share)| Change {
+        at: ms(at),
+        stage: 0,
+        config: loss(share).into(),
+    });
+    Network::new(stages(20_000_000, 1 << 30), downlink)
+        .with_changes(Vec::new(), changes.into())
+        .unwrap()
+}
+
+#[test]
+fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
+    // The answer leaves at 60 ms and takes 6.5 ms to send. Nothing of what leaves from 55 ms on arrives, nor does the
+    // probe of two round trips later; the timeout comes 240 ms after that.
+    let (_, flight) = download(with_outage(55, 200), 10 * SEGMENT, Tcp::default());
+    assert_eq!(flight.timeouts, 1);
+    let taken = flight.taken().unwrap();
+    assert!(
+        (ms(148 + 240 + 40)..ms(148 + 240 + 4 * 40)).contains(&taken),
+        "{taken}"
+    );
+    // The probe comes through, and with its acknowledgement all the rest is known to be lost; as nothing is on its way, it
+    // is sent as in slow start.
+    let (_, probed) = download(with_outage(55, 100), 10 * SEGMENT, Tcp::default());
+    assert_eq!(probed.timeouts, 0);
+    assert!(
+        probed.taken().unwrap() < ms(148 + 40 + 4 * 40),
+        "{probed:?}"
+    );
+}
+
+#[test]
+fn a_timeout_that_was_wrong_is_undone() {
+    // The downlink stands still for 600 ms: everything is late, nothing lost.
+    let network = |still: bool| {
+        let rate = |bit_rate| BottleneckConfig::new(Schedule::Constant(BitRate(bit_rate)));
+        let changes = [(500, 0), (1100, 20_000_000)].map(|(at, bit_rate)| Change {
+            at: ms(at),
+            stage: 0,
+            config: rate(bit_rate).with_queue(Discipline::Infinite).into(),
+        });
+        let stages = || {
+            vec![
+                rate(20_000_000).with_queue(Discipline::Infinite).into(),
+                DelayConfig::Fixed(ms(20)).into(),
+            ]
+        };
+        let changes = if still { changes.to_vec() } else { Vec::new() };
+        Network::new(stages(), stages())
+            .with_changes(Vec::new(), changes)
+            .unwrap()
+    };
+    // A window that keeps the link busy before and after.
+    let tcp = Tcp {
+        receive_window: 150_000,
+        ..Tcp::default()
+    };
+    let (_, smooth) = download(network(false), 3_000_000, tcp);
+    let (_, still) = download(network(true), 3_000_000, tcp);
+    assert!(still.timeouts > 0);
+    let lost = still
+        .taken()
+        .unwrap()
+        .saturating_sub(smooth.taken().unwrap());
+    assert!((ms(600)..ms(640)).contains(&lost), "{lost}");
+}
+
+#[test]
+fn every_packet_leaves_the_path_and_equal_paths_give_equal_runs() {
+    let tcp = Tcp::default();
+    let (mut one, first) = download(network(5_000_000, 30_000), 3_000_000, tcp);
+    let (_, second) = download(network(5_000_000, 30_000), 3_000_000, tcp);
+    assert_eq!(first, second);
+    let mut nothing = RoundTrips::new(1, ms(1));
+    one.run(&mut nothing, Time::from_millis(700_000), Time::MAX);
+    assert_eq!(one.held(), 0);
+}
+
+#[test]
+fn a_connection_that_is_kept_saves_the_handshake_and_forgets_its_window_when_idle() {
+    let sizes = [500_000; 3];
+    let run = |keeps_connection, idle_restart| {
+        let tcp = Tcp {
+            idle_restart,
+            hystart: false,
+            ..Tcp::default()
+        };
+        let mut downloads = Downloads::new(&sizes, tcp);
+        downloads.keeps_connection = keeps_connection;
+        downloads.thinking = vec![Duration::from_secs(5); 3];
+        let mut network = network(1_000_000_000, 1 << 30);
+        network.run(&mut downloads, Time::ZERO, Time::from_millis(100_000));
+        downloads
+            .results()
+            .iter()
+            .map(|it| it.taken().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let (anew, kept, warm) = (run(false, true), run(true, true), run(true, false));
+    assert_eq!(anew[0], anew[1]);
+    assert!(
+        kept[1] + ms(39) < anew[1] && kept[1] + ms(41) > anew[1],
+        "{kept:?} {anew:?}"
+    );
+    assert!(warm[1] < ms(50) && kept[1] > ms(150), "{warm:?} {kept:?}");
+}
+
+#[test]
+fn hosts_that_take_their_time_do_so_with_every_packet() {
+    let slow = network(100_000_000_000, 1 << 30).with_turnaround(ms(1));
+    let (_, result) = download(slow, 1000, Tcp::default());
+    let taken = result.taken().unwrap();
+    assert!(taken >= ms(84) && taken < ms(85), "{taken}");
+}
+
+#[test]
+fn bbr_keeps_its_rate_under_random_loss() {
+    // 20 Mbit/s and 40 ms with 1 % of loss: the square-root law allows CUBIC a fifth of it (Mathis et al., 1997).
+    let lossy = |control| {
+        let mut downlink = stages(20_000_000, 200_000);
+        let loss = LossConfig::Independent {
+            probability: Probability::new(0.01).unwrap(),
+            seed: Seed(7),
+        };
+        downlink.insert(0, loss.into());
+        let network = Network::new(stages(20_000_000, 200_000), downlink);
+        let tcp = Tcp {
+            control,
+            ..Tcp::default()
+        };
+        let (_, result) = download(network, 20_000_000, tcp);
+        20_000_000.0 * 8.0 / result.taken().unwrap().as_secs_f64()
+    };
+    let (bbr, cubic) = (lossy(Control::Bbr), lossy(Control::Cubic));
+    assert!(bbr > 0.9 * 20e6 * SEGMENT as f64 / 1500.0, "{bbr}");
+    assert!(cubic < 0.5 * bbr, "{cubic}");
+}
+
+#[test]
+fn newreno_follows_the_square_root_law() {
+    // Mathis et al., CCR 27(3), 1997: segments in a round trip = C / sqrt(p), with C = 1.31 for random losses where every
+    // segment lets the window grow, as in Linux with delayed acknowledgements too (RFC 3465).
+    const C: f64 = 1.31;
+    let measured = |probability: f64, segments: u64| {
+        let mut stages = [
+            stages(100_000_000_000, 1 << 40),
+            stages(100_000_000_000, 1 << 40),
+        ];
+        let loss = LossConfig::Independent {
+            probability: Probability::new(probability).unwrap(),
+            seed: Seed(1),
+        };
+        stages[1].insert(0, loss.into());
+        let [uplink, downlink] = stages;
+        let tcp = Tcp {
+            control: Control::NewReno,
+            receive_window: 1 << 30,
+            ..Tcp::default()
+        };
+        let (_, result) = download(Network::new(uplink, downlink), segments * SEGMENT, tcp);
+        assert_eq!(result.timeouts, 0);
+        let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
+        segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
+    };
+    // The law counts neither the round in which a loss is found nor that in which it is repaired: at most 2 of 1 / (C sqrt(p)).
+    let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
+    for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {
+        let repairs = 2.0 * C * probability.sqrt();
+        assert!(constant < C && constant > C * (1.0 - repairs), "{constant}");
+    }
+    // As that share is proportional to sqrt(p), it can be extrapolated away; what remains is the chance of 800 losses.
+    let without = 2.0 * seldom - often;
+    assert!((without / C - 1.0).abs() < 0.02, "{without}");
+}
+
+#[test]
+fn the_receive_window_follows_a_queue_that_grows() {
+    // Linux's reno fills 1 MB behind 14 Mbit/s within a second, and loses packets of its slow start.
+    let tcp = Tcp {
+        control: Control::NewReno,
+        hystart: false,
+        ..Tcp::default()
+    };
+    let (network, result) = download(network(14_400_000, 1_000_000), 10_000_000, tcp);
+    assert!(result.taken().is_some());
+    assert!(network.repairs().0 > 100, "{:?}", network.repairs());
+}

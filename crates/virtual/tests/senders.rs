@@ -1,0 +1,146 @@
+//! The packets of senders that have little to send.
+
+use cellbed_link::records::RECORD_BYTES;
+use cellbed_link::*;
+use cellbed_tcp::*;
+use cellbed_virtual::*;
+
+const SEGMENT: u64 = 1448;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn bottleneck(rate: u64) -> StageConfig {
+    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
+    bottleneck.with_queue(Discipline::Infinite).into()
+}
+
+/// 20 Mbit/s and 20 ms each way.
+fn network(changes: &[(u64, u64)]) -> Network {
+    let stages = || vec![bottleneck(20_000_000), DelayConfig::Fixed(ms(20)).into()];
+    let changes = changes.iter().map(|&(at, rate)| Change {
+        at: ms(at),
+        stage: 0,
+        config: bottleneck(rate),
+    });
+    let network = Network::new(stages(), stages());
+    let network = network.with_changes(Vec::new(), changes.collect());
+    network.unwrap().with_log()
+}
+
+/// Opens a connection whose server writes messages of so many bytes at so many milliseconds, with Nagle's algorithm.
+/// Returns when each segment of the server entered the downlink, its first byte and its length.
+fn sent(mut network: Network, control: Control, messages: &[(u64, u64)]) -> Vec<(Time, u32, u32)> {
+    let connection = network.connect(Tcp {
+        control,
+        ..Tcp::default()
+    });
+    network.use_nagle(connection, End::Server);
+    for &(at, bytes) in messages {
+        network.wake(Time::from_millis(at), bytes);
+    }
+    while let Some(event) = network.next_event(Time::from_millis(60_000)) {
+        if let Event::Due { label: bytes } = event {
+            network.write(connection, End::Server, bytes, 0);
+        }
+    }
+    let mut segments = Vec::new();
+    network.drain_packets(|record: [u8; RECORD_BYTES]| {
+        let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+        let (arrived, direction) = (record[8..16].try_into().unwrap(), record[40]);
+        if direction == 1 && word(56) > 0 {
+            let at = Time::from_nanos(u64::from_le_bytes(arrived));
+            segments.push((at, word(52), word(56)));
+        }
+    });
+    segments.sort_unstable();
+    segments
+}
+
+#[test]
+fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
+    // It learns 20 Mbit/s, then sends a segment in each of 40 rounds, then a burst.
+    let mut messages = vec![(100, 2_000_000)];
+    messages.extend((0..40).map(|round| (2000 + 100 * round, 500)));
+    messages.push((6000, 300_000));
+    let segments = sent(network(&[]), Control::Bbr, &messages);
+    let begins = Time::from_millis(6000);
+    let burst = |until| {
+        let span = begins..begins + ms(until);
+        segments.iter().filter(|it| span.contains(&it.0)).count()
+    };
+    // The round trip of 40 ms at 20 Mbit/s, with the 1 % that Linux paces below the bandwidth.
+    let expected = 20e6 * 0.04 / (1500.0 * 8.0);
+    assert!(
+        burst(40) as f64 > 0.95 * expected,
+        "{} of {expected}",
+        burst(40)
+    );
+    // No first acknowledgement is needed for the window of that bandwidth.
+    assert!(
+        burst(20) as f64 > 0.45 * expected,
+        "{} of {expected}",
+        burst(20)
+    );
+}
+
+#[test]
+fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
+    // The downlink stands still, so that the head is not acknowledged within a round trip and 200 ms.
+    let stands = [(200, 0), (650, 20_000_000)];
+    for control in [Control::Cubic, Control::NewReno, Control::Bbr] {
+        let messages = [(150, SEGMENT), (250, 200), (251, 700)];
+        let segments = sent(network(&stands), control, &messages);
+        let after = |&(_, first, length): &(Time, u32, u32)| (first, length);
+        let sequence: Vec<_> = segments.iter().map(after).collect();
+        let head = SEGMENT as u32;
+        assert_eq!(sequence, [(1, head), (1 + head, 200), (201 + head, 700)]);
+        let probe = segments[2].0.since(segments[1].0);
+        // Two round trips and 200 ms, and up to two ticks of 4 ms.
+        assert!((ms(240)..ms(252)).contains(&probe), "{control:?}: {probe}");
+    }
+}
+
+/// When packets entered a direction, with and without data.
+fn entered(network: &mut Network, direction: u8, with_data: bool) -> Vec<Time> {
+    let mut times = Vec::new();
+    network.drain_packets(|record: [u8; RECORD_BYTES]| {
+        if record[40] == direction && (record[56..60] != [0; 4]) == with_data {
+            let arrived = record[8..16].try_into().unwrap();
+            times.push(Time::from_nanos(u64::from_le_bytes(arrived)));
+        }
+    });
+    times
+}
+
+#[test]
+fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
+    for segments in [62, 63] {
+        let mut network = network(&[]);
+        let connection = network.connect(Tcp::default());
+        let mut ends = Vec::new();
+        network.wake(Time::from_millis(100), segments * SEGMENT + 500);
+        network.wake(Time::from_millis(700), 500);
+        while let Some(event) = network.next_event(Time::from_millis(2000)) {
+            match event {
+                Event::Due { label: 0 } => {}
+                Event::Due { label } => network.write(connection, End::Client, label, 1),
+                Event::Message {
+                    at: End::Server, ..
+                } => {
+                    ends.push(network.now());
+                    network.write(connection, End::Server, 100, 2);
+                }
+                _ => {}
+            }
+        }
+        let acknowledgements = entered(&mut network, 1, false);
+        let waits = ends.iter().map(|end| {
+            let next = acknowledgements.iter().find(|at| *at >= end);
+            next.map(|at| at.since(*end))
+        });
+        // The second travels with the answer.
+        assert_eq!(waits.collect::<Vec<_>>(), [Some(Duration::ZERO), None]);
+    }
+}

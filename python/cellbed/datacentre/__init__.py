@@ -1,0 +1,8 @@
+"""Data centres and their radio cells in virtual time.
+
+`simulation` runs the flows, `file` reads the description of a run, `flow_files` flow sizes and flow traces.
+"""
+
+from cellbed.datacentre.simulation import Simulation, SimulationError, simulate
+
+__all__ = ["Simulation", "SimulationError", "simulate"]

@@ -1,0 +1,27 @@
+"""Transports of data centres have the same keys in simulation files as in the simulator."""
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from cellbed import _core
+from cellbed.datacentre.transports import AnyTransport
+from cellbed.scenario.table import Table
+
+MODEL: dict[str, dict[str, Any]] = {table["kind"]: table for table in json.loads(_core.transports())}
+TABLES: dict[str, type[Table]] = {
+    get_args(table.model_fields["kind"].annotation)[0]: table for table in get_args(AnyTransport)
+}
+MODEL_ONLY = {"dctcp": {"control"}}
+"""Keys without a meaning for a kind."""
+
+
+def test_simulation_files_have_all_transports_of_the_simulator() -> None:
+    assert set(TABLES) == set(MODEL) - {"blind"}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_keys_of_a_transport_are_those_of_the_simulator(kind: str) -> None:
+    model = {key.removesuffix("_ps") for key in MODEL[kind]} - MODEL_ONLY.get(kind, set())
+    assert set(TABLES[kind].model_fields) == model
