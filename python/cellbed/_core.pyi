@@ -262,9 +262,6 @@ class Path:
     def copy(self) -> Path: ...
     @property
     def now_ns(self) -> int: ...
-    def round_trips(
-        self, at_ns: int, count: int, interval_ns: int, request: int, answer: int, until_ns: int
-    ) -> tuple[Int64, Int64]: ...
     def trains(
         self,
         at_ns: int,
@@ -274,7 +271,7 @@ class Path:
         acknowledgement: int,
         uplink: bool,
         until_ns: int,
-    ) -> tuple[Int64, Int64, list[Int64]]: ...
+    ) -> tuple[Int64, Int64, Int64]: ...
     def downloads(
         self,
         at_ns: int,

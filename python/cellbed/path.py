@@ -25,6 +25,8 @@ Int64 = npt.NDArray[np.int64]
 
 CONTROLS = tuple(_core.congestion_controls())
 """Names of the congestion control laws of a path's TCP."""
+_LARGEST = 65_535
+"""Bytes of the largest IP packet."""
 PATIENCE_NS = 3600 * 10**9
 """The default limit of an application's run: an hour of virtual time."""
 
@@ -161,8 +163,10 @@ class Path:
 
         Errors: :class:`ValueError` that names the wrong value; so for all methods.
         """
+        _check_packets(request=request, answer=answer)
         at, until = self._span(at, until)
-        return RoundTrips(*self._model.round_trips(at, count, interval, request, answer, until))
+        sent, taken, _ = self._model.trains(at, [1] * count, interval, request, answer, True, until)
+        return RoundTrips(sent, taken)
 
     def trains(
         self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
@@ -173,9 +177,11 @@ class Path:
         gap: from the sending of one to that of the next, ns. packet, acknowledgement: IP lengths. uplink: the client
         sends them, else the server.
         """
+        _check_packets(packet=packet, acknowledgement=acknowledgement)
         at, until = self._span(at, until)
         numbers = [int(length) for length in lengths]
-        return Trains(*self._model.trains(at, numbers, gap, packet, acknowledgement, uplink, until))
+        sent, completion, arrivals = self._model.trains(at, numbers, gap, packet, acknowledgement, uplink, until)
+        return Trains(sent, completion, np.split(arrivals, np.cumsum(numbers[: len(sent)]))[:-1])
 
     def downloads(
         self, at: int | None = None, *, sizes: Sequence[int], thinking: Sequence[int] = (), request: int = 200,
@@ -236,6 +242,12 @@ class Session:
         """Download `size` bytes from `at` on, now if not given: one row. The first opens the connection."""
         at, until = self._path._span(at, until)
         return Downloads(*self._model.fetch(at, size, until))
+
+
+def _check_packets(**lengths: int) -> None:
+    for name, length in lengths.items():
+        if not 0 < length <= _LARGEST:
+            raise ValueError(f"{name} is {length} bytes: a packet has 1 to {_LARGEST}")
 
 
 def _described(link: Link) -> tuple[str, list[tuple[int, int, str]]]:

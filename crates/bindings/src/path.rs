@@ -5,8 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
 use cellbed_virtual::{
-    Download, Downloads, End, Fetch, Handshake, HttpVersion, Network, PageLoad, PageObject,
-    RoundTrips, Trains,
+    Download, Downloads, End, Fetch, Handshake, HttpVersion, Network, PageLoad, PageObject, Trains,
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
@@ -25,8 +24,6 @@ pub type TcpSettings = (String, bool, bool, u64, u64, u64);
 type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
 const NOTHING: i64 = -1;
-/// The largest IP packet.
-const LARGEST: u64 = 65_535;
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
@@ -86,31 +83,6 @@ impl Path {
     }
 
     #[allow(clippy::too_many_arguments)] // Python's keywords
-    fn round_trips<'py>(
-        &self,
-        py: Python<'py>,
-        at_ns: u64,
-        count: usize,
-        interval_ns: u64,
-        request: u64,
-        answer: u64,
-        until_ns: u64,
-    ) -> PyResult<(Column<'py>, Column<'py>)> {
-        packet("request", request)?;
-        packet("answer", answer)?;
-        let mut probes = RoundTrips::new(count, Duration::from_nanos(interval_ns));
-        (probes.request, probes.answer) = (Bytes(request), Bytes(answer));
-        py.detach(|| {
-            self.starting(at_ns, |network, at| {
-                network.run(&mut probes, at, Time::from_nanos(until_ns));
-            })
-        })?;
-        let sent: Vec<i64> = probes.sent().iter().copied().map(nanos).collect();
-        let taken: Vec<i64> = probes.taken()[..sent.len()].iter().map(span).collect();
-        Ok((sent.into_pyarray(py), taken.into_pyarray(py)))
-    }
-
-    #[allow(clippy::too_many_arguments)] // Python's keywords
     fn trains<'py>(
         &self,
         py: Python<'py>,
@@ -121,9 +93,7 @@ impl Path {
         acknowledgement: u64,
         uplink: bool,
         until_ns: u64,
-    ) -> PyResult<(Column<'py>, Column<'py>, Vec<Column<'py>>)> {
-        packet("packet", packet_bytes)?;
-        packet("acknowledgement", acknowledgement)?;
+    ) -> PyResult<(Column<'py>, Column<'py>, Column<'py>)> {
         if let Some(index) = lengths.iter().position(|&length| length == 0) {
             return refuse(format!(
                 "lengths[{index}] is 0: a train has at least one packet"
@@ -144,17 +114,18 @@ impl Path {
         let sent: Vec<i64> = results.iter().map(|train| nanos(train.sent)).collect();
         let completions: Vec<i64> = results
             .iter()
-            .map(|train| span(&train.completion))
+            .map(|train| {
+                train
+                    .completion
+                    .map_or(NOTHING, |taken| nanos(Time::ZERO + taken))
+            })
             .collect();
-        let arrivals = results.iter().map(|train| {
-            let arrivals = train.arrivals.iter();
-            let arrivals: Vec<i64> = arrivals.map(|at| at.map_or(NOTHING, nanos)).collect();
-            arrivals.into_pyarray(py)
-        });
+        let arrivals = results.iter().flat_map(|train| &train.arrivals);
+        let arrivals: Vec<i64> = arrivals.map(|at| at.map_or(NOTHING, nanos)).collect();
         Ok((
             sent.into_pyarray(py),
             completions.into_pyarray(py),
-            arrivals.collect(),
+            arrivals.into_pyarray(py),
         ))
     }
 
@@ -364,22 +335,9 @@ pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
     })
 }
 
-fn packet(name: &str, bytes: u64) -> PyResult<()> {
-    if bytes == 0 || bytes > LARGEST {
-        return refuse(format!(
-            "{name} is {bytes} bytes: a packet has 1 to {LARGEST}"
-        ));
-    }
-    Ok(())
-}
-
 fn messages(name: &str, bytes: &[u64]) -> PyResult<()> {
     if bytes.contains(&0) {
         return refuse(format!("{name} has 0 bytes: a message has at least one"));
     }
     Ok(())
-}
-
-fn span(taken: &Option<Duration>) -> i64 {
-    taken.map_or(NOTHING, |taken| nanos(Time::ZERO + taken))
 }

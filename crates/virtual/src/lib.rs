@@ -1,7 +1,7 @@
 //! Networks in virtual time, in nanoseconds: hosts, the directions of links between them, and applications on them.
 //!
 //! A [`Network`] is hosts on a graph of [directions](cellbed_link::Direction), in the simplest case two hosts and the path
-//! between them. An [`Application`] runs on it: [`RoundTrips`] and [`Trains`] of datagrams, [`Downloads`] over
+//! between them. An [`Application`] runs on it: [`Trains`] of datagrams, [`Downloads`] over
 //! [TCP](cellbed_tcp), the [`PageLoad`] of a browser. Equal runs have equal results.
 #![forbid(unsafe_code)]
 
@@ -11,10 +11,10 @@ mod event;
 mod network;
 mod page;
 mod pool;
-mod probes;
+mod trains;
 
 pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event};
 pub use network::{Application, Network};
 pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
-pub use probes::{RoundTrips, Train, Trains};
+pub use trains::{Train, Trains};

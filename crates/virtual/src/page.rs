@@ -77,8 +77,6 @@ pub struct PageLoad {
 /// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Fetch {
-    /// When the browser knew that it needs it.
-    pub wanted: Option<Time>,
     /// When its request was sent.
     pub requested: Option<Time>,
     /// When its last byte arrived.
@@ -138,7 +136,6 @@ impl PageLoad {
     fn want(&mut self, parent: Option<usize>, network: &mut Network) {
         for number in 0..self.objects.len() {
             if self.objects[number].parent == parent {
-                self.fetches[number].wanted = Some(network.now());
                 self.waiting.push_back(number);
             }
         }

@@ -184,7 +184,7 @@ fn every_packet_leaves_the_path_and_equal_paths_give_equal_runs() {
     let (mut one, first) = download(network(5_000_000, 30_000), 3_000_000, tcp);
     let (_, second) = download(network(5_000_000, 30_000), 3_000_000, tcp);
     assert_eq!(first, second);
-    let mut nothing = RoundTrips::new(1, ms(1));
+    let mut nothing = Trains::new(&[1], ms(1));
     one.run(&mut nothing, Time::from_millis(700_000), Time::MAX);
     assert_eq!(one.held(), 0);
 }

@@ -1,84 +1,9 @@
-//! Datagrams with answers: round trips, and packet trains.
+//! Datagrams with answers: packet trains, of which those of one packet are round trips.
 
 use cellbed_link::{Bytes, Duration, Time};
 
 use crate::event::{End, Event};
 use crate::network::{Application, Network};
-
-/// Round trips: a datagram at fixed intervals, each answered at once by another.
-#[derive(Clone, Debug)]
-pub struct RoundTrips {
-    /// Between two requests.
-    pub interval: Duration,
-    /// IP length of a request.
-    pub request: Bytes,
-    /// IP length of its answer.
-    pub answer: Bytes,
-    sent: Vec<Time>,
-    taken: Vec<Option<Duration>>,
-    answered: usize,
-}
-
-impl RoundTrips {
-    /// So many round trips of 1400 bytes each way.
-    pub fn new(count: usize, interval: Duration) -> Self {
-        Self {
-            interval,
-            request: Bytes(1400),
-            answer: Bytes(1400),
-            sent: Vec::with_capacity(count),
-            taken: vec![None; count],
-            answered: 0,
-        }
-    }
-
-    /// When each request was sent; fewer than requested if time was up.
-    pub fn sent(&self) -> &[Time] {
-        &self.sent
-    }
-
-    /// The time that each round trip took; `None` if it was lost or time was up.
-    pub fn taken(&self) -> &[Option<Duration>] {
-        &self.taken
-    }
-}
-
-impl Application for RoundTrips {
-    fn on_event(&mut self, event: Event, network: &mut Network) {
-        match event {
-            Event::Due { .. } if self.sent.len() < self.taken.len() => {
-                let number = self.sent.len();
-                self.sent.push(network.now());
-                network.send(End::Client, self.request, number as u64);
-                if number + 1 < self.taken.len() {
-                    network.wake(network.now() + self.interval, 0);
-                }
-            }
-            Event::Datagram {
-                at: End::Server,
-                label,
-            } => {
-                network.send(End::Server, self.answer, label);
-            }
-            Event::Datagram {
-                at: End::Client,
-                label,
-            } => {
-                // A duplicated one is answered twice; the first counts.
-                let taken = &mut self.taken[label as usize];
-                if taken.is_none() {
-                    *taken = Some(network.now() - self.sent[label as usize]);
-                    self.answered += 1;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.answered == self.taken.len()
-    }
-}
 
 /// Packet trains (Sentosa et al., NSDI 2025, §3.2): so many packets back to back, the last of which is acknowledged.
 #[derive(Clone, Debug)]
