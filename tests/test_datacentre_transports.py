@@ -18,7 +18,7 @@ MODEL_ONLY = {"dctcp": {"control"}}
 
 
 def test_simulation_files_have_all_transports_of_the_simulator() -> None:
-    assert set(TABLES) == set(MODEL) - {"blind"}
+    assert set(TABLES) == set(MODEL)
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -1,7 +1,7 @@
 //! Runs a description of the fabric and prints what it cost: packet-hops, processor time, memory.
 //!
 //! `cargo run --release -p cellbed-fabric --example fabric -- DESCRIPTION.json [KEY=JSON]...`, where a key is a path
-//! such as `traffic.flows`, or without a file the paper's topology under load 0.6 of blind packets. `traffic.file=PATH`
+//! such as `traffic.flows`, or without a file the paper's topology under load 0.6 of pHost. `traffic.file=PATH`
 //! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds. `flows=PATH`
 //! writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement and ideal time in
 //! picoseconds.
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "kind": "leaf-spine", "racks": 9, "hosts_per_rack": 16, "spines": 4, "host_bps": 10e9, "core_bps": 40e9,
             "hop_ps": 200_000, "buffer_bytes": 36_864, "card_buffer_bytes": 1u64 << 40
         },
-        "transport": {"kind": "blind"},
+        "transport": {"kind": "phost"},
         "traffic": {"flows": 10_000, "load": 0.6, "sizes": SIZES.map(|(packets, share)| (packets * 1460.0, share))}
     });
     let mut flows: Option<BufWriter<File>> = None;

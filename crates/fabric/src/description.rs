@@ -1,11 +1,12 @@
 //! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
 
-use crate::ran::{LoadOf, RanConfig, RanError};
+use crate::error::{DescriptionError, refuse};
+use crate::ran::{LoadOf, RanConfig};
 use crate::transport::{AnyTransport, TransportConfig};
 use crate::units::{HostId, Picos};
 use crate::{
     Balancing, Discipline, FULL_PAYLOAD, Fabric, Flow, Pattern, Poisson, Ports, Sampling,
-    Simulation, Sizes, Switching, Topology, TopologyError, Traffic, TrafficError,
+    Simulation, Sizes, Switching, Topology, Traffic, Transport,
 };
 
 /// A run.
@@ -29,20 +30,6 @@ pub struct Description {
     /// Samples of the queues.
     #[serde(default)]
     pub sampling: Option<Sampling>,
-}
-
-/// Why a description is no run.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum DescriptionError {
-    /// Its topology.
-    #[error("topology: {0}")]
-    Topology(#[from] TopologyError),
-    /// Its traffic.
-    #[error("traffic: {0}")]
-    Traffic(#[from] TrafficError),
-    /// Its radio access network.
-    #[error(transparent)]
-    Radio(#[from] RanError),
 }
 
 /// Nodes, links and ports.
@@ -106,7 +93,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    fn build(&self) -> Result<Topology, TopologyError> {
+    fn build(&self) -> Result<Topology, DescriptionError> {
         match self {
             &Self::LeafSpine {
                 racks,
@@ -186,40 +173,30 @@ impl From<TraceFlow> for Flow {
 }
 
 impl Description {
-    /// The run, at time 0.
+    /// Returns the run, at time 0.
     pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
+        self.run(|net| {
+            let transport = self.transport.transport(net);
+            match &self.radio {
+                None => Ok(transport),
+                Some(radio) => transport.with_ran(radio.clone(), self.seed),
+            }
+        })
+    }
+
+    /// Returns the run, at time 0, of hosts with another transport.
+    pub fn run<T: Transport>(
+        &self,
+        hosts: impl FnOnce(&Fabric) -> Result<T, DescriptionError>,
+    ) -> Result<Simulation<T>, DescriptionError> {
         let shape = &self.topology;
-        let topology = shape.shape.build()?;
-        let traffic = match &self.traffic {
-            TrafficDescription::Trace { trace } => {
-                let flows: Vec<Flow> = trace.iter().map(|&flow| flow.into()).collect();
-                check_users(&flows, self.radio.as_ref())?;
-                Traffic::list(flows, &topology)?
-            }
-            TrafficDescription::Random {
-                flows,
-                load,
-                sizes,
-                size_multiple_bytes,
-                pattern,
-            } => {
-                let sizes = Sizes::new(sizes, *size_multiple_bytes)?;
-                let (pattern, load) = match &self.radio {
-                    None => (*pattern, *load),
-                    Some(radio) => radio_pattern(radio, *pattern, *load, &topology, self.seed)?,
-                };
-                let poisson = Poisson::new(*flows, load, sizes, pattern, &topology, self.seed)?;
-                Traffic::Poisson(Box::new(match &self.radio {
-                    None => poisson,
-                    Some(radio) => poisson.to_users(radio.users, self.seed),
-                }))
-            }
-        };
+        let topology = shape.shape.build().map_err(|it| it.of("topology"))?;
+        if let Some(radio) = &self.radio {
+            radio.check(topology.hosts()).map_err(|it| it.of("radio"))?;
+        }
+        let traffic = self.flows(&topology).map_err(|it| it.of("traffic"))?;
         let ports = Ports {
-            discipline: shape
-                .discipline
-                .clone()
-                .unwrap_or_else(|| self.transport.discipline()),
+            discipline: shape.discipline.unwrap_or(self.transport.discipline()),
             buffer: shape.buffer_bytes,
             card_buffer: shape.card_buffer_bytes.unwrap_or(shape.buffer_bytes),
             mark_above: shape.mark_above_bytes.or(self.transport.mark_above()),
@@ -227,11 +204,7 @@ impl Description {
             balancing: shape.balancing,
         };
         let net = Fabric::new(topology, &ports, self.seed);
-        let transport = self.transport.transport(&net);
-        let transport = match &self.radio {
-            None => transport,
-            Some(radio) => transport.with_ran(radio.clone(), self.seed)?,
-        };
+        let transport = hosts(&net).map_err(|it| it.of("radio"))?;
         let mut simulation = Simulation::new(net, transport, traffic);
         if let Some(end) = self.until_ps {
             simulation = simulation.until(end);
@@ -241,21 +214,43 @@ impl Description {
         }
         Ok(simulation)
     }
+
+    fn flows(&self, topology: &Topology) -> Result<Traffic, DescriptionError> {
+        let (count, load, sizes, multiple, pattern) = match &self.traffic {
+            TrafficDescription::Trace { trace } => {
+                let flows: Vec<Flow> = trace.iter().map(|&flow| flow.into()).collect();
+                check_users(&flows, self.radio.as_ref())?;
+                return Traffic::list(flows, topology);
+            }
+            TrafficDescription::Random {
+                flows,
+                load,
+                sizes,
+                size_multiple_bytes,
+                pattern,
+            } => (*flows, *load, sizes, *size_multiple_bytes, *pattern),
+        };
+        let sizes = Sizes::new(sizes, multiple)?;
+        let poisson =
+            |load, pattern| Poisson::new(count, load, sizes, pattern, topology, self.seed);
+        let poisson = match &self.radio {
+            None => poisson(load, pattern)?,
+            Some(_) if pattern != Pattern::default() => {
+                return refuse(
+                    "flows go to the users of the radio part: leave out the traffic's pattern",
+                );
+            }
+            Some(radio) => {
+                let (pattern, load) = radio_pattern(radio, load, topology, self.seed);
+                poisson(load, pattern)?.to_users(radio.users, self.seed)
+            }
+        };
+        Ok(Traffic::Poisson(Box::new(poisson)))
+    }
 }
 
-/// Flows to the users of a radio access network at their load, and the others in proportion.
-fn radio_pattern(
-    radio: &RanConfig,
-    pattern: Pattern,
-    load: f64,
-    topology: &Topology,
-    seed: u64,
-) -> Result<(Pattern, f64), DescriptionError> {
-    radio.check(topology.hosts())?;
-    if pattern != Pattern::default() {
-        let text = "flows go to the users: leave out the traffic's pattern";
-        return Err(RanError::new(text).into());
-    }
+/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts at which theirs is `load`.
+fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
     let cards = &topology.edges()[..topology.hosts() as usize];
     let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();
     let capacity = match radio.load_of {
@@ -266,10 +261,10 @@ fn radio_pattern(
         host: radio.host,
         share: radio.share,
     };
-    Ok((pattern, load * capacity / (radio.share * all)))
+    (pattern, load * capacity / (radio.share * all))
 }
 
-fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), TrafficError> {
+fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), DescriptionError> {
     for (index, flow) in flows.iter().enumerate() {
         let Some(user) = flow.user else {
             continue;
@@ -284,7 +279,7 @@ fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), TrafficE
             }
             Some(_) => continue,
         };
-        return Err(TrafficError::Flow { index, fault });
+        return refuse(format!("flow {index} of the trace: {fault}"));
     }
     Ok(())
 }

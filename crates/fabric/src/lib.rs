@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod description;
+mod error;
 mod fabric;
 pub mod ran;
 pub mod random;
@@ -20,4 +21,5 @@ pub mod transport;
 pub mod units;
 pub mod wheel;
 
+pub use error::DescriptionError;
 pub use fabric::*;

@@ -1,10 +1,18 @@
 //! The fabric with no transport: what holds of every run.
 
+mod blind;
+
 use cellbed_fabric::description::Description;
 use cellbed_fabric::units::{HostId, Picos};
-use cellbed_fabric::{Counters, Node, Record};
+use cellbed_fabric::{Counters, Node, Record, Simulation};
 use proptest::prelude::*;
 use serde_json::json;
+
+/// A description whose transport is replaced by none.
+fn simulation(description: serde_json::Value) -> Simulation<blind::Blind> {
+    let description: Description = serde_json::from_value(description).unwrap();
+    description.run(|_| Ok(blind::Blind::default())).unwrap()
+}
 
 /// A run of the description with the given parts replaced.
 fn run(changes: serde_json::Value) -> (Vec<Record>, Counters) {
@@ -14,12 +22,11 @@ fn run(changes: serde_json::Value) -> (Vec<Record>, Counters) {
             "kind": "leaf-spine", "racks": 3, "hosts_per_rack": 4, "spines": 2, "host_bps": 10e9, "core_bps": 20e9,
             "hop_ps": 200_000, "buffer_bytes": 36_864
         },
-        "transport": {"kind": "blind"},
+        "transport": {"kind": "tcp"},
         "traffic": {"flows": 500, "load": 0.6, "sizes": [[1460, 0.5], [14600, 1.0]]}
     });
     merge(&mut description, changes);
-    let description: Description = serde_json::from_value(description).unwrap();
-    let mut simulation = description.simulation().unwrap();
+    let mut simulation = simulation(description);
     let mut records = Vec::new();
     simulation.run(|record| records.push(record));
     (records, simulation.fabric().counters())
@@ -72,8 +79,6 @@ proptest! {
         load in 0.1..2.0,
         discipline in prop::sample::select(vec![
             r#"{"kind": "droptail"}"#, r#"{"kind": "priority"}"#, r#"{"kind": "smallest"}"#,
-            r#"{"kind": "link", "queue": {"kind": "droptail", "bytes": 36864}}"#,
-            r#"{"kind": "link", "queue": {"kind": "infinite"}}"#,
         ]),
         pattern in prop::sample::select(vec![
             r#"{"kind": "all-to-all"}"#, r#"{"kind": "permutation"}"#, r#"{"kind": "incast", "senders": 11}"#,
@@ -120,16 +125,13 @@ fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
     for load in [0.3, 0.6, 0.8] {
         let waits = (0..8).map(|seed| {
             let description = json!({
-                "seed": seed, "topology": topology, "transport": {"kind": "blind"},
+                "seed": seed, "topology": topology, "transport": {"kind": "tcp"},
                 "traffic": {
                     "flows": 40_000, "load": load * 10e9 / all_hosts, "sizes": [[1460, 1.0]],
                     "pattern": {"kind": "to-one", "host": 0, "share": 1.0}
                 }
             });
-            let mut simulation = serde_json::from_value::<Description>(description)
-                .unwrap()
-                .simulation()
-                .unwrap();
+            let mut simulation = simulation(description);
             simulation.run(|_| ());
             let mut ports = simulation
                 .fabric()
@@ -181,26 +183,5 @@ fn an_incast_ends_when_the_last_link_has_carried_it() {
     assert_eq!(
         last,
         Picos(32_000 + 400_000 + senders * packets * 1_200_000)
-    );
-}
-
-/// The very same model: a port with an infinite queue of `cellbed_link` sends as one without limit of the fabric does.
-#[test]
-fn a_queue_of_the_link_crate_takes_the_same_times() {
-    let trace: Vec<_> = (0..200)
-        .map(|flow| json!([1460 * (flow % 7 + 1), flow % 10 + 1, 0, flow * 2_371_000]))
-        .collect();
-    let ends = |discipline: serde_json::Value| {
-        let topology = json!({"discipline": discipline, "switching": "store-and-forward", "card_buffer_bytes": 1u64 << 40});
-        let mut topology_of_star = star(11, 10e9);
-        merge(&mut topology_of_star, topology);
-        let (mut records, _) =
-            run(json!({"topology": topology_of_star, "traffic": {"trace": trace}}));
-        records.sort_by_key(|record| record.id);
-        records
-    };
-    assert_eq!(
-        ends(json!({"kind": "droptail"})),
-        ends(json!({"kind": "link", "queue": {"kind": "infinite"}}))
     );
 }

@@ -1,8 +1,118 @@
 //! Transports on the fabric against closed forms.
 
 use cellbed_fabric::description::Description;
+use cellbed_fabric::transport::AnyTransport;
 use cellbed_fabric::units::{HostId, Picos};
-use cellbed_fabric::{Node, Record};
+use cellbed_fabric::{Node, Record, Simulation};
+
+/// Time of a packet, and latencies of control and of a full packet between hosts of a rack: 40 bytes, then all of it, at
+/// 10 Gbit/s; two hops of 200 ns.
+const T: u64 = 1_200_000;
+const CONTROL: u64 = 2 * 32_000 + 400_000;
+const FULL: u64 = 32_000 + T + 400_000;
+
+/// Flows of bytes, source, destination and start (ps) on four hosts with 10 Gbit/s at one switch.
+fn rack(
+    transport: &str,
+    flows: &[(u64, u32, u32, u64)],
+    buffer: u64,
+) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let transport: serde_json::Value = serde_json::from_str(transport).unwrap();
+    let description: Description = serde_json::from_value(serde_json::json!({
+        "seed": 1,
+        "topology": {
+            "kind": "leaf-spine", "racks": 1, "hosts_per_rack": 4, "spines": 1, "host_bps": 10e9, "core_bps": 40e9,
+            "hop_ps": 200_000, "buffer_bytes": buffer, "card_buffer_bytes": 1_000_000
+        },
+        "transport": transport,
+        "traffic": {"trace": flows},
+    }))
+    .unwrap();
+    let mut simulation = description.simulation().unwrap();
+    let mut records = Vec::new();
+    simulation.run(|record| records.push(record));
+    assert_eq!(records.len(), flows.len());
+    (records, simulation)
+}
+
+const BUFFER: u64 = 36_864;
+const PHOST: &str = r#"{"kind": "phost"}"#;
+const PFABRIC: &str = r#"{"kind": "pfabric"}"#;
+
+#[test]
+fn a_flow_alone_takes_the_time_of_its_protocol() {
+    for (transport, packets, expected) in [
+        // The request, 32 ns, and free tokens.
+        (PHOST, 3, 32_000 + 2 * T + FULL),
+        // Request, first token, nine packets at the pace of the tokens.
+        (PHOST, 9, 2 * CONTROL + 8 * T + FULL),
+        // At line rate from the first packet.
+        (PFABRIC, 50, 49 * T + FULL),
+        // The handshake, one packet, and after its acknowledgement two.
+        (
+            r#"{"kind": "slow-start"}"#,
+            3,
+            2 * CONTROL + FULL + CONTROL + T + FULL,
+        ),
+    ] {
+        let (records, _) = rack(transport, &[(packets * 1460, 0, 1, 0)], BUFFER);
+        assert_eq!(records[0].end.0, expected, "{transport} {packets}");
+        assert_eq!(
+            records[0].acknowledged.0,
+            expected + CONTROL,
+            "{transport} {packets}"
+        );
+    }
+}
+
+#[test]
+fn free_tokens_of_phost_expire_and_are_granted_again() {
+    // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second live
+    // until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T after the
+    // request before it grants the six others again.
+    let flows = [(8 * 1460, 0, 1, 0), (8 * 1460, 0, 2, 0)];
+    let (records, _) = rack(PHOST, &flows, BUFFER);
+    let second = records.iter().find(|it| it.flow.destination == HostId(2));
+    let granted = 32_000 + CONTROL + 16 * T;
+    assert_eq!(second.unwrap().end.0, granted + CONTROL + 5 * T + FULL);
+}
+
+#[test]
+fn a_lost_request_of_phost_is_repeated() {
+    // A port that holds nothing but what it sends: of three requests at once it drops two.
+    let flows = [0, 2, 3].map(|source| (9 * 1460, source, 1, 0));
+    let (records, _) = rack(r#"{"kind": "phost", "repeat_request": 100}"#, &flows, 0);
+    assert!(
+        records[0].end.0 < 100 * T && records[1].end.0 > 100 * T,
+        "{records:?}"
+    );
+}
+
+#[test]
+fn a_short_flow_of_pfabric_waits_only_for_the_packet_in_transmission() {
+    let flows = [(100 * 1460, 0, 1, 0), (1460, 2, 1, 20_000_000)];
+    let (records, _) = rack(PFABRIC, &flows, BUFFER);
+    assert!(records[0].completion().0 <= FULL + T, "{records:?}");
+}
+
+#[test]
+fn a_lost_packet_of_pfabric_is_sent_again_after_the_timeout() {
+    // A port that holds nothing but what it sends: of two packets at once it drops one.
+    let (records, _) = rack(PFABRIC, &[(1460, 0, 1, 0), (1460, 2, 1, 0)], 0);
+    let ends: Vec<u64> = records.iter().map(|it| it.end.0).collect();
+    assert_eq!(ends, [FULL, 45_000_000 + FULL]);
+}
+
+#[test]
+fn a_starved_flow_of_pfabric_probes_without_data() {
+    // The port to host 1 drops all packets of the longer flow while the shorter one fills it.
+    let flows = [(300 * 1460, 0, 1, 0), (299 * 1460, 2, 1, 0)];
+    let dropped = |probe_after: u32| {
+        let transport = format!(r#"{{"kind": "pfabric", "probe_after": {probe_after}}}"#);
+        rack(&transport, &flows, 0).1.fabric().counters().dropped
+    };
+    assert!(dropped(1) < dropped(0));
+}
 
 /// A run of a description in JSON: the flows, and of each port the time in which it sends the most bytes that waited there.
 fn run(description: serde_json::Value) -> (Vec<Record>, Vec<Picos>) {

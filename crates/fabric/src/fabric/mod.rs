@@ -20,8 +20,8 @@ pub use packet::{Kind, Packet};
 pub use port::{Discipline, PRIORITIES, PortCounters};
 pub use sampling::{Sample, Sampling};
 pub use simulation::{Simulation, Transport};
-pub use topology::{Balancing, Edge, HEADER, Node, Switching, Topology, TopologyError};
-pub use traffic::{FULL_PACKET, FULL_PAYLOAD, Pattern, Poisson, Sizes, Traffic, TrafficError};
+pub use topology::{Balancing, Edge, HEADER, Node, Switching, Topology};
+pub use traffic::{FULL_PACKET, FULL_PAYLOAD, Pattern, Poisson, Sizes, Traffic};
 
 use crate::random::{Purpose, mix, stream};
 use crate::units::{FlowId, HostId, Picos, Rate};
@@ -177,7 +177,7 @@ impl Fabric {
                 rate: edge.rate,
                 delay: edge.delay,
                 cut_through: config.switching == Switching::CutThrough,
-                discipline: &config.discipline,
+                discipline: config.discipline,
                 buffer: match edge.from {
                     Node::Host(_) => config.card_buffer,
                     Node::Switch(_) => config.buffer,
@@ -419,7 +419,7 @@ impl Fabric {
     /// Has the transport asked for a packet when the card is idle, after everything else of that instant.
     #[inline]
     fn pull_later(&mut self, host: HostId) {
-        let at = self.ports[host.index()].idle_at();
+        let at = self.ports[host.index()].busy_until;
         self.wheel
             .push_turn(at, Turn::Last, Event::Card { host }.pack());
     }
@@ -434,7 +434,7 @@ impl Fabric {
         }
         port.event_at = NEVER;
         let to = port.to;
-        let place = port.take(self.now.0, &mut self.arena, &mut self.dropped);
+        let place = port.take(self.now.0, &mut self.arena);
         self.schedule(number);
         Some((to, place?))
     }

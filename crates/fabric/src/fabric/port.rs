@@ -1,7 +1,5 @@
 //! Ports: where packets wait for a link, and what is dropped or marked there.
 
-use cellbed_link as link;
-
 use super::packet::{Arena, List, Place};
 use super::topology::{HEADER, Node};
 use crate::units::{FlowId, Picos, Rate};
@@ -11,7 +9,7 @@ pub const PRIORITIES: usize = 8;
 
 /// Queueing discipline of a port: the packets it holds, and the order in which it sends them. The packet in
 /// transmission does not count against the buffer.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Discipline {
     /// First in, first out; a packet that does not fit is dropped.
@@ -23,12 +21,6 @@ pub enum Discipline {
     /// The smallest [`rank`](super::Packet::rank) first, of its flow the oldest packet; where the buffer overflows, the
     /// latest of the largest rank is dropped (Alizadeh et al., "pFabric", SIGCOMM 2013, §4.2).
     Smallest,
-    /// A discipline of `cellbed_link` with limits and marks of its configuration, on its clock of nanoseconds. It sends whole
-    /// packets on: a port with it is store-and-forward.
-    Link {
-        /// Discipline of the queue.
-        queue: link::Discipline,
-    },
 }
 
 /// Counters of a port.
@@ -68,7 +60,7 @@ pub(super) struct Port {
     pub(super) event_at: u64,
     /// When the last packet of `line` has been sent.
     pub(super) busy_until: u64,
-    /// Bytes that wait, those of a discipline of `cellbed_link` apart.
+    /// Bytes that wait.
     bytes: u64,
     pub(super) rate: Rate,
     /// From the start of a packet, or from its end if `whole`, until the next node can begin with it.
@@ -80,8 +72,6 @@ pub(super) struct Port {
     pub(super) spray: u32,
     /// True if the next node needs the whole packet, not only its header.
     whole: bool,
-    /// True if the queue is a discipline of `cellbed_link`.
-    linked: bool,
     /// True if its host's transport is asked for a packet whenever the port is idle.
     pub(super) pulls: bool,
     pub(super) counters: PortCounters,
@@ -99,38 +89,28 @@ enum Queue {
     },
     Priority(Box<Levels>),
     Smallest(Ranked),
-    Link(Box<link::Direction<Place>>),
 }
 
 /// Configuration of a port.
-pub(super) struct PortConfig<'a> {
+pub(super) struct PortConfig {
     pub(super) to: Node,
     pub(super) rate: Rate,
     pub(super) delay: Picos,
     pub(super) cut_through: bool,
-    pub(super) discipline: &'a Discipline,
+    pub(super) discipline: Discipline,
     pub(super) buffer: u64,
     pub(super) mark_above: u64,
     pub(super) spray: u32,
 }
 
 impl Port {
-    pub(super) fn new(config: &PortConfig<'_>) -> Self {
+    pub(super) fn new(config: &PortConfig) -> Self {
         let queue = match config.discipline {
             Discipline::DropTail => Queue::DropTail { first: None },
             Discipline::Priority => Queue::Priority(Box::default()),
             Discipline::Smallest => Queue::Smallest(Ranked::default()),
-            Discipline::Link { queue } => {
-                let schedule = link::Schedule::Constant(link::BitRate(config.rate.bps() as u64));
-                let bottleneck = link::BottleneckConfig::new(schedule).with_queue(queue.clone());
-                Queue::Link(Box::new(link::Direction::new(
-                    vec![bottleneck.into()],
-                    link::Time::ZERO,
-                )))
-            }
         };
-        let linked = matches!(queue, Queue::Link(_));
-        let whole = !config.cut_through || matches!(config.to, Node::Host(_)) || linked;
+        let whole = !config.cut_through || matches!(config.to, Node::Host(_));
         let header = if whole { 0 } else { config.rate.time(HEADER).0 };
         Self {
             event_at: NEVER,
@@ -142,7 +122,6 @@ impl Port {
             to: config.to,
             spray: config.spray,
             whole,
-            linked,
             pulls: false,
             counters: PortCounters::default(),
             queue,
@@ -165,7 +144,7 @@ impl Port {
         let alone = self.line.first.is_none();
         let slot = &mut arena[place];
         slot.since = now;
-        if self.bytes == 0 && self.busy_until <= now && !self.linked {
+        if self.bytes == 0 && self.busy_until <= now {
             self.send(place, now, arena);
             return alone;
         }
@@ -175,23 +154,6 @@ impl Port {
             self.counters.marked += 1;
         }
         match &mut self.queue {
-            Queue::Link(direction) => {
-                let packet = &slot.packet;
-                let ecn = match (packet.ecn_capable, packet.ecn) {
-                    (false, _) => link::Ecn::NotEct,
-                    (true, false) => link::Ecn::Ect0,
-                    (true, true) => link::Ecn::Ce,
-                };
-                let tag = link::Tag {
-                    flow: u64::from(packet.flow.0),
-                    ecn,
-                };
-                let now = link::Time::from_nanos(now.div_ceil(1_000));
-                direction.accept_tagged(now, place, link::Bytes(size), tag);
-                self.counters.most_bytes = self.counters.most_bytes.max(direction.held().bytes.0);
-                self.poll(now, arena, dropped);
-                return true;
-            }
             Queue::DropTail { .. } if self.bytes + size > self.buffer => {
                 self.drop(place, arena, dropped);
                 return false;
@@ -216,15 +178,8 @@ impl Port {
 
     /// The packet that reaches the other end now.
     #[inline]
-    pub(super) fn take(
-        &mut self,
-        now: u64,
-        arena: &mut Arena,
-        dropped: &mut Vec<Place>,
-    ) -> Option<Place> {
-        if self.linked {
-            self.poll(link::Time::from_nanos(now / 1_000), arena, dropped);
-        } else if self.line.first.is_none() {
+    pub(super) fn take(&mut self, now: u64, arena: &mut Arena) -> Option<Place> {
+        if self.line.first.is_none() {
             self.begin(arena);
         }
         let place = self.line.first?;
@@ -246,11 +201,6 @@ impl Port {
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
         let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
-        if self.linked
-            && let Queue::Link(direction) = &self.queue
-        {
-            return reaches.min(next_of(direction));
-        }
         if reaches != NEVER || self.bytes == 0 {
             return reaches;
         }
@@ -261,7 +211,7 @@ impl Port {
         let next = match &self.queue {
             Queue::Priority(levels) => levels.best(),
             Queue::Smallest(ranked) => ranked.best(),
-            Queue::DropTail { .. } | Queue::Link(_) => None,
+            Queue::DropTail { .. } => None,
         };
         next.map_or(NEVER, |place| {
             self.busy_until + self.rate.time(arena[place].packet.size).0 + self.lead
@@ -271,10 +221,7 @@ impl Port {
     /// Bytes that wait, without the packet in transmission.
     pub(super) fn waiting(&mut self, now: u64, arena: &mut Arena) -> u64 {
         self.catch_up(now, arena);
-        match &self.queue {
-            Queue::Link(direction) => direction.held().bytes.0,
-            _ => self.bytes,
-        }
+        self.bytes
     }
 
     /// Return whether the port can begin with another packet now. Makes the decisions that are due by `now`.
@@ -282,14 +229,6 @@ impl Port {
     pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
         self.catch_up(now + 1, arena);
         self.busy_until <= now && self.waiting(now, arena) == 0
-    }
-
-    /// When a port that is not idle must be looked at again to find it idle.
-    pub(super) fn idle_at(&self) -> u64 {
-        match &self.queue {
-            Queue::Link(direction) if direction.held().bytes.0 > 0 => next_of(direction),
-            _ => self.busy_until,
-        }
     }
 
     /// Makes the decisions that were due before `now`.
@@ -319,7 +258,7 @@ impl Port {
         let next = match &mut self.queue {
             Queue::Priority(levels) => levels.pop(arena),
             Queue::Smallest(ranked) => ranked.pop(),
-            Queue::DropTail { .. } | Queue::Link(_) => None,
+            Queue::DropTail { .. } => None,
         };
         if let Some(place) = next {
             self.bytes -= u64::from(arena[place].packet.size);
@@ -350,31 +289,12 @@ impl Port {
         dropped.push(place);
     }
 
-    /// Brings what a discipline of `cellbed_link` has sent or dropped into the line.
-    fn poll(&mut self, now: link::Time, arena: &mut Arena, dropped: &mut Vec<Place>) {
-        while let Queue::Link(direction) = &mut self.queue
-            && let Some(outcome) = direction.poll(now)
-        {
-            let place = outcome.packet;
-            if outcome.fate != link::Fate::Delivered {
-                self.drop(place, arena, dropped);
-                continue;
-            }
-            let slot = &mut arena[place];
-            slot.packet.ecn |= outcome.marked;
-            self.counters.marked += u64::from(outcome.marked);
-            let time = self.rate.time(slot.packet.size).0;
-            let start = (outcome.departed.as_nanos() * 1_000).saturating_sub(time);
-            self.send(place, start, arena);
-        }
-    }
-
     /// Gives up the packet that matters least.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         match &mut self.queue {
             Queue::Priority(levels) => levels.shed(arena),
             Queue::Smallest(ranked) => ranked.shed(),
-            Queue::DropTail { .. } | Queue::Link(_) => None,
+            Queue::DropTail { .. } => None,
         }
     }
 
@@ -382,7 +302,6 @@ impl Port {
     pub(super) fn audit(&self, arena: &Arena) -> u64 {
         let mut bytes = match &self.queue {
             Queue::DropTail { .. } => 0, // they are in the line
-            Queue::Link(direction) => direction.held().bytes.0,
             Queue::Priority(_) | Queue::Smallest(_) => self.bytes,
         };
         let mut next = self.line.first;
@@ -392,12 +311,6 @@ impl Port {
         }
         bytes
     }
-}
-
-fn next_of(direction: &link::Direction<Place>) -> u64 {
-    direction
-        .next_event()
-        .map_or(NEVER, |time| time.as_nanos() * 1_000)
 }
 
 /// Strict priorities.
@@ -499,7 +412,7 @@ mod tests {
     }
 
     impl Bench {
-        fn new(discipline: &Discipline, buffer: u64, mark_above: u64) -> Self {
+        fn new(discipline: Discipline, buffer: u64, mark_above: u64) -> Self {
             let port = Port::new(&PortConfig {
                 to: Node::Switch(0),
                 rate: Rate::from_bps(10e9),
@@ -539,7 +452,7 @@ mod tests {
                 if now == NEVER {
                     return reached;
                 }
-                if let Some(place) = self.port.take(now, &mut self.arena, &mut self.dropped) {
+                if let Some(place) = self.port.take(now, &mut self.arena) {
                     reached.push((now, self.arena[place].packet.sequence));
                 }
             }
@@ -560,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_full_drop_tail_port_drops_what_comes() {
-        let mut bench = Bench::new(&Discipline::DropTail, 3_000, 1_500);
+        let mut bench = Bench::new(Discipline::DropTail, 3_000, 1_500);
         (0..4).for_each(|sequence| bench.accept(0, 0, sequence, 0, 0)); // one in transmission, two wait
         bench.accept(1_200_001, 0, 4, 0, 0); // another has begun meanwhile
         assert_eq!(bench.dropped(), [3]);
@@ -577,7 +490,7 @@ mod tests {
 
     #[test]
     fn the_best_priority_is_first_and_the_latest_of_the_worst_is_dropped() {
-        let mut bench = Bench::new(&Discipline::Priority, 4_500, u64::MAX);
+        let mut bench = Bench::new(Discipline::Priority, 4_500, u64::MAX);
         for (sequence, priority) in [(0, 2), (1, 2), (2, 1), (3, 2), (4, 0)] {
             bench.accept(0, 0, sequence, priority, 0);
         }
@@ -592,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_comes_after_a_start_does_not_change_what_was_sent() {
-        let mut bench = Bench::new(&Discipline::Priority, 1 << 20, u64::MAX);
+        let mut bench = Bench::new(Discipline::Priority, 1 << 20, u64::MAX);
         bench.accept(0, 0, 0, 1, 0);
         bench.accept(0, 0, 1, 1, 0);
         bench.accept(1_200_001, 0, 2, 0, 0); // packet 1 began at 1,200,000, although nobody has asked since
@@ -606,7 +519,7 @@ mod tests {
 
     #[test]
     fn pfabric_sends_the_oldest_of_the_flow_with_the_smallest_rank_and_drops_the_largest() {
-        let mut bench = Bench::new(&Discipline::Smallest, 6_000, u64::MAX);
+        let mut bench = Bench::new(Discipline::Smallest, 6_000, u64::MAX);
         bench.accept(0, 9, 0, 0, 50); // in transmission
         for (sequence, flow, rank) in [(1, 1, 7), (2, 2, 9), (3, 1, 3), (4, 2, 9), (5, 3, 8)] {
             bench.accept(0, flow, sequence, 0, rank);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::error::{DescriptionError, refuse};
 use crate::units::{HostId, Picos, Rate};
 
 /// When a switch sends a packet on.
@@ -51,47 +52,6 @@ pub struct Edge {
     pub delay: Picos,
 }
 
-/// Why links make no topology.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum TopologyError {
-    /// A link's end is not a node.
-    #[error("link {link}: no node {node}; the nodes are 0 to {last}, hosts first", last = nodes - 1)]
-    NoSuchNode {
-        /// Index of the link.
-        link: usize,
-        /// Index of the node.
-        node: u32,
-        /// Number of nodes.
-        nodes: u32,
-    },
-    /// A host has no link, or several.
-    #[error("host {host} has {links} links: a host needs exactly one")]
-    Links {
-        /// Index of the host.
-        host: u32,
-        /// Number of its links.
-        links: usize,
-    },
-    /// Two hosts are not connected.
-    #[error("no path from host {from} to host {to}")]
-    NoPath {
-        /// A host.
-        from: u32,
-        /// One that it does not reach.
-        to: u32,
-    },
-    /// A number out of range.
-    #[error("{what} must be {bounds}, not {value}")]
-    Range {
-        /// Of what.
-        what: &'static str,
-        /// Valid values.
-        bounds: &'static str,
-        /// The value.
-        value: f64,
-    },
-}
-
 /// A network: hosts with one link each, switches, and all shortest paths.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -123,7 +83,7 @@ impl Topology {
         host_bps: f64,
         core_bps: f64,
         hop: Picos,
-    ) -> Result<Self, TopologyError> {
+    ) -> Result<Self, DescriptionError> {
         let hosts = racks.saturating_mul(hosts_per_rack);
         let switches = racks.saturating_add(spines);
         if hosts > 1_000_000 {
@@ -131,11 +91,9 @@ impl Topology {
         }
         let links_of_racks = f64::from(racks) * f64::from(spines);
         if links_of_racks > 1e6 {
-            return Err(TopologyError::Range {
-                what: "the number of racks times that of spines",
-                bounds: "10^6 at most",
-                value: links_of_racks,
-            });
+            return refuse(format!(
+                "the number of racks times that of spines must be 10^6 at most, not {links_of_racks}"
+            ));
         }
         let mut links = Vec::new();
         for host in 0..hosts {
@@ -154,14 +112,12 @@ impl Topology {
         hosts: u32,
         switches: u32,
         links: &[(u32, u32, f64, Picos)],
-    ) -> Result<Self, TopologyError> {
+    ) -> Result<Self, DescriptionError> {
         let routes = f64::from(hosts) * f64::from(switches);
         if routes > 1e8 || f64::from(hosts) + f64::from(switches) > 1e6 {
-            return Err(TopologyError::Range {
-                what: "the number of hosts times that of switches",
-                bounds: "10^8 at most, and their sum 10^6",
-                value: routes,
-            });
+            return refuse(format!(
+                "the number of hosts times that of switches must be 10^8 at most, and their sum 10^6, not {routes}"
+            ));
         }
         let nodes = hosts + switches;
         let mut by_host = vec![None; hosts as usize];
@@ -169,25 +125,19 @@ impl Topology {
         let mut inner = Vec::new();
         for (index, &(a, b, bps, delay)) in links.iter().enumerate() {
             if let Some(node) = [a, b].into_iter().find(|&node| node >= nodes) {
-                return Err(TopologyError::NoSuchNode {
-                    link: index,
-                    node,
-                    nodes,
-                });
+                let last = nodes - 1;
+                return refuse(format!(
+                    "link {index}: no node {node}; the nodes are 0 to {last}, hosts first"
+                ));
             }
             if !(1e6..=1e13).contains(&bps) {
-                return Err(TopologyError::Range {
-                    what: "a link's rate",
-                    bounds: "1 Mbit/s to 10 Tbit/s",
-                    value: bps,
-                });
+                return refuse(format!(
+                    "a link's rate must be 1 Mbit/s to 10 Tbit/s, not {bps}"
+                ));
             }
             if delay > Picos::from_millis(10_000) {
-                return Err(TopologyError::Range {
-                    what: "a link's delay",
-                    bounds: "10 s at most",
-                    value: delay.as_secs_f64(),
-                });
+                let delay = delay.as_secs_f64();
+                return refuse(format!("a link's delay must be 10 s at most, not {delay}"));
             }
             for (from, to) in [(a, b), (b, a)] {
                 let node = |number: u32| {
@@ -210,10 +160,10 @@ impl Topology {
             }
         }
         if let Some(host) = counts.iter().position(|&count| count != 1) {
-            return Err(TopologyError::Links {
-                host: host as u32,
-                links: counts[host],
-            });
+            let links = counts[host];
+            return refuse(format!(
+                "host {host} has {links} links: a host needs exactly one"
+            ));
         }
         let mut edges: Vec<Edge> = by_host.into_iter().flatten().collect();
         edges.extend(inner);
@@ -230,7 +180,7 @@ impl Topology {
     }
 
     /// Finds all shortest paths, by breadth-first search from each node to which hosts are attached.
-    fn route(&mut self) -> Result<(), TopologyError> {
+    fn route(&mut self) -> Result<(), DescriptionError> {
         let switches = self.switches as usize;
         let mut out: Vec<Vec<u32>> = vec![Vec::new(); switches];
         for (port, edge) in self.edges.iter().enumerate() {
@@ -244,10 +194,7 @@ impl Topology {
                 Node::Switch(switch) => attached[switch as usize].push(host),
                 Node::Host(other) if self.hosts == 2 && other.0 != host => {} // a cable between two hosts
                 Node::Host(other) => {
-                    return Err(TopologyError::NoPath {
-                        from: host,
-                        to: (other.0 + 1) % self.hosts,
-                    });
+                    return no_path(host, (other.0 + 1) % self.hosts);
                 }
             }
         }
@@ -285,10 +232,7 @@ impl Topology {
                 if group.1 == 0
                     && let Some(&from) = attached[switch].first()
                 {
-                    return Err(TopologyError::NoPath {
-                        from,
-                        to: attached[root][0],
-                    });
+                    return no_path(from, attached[root][0]);
                 }
                 self.routes[leaf * switches + switch] = group;
             }
@@ -355,6 +299,10 @@ impl Topology {
             })
             .fold(Picos::ZERO, |sum, part| sum + part)
     }
+}
+
+fn no_path<T>(from: u32, to: u32) -> Result<T, DescriptionError> {
+    refuse(format!("no path from host {from} to host {to}"))
 }
 
 /// Bytes of a packet that must have been sent before the node at the other end acts on it.

@@ -3,6 +3,7 @@
 use super::flow::Flow;
 use super::topology::HEADER;
 use super::topology::Topology;
+use crate::error::{DescriptionError, refuse};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::{HostId, Picos};
 
@@ -19,41 +20,10 @@ pub struct Sizes {
     multiple: u64,
 }
 
-/// Why there is no traffic.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum TrafficError {
-    /// The points are no distribution.
-    #[error("flow sizes, point {index}: {fault}")]
-    Sizes {
-        /// Index of the point, from 0.
-        index: usize,
-        /// Error of the point.
-        fault: &'static str,
-    },
-    /// A flow of a list is not possible.
-    #[error("flow {index} of the trace: {fault}")]
-    Flow {
-        /// Index of the flow, from 0.
-        index: usize,
-        /// Error of the flow.
-        fault: String,
-    },
-    /// A number out of range.
-    #[error("{what} must be {bounds}, not {value}")]
-    Range {
-        /// Of what.
-        what: &'static str,
-        /// Valid values.
-        bounds: String,
-        /// The value.
-        value: f64,
-    },
-}
-
 impl Sizes {
     /// From points in order; the last share is 1. Sizes drawn are rounded to the nearest multiple of `multiple` bytes.
-    pub fn new(points: &[(f64, f64)], multiple: u64) -> Result<Self, TrafficError> {
-        let error = |index, fault| Err(TrafficError::Sizes { index, fault });
+    pub fn new(points: &[(f64, f64)], multiple: u64) -> Result<Self, DescriptionError> {
+        let error = |index, fault| refuse(format!("flow sizes, point {index}: {fault}"));
         for (index, &(bytes, share)) in points.iter().enumerate() {
             if !(bytes > 0.0 && bytes <= 1e15) {
                 return error(index, "a size must be above 0 and at most 10^15 bytes");
@@ -144,9 +114,9 @@ pub enum Traffic {
 
 impl Traffic {
     /// Given flows, in any order.
-    pub fn list(mut flows: Vec<Flow>, topology: &Topology) -> Result<Self, TrafficError> {
+    pub fn list(mut flows: Vec<Flow>, topology: &Topology) -> Result<Self, DescriptionError> {
         for (index, flow) in flows.iter().enumerate() {
-            let error = |fault| Err(TrafficError::Flow { index, fault });
+            let error = |fault| refuse(format!("flow {index} of the trace: {fault}"));
             if let Some(host) = [flow.source, flow.destination]
                 .into_iter()
                 .find(|host| host.0 >= topology.hosts())
@@ -210,15 +180,10 @@ impl Poisson {
         pattern: Pattern,
         topology: &Topology,
         seed: u64,
-    ) -> Result<Self, TrafficError> {
+    ) -> Result<Self, DescriptionError> {
         let hosts = topology.hosts();
-        let range = |what, bounds: &str, value| {
-            Err(TrafficError::Range {
-                what,
-                bounds: bounds.to_owned(),
-                value,
-            })
-        };
+        let range =
+            |what, bounds, value: f64| refuse(format!("{what} must be {bounds}, not {value}"));
         if !(load > 0.0 && load <= 100.0) {
             return range("load", "above 0 and at most 100", load);
         }

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::cqi::Cqi;
+use crate::error::{DescriptionError, refuse};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
 
@@ -71,7 +72,7 @@ impl Default for CqiSource {
 }
 
 impl CqiSource {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), DescriptionError> {
         match self {
             Self::Fixed { low, high } => bounds(*low, *high),
             Self::GaussMarkov {
@@ -82,35 +83,35 @@ impl CqiSource {
             } => {
                 bounds(*low, *high)?;
                 if !(0.0..=15.0).contains(deviation) {
-                    return Err(format!("a deviation of {deviation} is outside 0 to 15"));
+                    return refuse(format!("a deviation of {deviation} is outside 0 to 15"));
                 }
                 if memory_ps.0 == 0 {
-                    return Err("the memory of a channel must be longer than 0".into());
+                    return refuse("the memory of a channel must be longer than 0");
                 }
                 Ok(())
             }
-            Self::Trace { traces } if traces.is_empty() => Err("there are no CQI traces".into()),
+            Self::Trace { traces } if traces.is_empty() => refuse("there are no CQI traces"),
             Self::Trace { traces } if traces.iter().any(Vec::is_empty) => {
-                Err("a CQI trace has no reports".into())
+                refuse("a CQI trace has no reports")
             }
             // A user that is never in range would wait for ever.
             Self::Trace { traces }
                 if traces.iter().any(|it| it.iter().all(|cqi| cqi.get() == 0)) =>
             {
-                Err("a CQI trace is out of range (0) at all times".into())
+                refuse("a CQI trace is out of range (0) at all times")
             }
             Self::Trace { .. } => Ok(()),
         }
     }
 }
 
-fn bounds(low: Cqi, high: Cqi) -> Result<(), String> {
+fn bounds(low: Cqi, high: Cqi) -> Result<(), DescriptionError> {
     if low < Cqi::LOWEST {
-        return Err("users with a CQI of 0 are out of range: the lowest is 1".into());
+        return refuse("users with a CQI of 0 are out of range: the lowest is 1");
     }
     if low > high {
         let (low, high) = (low.get(), high.get());
-        return Err(format!("the lowest CQI {low} is above the highest {high}"));
+        return refuse(format!("the lowest CQI {low} is above the highest {high}"));
     }
     Ok(())
 }

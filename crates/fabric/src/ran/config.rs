@@ -3,12 +3,12 @@
 use cellbed_link::cell::{Begin, Scheduler};
 use cellbed_link::{Duration, Probability};
 use serde::Deserialize;
-use thiserror::Error;
 
 use super::buffer::{Admission, Rank};
 use super::channel::{Channels, CqiSource};
 use super::cqi::Cqi;
 use super::{PACKET, TTI};
+use crate::error::{DescriptionError, refuse};
 use crate::units::Picos;
 
 /// A radio access network. Defaults are those of the paper, or our choices where it is silent (`docs/explanation/pdcell.md`).
@@ -104,46 +104,46 @@ impl Default for RanConfig {
 
 impl RanConfig {
     /// Refuses what cannot be in a data centre of so many hosts.
-    pub fn check(&self, hosts: u32) -> Result<(), RanError> {
-        self.cqi.check().map_err(RanError)?;
+    pub fn check(&self, hosts: u32) -> Result<(), DescriptionError> {
+        self.cqi.check()?;
         if self.host >= hosts {
             let host = self.host;
-            return error(format!(
+            return refuse(format!(
                 "no host {host}; there are {hosts}, numbered from 0"
             ));
         }
         if !(1..=100_000).contains(&self.users) {
-            return error(format!("a cell has 1 to 100000 users, not {}", self.users));
+            return refuse(format!("a cell has 1 to 100000 users, not {}", self.users));
         }
         if self.user_packets == 0 {
-            return error("a user needs a queue of at least 1 packet");
+            return refuse("a user needs a queue of at least 1 packet");
         }
         if self.buffer_bytes.is_some_and(|it| it < PACKET) {
-            return error("a buffer holds at least one packet of 1500 bytes");
+            return refuse("a buffer holds at least one packet of 1500 bytes");
         }
         if !(1e9..=1e13).contains(&self.fronthaul_bps) || self.fronthaul_ps.0 > TTI.0 / 4 {
             let text =
                 "the fronthaul has 1 Gbit/s to 10 Tbit/s and a delay of at most a quarter of a TTI";
-            return error(text);
+            return refuse(text);
         }
         if self.block_errors.get() > 0.9 {
             let chance = self.block_errors.get();
-            return error(format!("block errors of {chance} exceed 0.9"));
+            return refuse(format!("block errors of {chance} exceed 0.9"));
         }
         if !(1..=64).contains(&self.harq_ttis) || !(1..=16).contains(&self.harq_tries) {
-            return error("HARQ has 1 to 64 TTIs between tries, and 1 to 16 tries");
+            return refuse("HARQ has 1 to 64 TTIs between tries, and 1 to 16 tries");
         }
         if !(self.share > 0.0 && self.share <= 1.0) {
-            return error(format!(
+            return refuse(format!(
                 "a share of flows of {} is outside 0 to 1",
                 self.share
             ));
         }
         if self.scheduler.window().is_some_and(Duration::is_zero) {
-            return error("the window of the scheduler must be longer than 0");
+            return refuse("the window of the scheduler must be longer than 0");
         }
         if matches!(self.scheduler, Scheduler::Priority {}) {
-            return error("the users of this cell have no priorities");
+            return refuse("the users of this cell have no priorities");
         }
         Ok(())
     }
@@ -220,22 +220,6 @@ pub enum BackoffFrom {
     Credit,
 }
 
-/// A radio access network that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("radio: {0}")]
-pub struct RanError(String);
-
-impl RanError {
-    /// Why it cannot be.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-fn error<T>(text: impl Into<String>) -> Result<T, RanError> {
-    Err(RanError::new(text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,8 +259,7 @@ mod tests {
             r#"{"scheduler": {"kind": "proportional-fair", "window_ns": 0}}"#,
             r#"{"scheduler": {"kind": "priority"}}"#,
         ] {
-            let error = parse(impossible).unwrap().check(1).unwrap_err();
-            assert!(error.to_string().starts_with("radio: "), "{impossible}");
+            assert!(parse(impossible).unwrap().check(1).is_err(), "{impossible}");
         }
     }
 

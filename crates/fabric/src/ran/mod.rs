@@ -28,7 +28,7 @@ use buffer::Buffer;
 pub use buffer::{Admission, Rank, Sdu, Verdict};
 use channel::Channels;
 pub use channel::{CqiSource, REPORT_INTERVAL};
-pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, RanError, Readings};
+pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings};
 pub use cqi::Cqi;
 use cqi::RESOURCE_BLOCKS;
 pub use distributed_unit::BlockCounts;

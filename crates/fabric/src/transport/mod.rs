@@ -1,10 +1,9 @@
-//! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, of which the shortest is
-//! `blind.rs`, and a line in the list `transports!`.
+//! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, and
+//! a line in the list `transports!`.
 //!
 //! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
 
 mod arrivals;
-mod blind;
 mod fastpass;
 mod mobile;
 mod pdcell;
@@ -12,11 +11,8 @@ mod pfabric;
 mod phost;
 mod receiver_driven;
 mod tcp;
-#[cfg(test)]
-mod testing;
 mod window;
 
-pub use blind::{Blind, BlindConfig};
 pub use fastpass::{FastpassConfig, FastpassHosts, Objective};
 pub use mobile::Mobile;
 pub use pdcell::{PdcellConfig, PdcellHosts};
@@ -25,7 +21,8 @@ pub use phost::{PhostConfig, PhostHosts};
 pub use tcp::{DctcpConfig, TcpConfig, TcpHosts};
 pub use window::{SlowStartConfig, WindowHosts};
 
-use crate::ran::{Admission, Ran, RanConfig, RanError, Table};
+use crate::error::{DescriptionError, refuse};
+use crate::ran::{Admission, Ran, RanConfig, Table};
 use crate::units::{FlowId, HostId};
 use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 
@@ -121,8 +118,6 @@ macro_rules! transports {
 }
 
 transports! {
-    /// All packets at once, none of them twice: to test the network.
-    Blind(BlindConfig),
     /// TCP, a connection for each flow.
     Tcp(TcpConfig),
     /// DCTCP (RFC 8257) likewise.
@@ -141,7 +136,7 @@ transports! {
 
 impl AnyTransport {
     /// Returns the transport with mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
-    pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, RanError> {
+    pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, DescriptionError> {
         let lqd = config.admission == Some(Admission::Lqd);
         let users = self.mobile_users();
         let text = match (self, users) {
@@ -159,7 +154,7 @@ impl AnyTransport {
                 return Ok(Self::Mobile(Box::new(mobile)));
             }
         };
-        Err(RanError::new(text))
+        refuse(text)
     }
 
     /// Return its measurements beside flows and ports.

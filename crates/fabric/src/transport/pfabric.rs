@@ -51,37 +51,3 @@ impl Constants for PfabricConfig {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::transport::testing::{FULL, T, run, with_buffer};
-
-    #[test]
-    fn a_flow_alone_sends_at_line_rate_from_its_first_packet() {
-        let records = run(r#"{"kind": "pfabric"}"#, &[(50 * 1460, 0, 1, 0)]);
-        assert_eq!(records[0].end.0, 49 * T + FULL);
-        assert_eq!(records[0].slowdown(), 1.0);
-    }
-
-    #[test]
-    fn a_short_flow_waits_only_for_the_packet_in_transmission() {
-        let flows = [(100 * 1460, 0, 1, 0), (1460, 2, 1, 20_000_000)];
-        let records = run(r#"{"kind": "pfabric"}"#, &flows);
-        assert!(records[0].completion().0 <= FULL + T, "{records:?}");
-    }
-
-    #[test]
-    fn a_starved_flow_probes_without_data() {
-        // The port to host 1 drops all packets of the longer flow while the shorter one fills it.
-        let flows = [(300 * 1460, 0, 1, 0), (299 * 1460, 2, 1, 0)];
-        let bytes = |probe_after: u32| {
-            let transport = format!(r#"{{"kind": "pfabric", "probe_after": {probe_after}}}"#);
-            let mut sim = with_buffer(&transport, &flows, 0);
-            let mut finished = 0;
-            sim.run(|_| finished += 1);
-            assert_eq!(finished, 2);
-            sim.fabric().counters().dropped
-        };
-        assert!(bytes(1) < bytes(0));
-    }
-}

@@ -479,8 +479,11 @@ impl Transport for PhostHosts {
 mod tests {
     use super::*;
     use crate::Simulation;
+    use crate::description::Description;
     use crate::transport::AnyTransport;
-    use crate::transport::testing::{CONTROL, FULL, T, run, simulation, with_buffer};
+
+    /// Time of a packet at 10 Gbit/s.
+    const T: u64 = 1_200_000;
 
     fn hosts(sim: &Simulation<AnyTransport>) -> &PhostHosts {
         let AnyTransport::Phost(hosts) = sim.transport() else {
@@ -490,42 +493,19 @@ mod tests {
     }
 
     #[test]
-    fn a_short_flow_uses_its_free_tokens_at_once() {
-        // Behind the request, 32 ns.
-        let records = run(r#"{"kind": "phost"}"#, &[(3 * 1460, 0, 1, 0)]);
-        assert_eq!(records[0].end.0, 32_000 + 2 * T + FULL);
-        assert_eq!(records[0].acknowledged.0, records[0].end.0 + CONTROL);
-    }
-
-    #[test]
-    fn a_long_flow_sends_one_packet_for_each_token() {
-        // Request, first token, nine packets at the pace of the tokens.
-        let records = run(r#"{"kind": "phost"}"#, &[(9 * 1460, 0, 1, 0)]);
-        assert_eq!(records[0].end.0, 2 * CONTROL + 8 * T + FULL);
-    }
-
-    #[test]
-    fn free_tokens_expire_and_are_granted_again() {
-        // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second
-        // live until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T
-        // after the request before it grants the six others again.
-        let records = run(
-            r#"{"kind": "phost"}"#,
-            &[(8 * 1460, 0, 1, 0), (8 * 1460, 0, 2, 0)],
-        );
-        let second = records.iter().find(|it| it.flow.destination == HostId(2));
-        let requested = 32_000 + CONTROL;
-        let granted = requested + 16 * T;
-        assert_eq!(second.unwrap().end.0, granted + CONTROL + 5 * T + FULL);
-    }
-
-    #[test]
     fn a_source_that_does_not_answer_is_downgraded() {
         // The source has tokens of a shorter flow all the time, so that those of the longer one expire.
-        let mut sim = simulation(
-            r#"{"kind": "phost"}"#,
-            &[(200 * 1460, 0, 1, 0), (100 * 1460, 0, 2, 0)],
-        );
+        let description = serde_json::json!({
+            "seed": 1,
+            "topology": {
+                "kind": "leaf-spine", "racks": 1, "hosts_per_rack": 4, "spines": 1, "host_bps": 10e9,
+                "core_bps": 40e9, "hop_ps": 200_000, "card_buffer_bytes": 1_000_000
+            },
+            "transport": {"kind": "phost"},
+            "traffic": {"trace": [[200 * 1460, 0, 1, 0], [100 * 1460, 0, 2, 0]]},
+        });
+        let description: Description = serde_json::from_value(description).unwrap();
+        let mut sim = description.simulation().unwrap();
         let mut records = Vec::new();
         let downgraded = |sim: &_| {
             let incoming = hosts(sim).hosts[1].incoming.first().copied();
@@ -540,23 +520,8 @@ mod tests {
         assert_eq!(downgraded(&sim).unwrap().not_before, again);
         sim.run(|record| records.push(record));
         assert_eq!(records.len(), 2);
-        // The shorter one was not delayed by the other, but for the packet on the card.
-        let alone = 2 * CONTROL + 99 * T + FULL;
+        // The shorter one was not delayed by the other, but for the packet on the card: request, token, 100 packets.
+        let alone = 2 * 464_000 + 99 * T + 1_632_000;
         assert!(records[0].end.0 <= alone + 2 * T, "{records:?}");
-    }
-
-    #[test]
-    fn a_lost_request_is_repeated() {
-        // A port that holds nothing but what it sends: of three requests at once it drops two.
-        let flows = [
-            (9 * 1460, 0, 1, 0),
-            (9 * 1460, 2, 1, 0),
-            (9 * 1460, 3, 1, 0),
-        ];
-        let mut sim = with_buffer(r#"{"kind": "phost", "repeat_request": 100}"#, &flows, 0);
-        let mut ends = Vec::new();
-        sim.run(|record| ends.push(record.end.0));
-        assert_eq!(ends.len(), 3);
-        assert!(ends[0] < 100 * T && ends[1] > 100 * T, "{ends:?}");
     }
 }

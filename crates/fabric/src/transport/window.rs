@@ -278,24 +278,3 @@ impl Transport for WindowHosts {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::transport::testing::{CONTROL, FULL, T, run, with_buffer};
-
-    #[test]
-    fn slow_start_opens_the_window_with_each_acknowledgement() {
-        // The handshake, one packet, and after its acknowledgement two.
-        let records = run(r#"{"kind": "slow-start"}"#, &[(3 * 1460, 0, 1, 0)]);
-        assert_eq!(records[0].end.0, 2 * CONTROL + FULL + CONTROL + T + FULL);
-    }
-
-    #[test]
-    fn a_lost_packet_is_sent_again_after_the_timeout() {
-        // A port that holds nothing but what it sends: of two packets at once it drops one.
-        let flows = [(1460, 0, 1, 0), (1460, 2, 1, 0)];
-        let mut ends = Vec::new();
-        with_buffer(r#"{"kind": "pfabric"}"#, &flows, 0).run(|record| ends.push(record.end.0));
-        assert_eq!(ends, [FULL, 45_000_000 + FULL]);
-    }
-}

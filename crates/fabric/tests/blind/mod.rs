@@ -1,25 +1,10 @@
 //! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
 
-use super::{Constants, MobileUsers, Transport, packets, wire_size};
-use crate::units::{FlowId, HostId};
-use crate::{Fabric, FlowMap, HEADER, Kind, Packet};
+use cellbed_fabric::units::{FlowId, HostId};
+use cellbed_fabric::{FULL_PAYLOAD, Fabric, FlowMap, HEADER, Kind, Packet, Transport};
 
 const DATA: Kind = Kind(0);
 const ACKNOWLEDGEMENT: Kind = Kind(1);
-
-/// The transport without constants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct BlindConfig {}
-
-impl Constants for BlindConfig {
-    type Hosts = Blind;
-    const MOBILE: MobileUsers = MobileUsers::EndToEnd;
-
-    fn hosts(self, _net: &Fabric) -> Blind {
-        Blind::default()
-    }
-}
 
 /// All hosts. A flow that loses a packet never ends.
 #[derive(Debug, Default)]
@@ -31,10 +16,12 @@ pub struct Blind {
 impl Transport for Blind {
     fn start(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
-        let packets = packets(flow.bytes);
+        let full = u64::from(FULL_PAYLOAD);
+        let packets = flow.bytes.div_ceil(full) as u32;
         self.missing.insert(id, packets);
         for sequence in 0..packets {
-            let size = wire_size(flow.bytes, sequence);
+            let rest = flow.bytes - u64::from(sequence) * full;
+            let size = rest.min(full) as u16 + HEADER;
             let packet = Packet::new(id, flow.destination, DATA, size);
             net.send(
                 flow.source,
