@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -230,10 +228,6 @@ def test_the_index_follows_every_change(archive: Archive) -> None:
     assert archive.index().filter(pl.col("technology") == "5g").collect()["name"].to_list() == [
         "5g-midband", "bus", "walk",
     ]  # fmt: skip
-    archive.annotate("bus", {"uplink": {"p5_bit_s_100ms": 17.0, "modes": [1, 2], "unknown": None}})
-    found = archive.index().filter(pl.col("uplink_p5_bit_s_100ms") == 17).collect()
-    assert found["name"].to_list() == ["bus"]
-    assert archive.entry("bus").parts["uplink"].statistics == {"p5_bit_s_100ms": 17.0, "modes": [1, 2]}
     archive.remove("walk")
     assert names() == ["bus"]
     # By an editor, too.
@@ -397,30 +391,6 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Arc
     add(archive, "walk")
     assert _hidden(archive) == []
     assert archive.names() == [*EXAMPLES, "walk"]
-
-
-def test_adds_that_are_killed_at_any_moment_leave_whole_entries_only(archive: Archive) -> None:
-    script = """
-        archive = open_archive()
-        for turn in range(10_000):
-            add(archive, f"entry-{turn % 5}", every_ms=1 + turn % 20, seconds=5, replace=True)
-            print("kept", flush=True)
-    """
-    generator = random.Random(1)
-    for _ in range(3):
-        process = _start(script)
-        assert process.stdout is not None
-        for _ in range(1 + generator.randrange(6)):
-            process.stdout.readline()
-        time.sleep(generator.random() * 0.05)
-        process.kill()
-        process.communicate()
-        assert [faults for _, faults in archive.verify() if faults] == []
-    table = archive.contents()
-    assert table.problems == {}
-    assert table.frame.filter(origin="recorded")["uplink_rows"].min() >= 250
-    add(archive, "after")
-    assert _hidden(archive) == []
 
 
 def test_a_damaged_series_is_not_replayed(archive: Archive) -> None:

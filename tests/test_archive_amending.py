@@ -221,30 +221,3 @@ def test_of_several_that_rename_one_wins_and_nothing_is_lost(archive: Archive) -
     assert sorted(said) == ["gone"] * 2 + ["renamed"]
     assert archive.names() == ["5g-midband", "lte-suburban", f"walk-{said.index('renamed')}"]
     assert [faults for _, faults in archive.verify() if faults] == []
-
-
-def test_renaming_describing_and_replacing_at_once_never_shows_half_an_entry(archive: Archive) -> None:
-    add(archive, "walk-0")
-    renaming = """
-        for turn in range(10):
-            rename(archive, f"walk-{turn % 2}", f"walk-{(turn + 1) % 2}")
-    """
-    describing = """
-        for turn in range(30):
-            try:
-                describe(archive, f"walk-{turn % 2}", {"place": f"said {turn}"})
-            except TraceError:
-                pass
-    """
-    adding = """
-        for turn in range(10):
-            add(archive, "other", every_ms=1 + turn, replace=True)
-    """
-    started = [_start(script) for script in (renaming, describing, adding)]
-    while any(process.poll() is None for process in started):
-        assert archive.contents().problems == {}
-    assert [process.wait() for process in started] == [0, 0, 0]
-    assert archive.names() == ["5g-midband", "lte-suburban", "other", "walk-0"]
-    assert sum(step.what == "renamed" for step in archive.entry("walk-0").history) == 10
-    assert [faults for _, faults in archive.verify() if faults] == []
-    assert _hidden(archive) == []

@@ -232,8 +232,6 @@ def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
         ("cellbed traces stats car-1.d", {"car-1.down"}),
         ("cellbed traces show b", {"bus-1", "bus-walk/", "bus.up"}),  # and not its picture
         ("cellbed traces export b", {"bus-1", "bus-walk/"}),
-        ("cellbed traces ls --sort downlink_p50_bit_s_10", {"downlink_p50_bit_s_10ms", "downlink_p50_bit_s_100ms"}),
-        ("cellbed traces ls --mobility d", {"driving"}),
         ("cellbed traces add --as mahi", {"mahimahi"}),
     ],
 )

@@ -189,7 +189,6 @@ OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
     "plot": (["traces", "plot", "lte-suburban.up"], _A_FILE),
     "compare": (["traces", "compare", "lte-suburban"], _A_FILE),
     "export": (["traces", "export", "lte-suburban", "--format", "mahimahi"], _A_NEW_FOLDER),
-    "import": (["traces", "import-cellreplay", "TOOL"], _A_NEW_FOLDER),
     "calibrate": (["calibrate", "--virtual", "lowband-good"], _A_FOLDER),
     "ping-record": (["ping-record", "127.0.0.1", "--duration", "50 ms"], _A_FOLDER),
     "record": (["record", "127.0.0.1:9", "--secret", "SECRET"], set()),

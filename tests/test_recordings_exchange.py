@@ -208,7 +208,7 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Path) -> None:
-    cellbed("traces", "import-cellreplay", theirs, "--idle", "24 ms", "21 ms", "-o", tmp_path / "made")
+    write_recording(import_cellreplay(tool_files([theirs]), (24 * MS, 21 * MS)), tmp_path / "made")
     recording = read_recording(tmp_path / "made")
     it = recording.description
     assert (it.started, it.clock.light, it.heavy.uplink, it.signal.operator) == (None, None, None, None)
@@ -238,25 +238,19 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
         ("latency-offset-up", "100 -1\n100 -2\n", r"latency-offset-up:2: 100 bytes do not exceed"),
     ],
 )
-def test_wrong_files_are_refused_with_their_line(
-    theirs: Path, tmp_path: Path, name: str, text: str | None, message: str
-) -> None:
+def test_wrong_files_are_refused_with_their_line(theirs: Path, name: str, text: str | None, message: str) -> None:
     (theirs / name).write_text(text) if text is not None else (theirs / name).unlink()
     with pytest.raises(RecordingError, match=message):
         import_cellreplay(tool_files([theirs]))
-    assert "error: " in cellbed("traces", "import-cellreplay", theirs, "-o", tmp_path / "made", status=2)
-    assert not (tmp_path / "made").exists()
 
 
 def test_files_can_be_named_one_by_one(theirs: Path, tmp_path: Path) -> None:
     four = [theirs / name for name in list(NAMES.values())[:4]]
     (tmp_path / "offsets").write_text("100 -3\n1400 0\n")
-    both = ("--latency-offset", tmp_path / "offsets", tmp_path / "offsets")
-    reported = json.loads(cellbed("traces", "import-cellreplay", *four, *both, "--json", "-o", tmp_path / "made"))
-    recording = read_recording(tmp_path / "made")
-    assert reported == {"folder": str(tmp_path / "made"), "id": recording.description.id}
+    recording = import_cellreplay(tool_files(four, (tmp_path / "offsets", tmp_path / "offsets")))
     assert derive(recording, "downlink").offsets == [(100, -3 * MS), (1400, 0)]
-    assert "3 files: give the four files" in cellbed("traces", "import-cellreplay", *four[:3], "-o", "x", status=2)
+    with pytest.raises(RecordingError, match="3 files: give the four files"):
+        tool_files(four[:3])
 
 
 def test_the_page_of_recordings_is_right() -> None:

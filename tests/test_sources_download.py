@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,12 +96,6 @@ def test_an_unreachable_server_is_reported_with_a_remedy(server: FileServer, tmp
         download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path, 10**6)
 
 
-def test_a_server_without_ranges_begins_again(server: FileServer, tmp_path: Path) -> None:
-    server.ranges = False
-    server.cut_after["/data.zip"] = [100_000]
-    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
-
-
 def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, tmp_path: Path) -> None:
     server.length = False
     server.cut_after["/data.zip"] = [1000]
@@ -112,12 +104,6 @@ def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, 
     assert left(tmp_path) == []
     server.cut_after.clear()
     assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
-
-
-def test_what_does_not_match_its_checksum_is_thrown_away(server: FileServer, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"sha256:0+.*thrown away"):
-        fetched(server, tmp_path, Checksum("sha256", "0" * 64))
-    assert left(tmp_path) == []
 
 
 def test_checksums_are_those_of_the_publishers_tools(tmp_path: Path) -> None:
@@ -158,34 +144,6 @@ def test_redirections_that_lead_nowhere_are_refused(server: FileServer, tmp_path
         fetched(server, tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here to make a certificate")
-def test_certificates_are_looked_at_and_https_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate, key = tmp_path / "certificate", tmp_path / "key"
-    made = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*made, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    monkeypatch.setenv("no_proxy", "*")
-    with file_server({"/data.zip": CONTENT}, (certificate, key)) as server:
-        with pytest.raises(TraceError, match="certificate cannot be trusted"):
-            fetched(server, tmp_path)
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert fetched(server, tmp_path).read_bytes() == CONTENT
-        server.redirects["/elsewhere"] = "http://127.0.0.1:9/data.zip"
-        with pytest.raises(TraceError, match="cannot vouch for the files"):
-            download(RemoteFile(f"{server.address}/elsewhere", "b"), tmp_path, 10**6)
-
-
 @pytest.mark.parametrize("status", [403, 404, 410])
 def test_what_is_not_there_is_said_at_once(server: FileServer, tmp_path: Path, status: int) -> None:
     server.statuses["/data.zip"] = [status]
@@ -200,20 +158,6 @@ def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> Non
     path = download(remote(server), tmp_path, 10**6, report=news.append)
     assert path.read_bytes() == CONTENT
     assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 5" in news
-
-
-def test_the_environments_proxy_is_used_and_its_exceptions_heeded(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The server answers a proxy's requests as if it had passed them on.
-    monkeypatch.setenv("http_proxy", server.address.replace("http://", "http://user:secret@"))
-    monkeypatch.setenv("no_proxy", "localhost")
-    elsewhere = RemoteFile("http://data.invalid/data.zip", "one.zip", SHA256)
-    assert download(elsewhere, tmp_path, 10**6).read_bytes() == CONTENT
-    assert server.asked[0][1]["proxy-authorization"] == "Basic dXNlcjpzZWNyZXQ="
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert download(remote(server), tmp_path, 10**6).read_bytes() == CONTENT
-    assert "proxy-authorization" not in server.asked[1][1]
 
 
 def page(*links: str) -> bytes:

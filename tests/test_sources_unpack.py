@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from cellbed.archive import TraceError
 from cellbed.archive.sources.unpack import is_archive, plain_bytes, unpack
@@ -111,22 +109,6 @@ def test_a_damaged_archive_is_named(make: Make, name: str, tmp_path: Path) -> No
     archive.write_bytes(content[:middle] + b"\xff" * 20 + content[middle + 20 :])
     with pytest.raises(TraceError, match=name):
         taken(archive, tmp_path / "out")
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(noise=st.binary(min_size=1, max_size=400), at=st.integers(0, 10_000), kind=st.sampled_from(["zip", "tar"]))
-def test_no_damage_whatever_ends_in_a_traceback(noise: bytes, at: int, kind: str, tmp_path: Path) -> None:
-    files = {"set/a.csv": b"1,2\n" * 50, "set/b.csv": b"3"}
-    archive = zipped(tmp_path / "a.zip", files) if kind == "zip" else tarred(tmp_path / "a.tar.gz", files)
-    content = bytearray(archive.read_bytes())
-    at %= len(content)
-    content[at : at + len(noise)] = noise
-    archive.write_bytes(content)
-    folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
-    assert is_archive(archive)
-    with contextlib.suppress(TraceError):
-        taken(archive, folder)
-    assert all(path.name in ("a.zip", "a.tar.gz") or path.name.startswith("out-") for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "A.ZIP", "a.tar"])

@@ -22,6 +22,7 @@ from cellbed.support.whole_files import write_whole
 if TYPE_CHECKING:
     from cellbed._core import Trace
     from cellbed.archive.entry import Entry
+    from cellbed.archive.statistics import Definition, Statistics
 
 ARCHIVE = tuple(MODELS)
 """Names of the traces that every archive has: the examples."""
@@ -137,6 +138,28 @@ def resolve(text: str, folder: Path) -> TraceSource:
 def is_named(text: str) -> bool:
     """Return whether the archive has a trace called ``text``."""
     return entry_and_part(open_archive(), text)[1] is not None
+
+
+def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dict[Part, Statistics]":
+    """Return the statistics of an entry by part, or of the direction of one that `name` names. Raises TraceError.
+
+    Stored ones of this definition are used.
+    """
+    from cellbed.archive.statistics import statistics
+    from cellbed.archive.statistics.clock import second_of_day
+
+    name, only = entry_and_part(archive, name)
+    entry = archive.entry(name)
+    if only is not None:
+        archive.held(name, only)
+    starts = second_of_day(entry.about)
+    return {
+        part: held.statistics
+        if held.statistics is not None and definition.made(held.statistics)
+        else statistics(archive.series(name, part), definition, starts)
+        for part, held in entry.parts.items()
+        if only in (None, part)
+    }
 
 
 def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:

@@ -161,19 +161,6 @@ class Archive:
             except OSError as error:
                 raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
 
-    def annotate(self, name: str, statistics: Mapping[Part, Mapping[str, Any]]) -> Entry:
-        """Replace the statistics of these parts of an entry."""
-
-        def with_figures(entry: Entry) -> Entry:
-            parts = dict(entry.parts)
-            for part, figures in statistics.items():
-                if part not in parts:
-                    raise TraceError(_lacks(entry, part))
-                parts[part] = parts[part].model_copy(update={"statistics": known_figures(figures)})
-            return entry.model_copy(update={"parts": parts})
-
-        return self.amend(name, with_figures)
-
     def amend(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
         """Replace an entry's description by `change` of it, under the lock."""
         self.entry(name)

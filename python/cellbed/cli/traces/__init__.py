@@ -10,7 +10,7 @@ VERBS = {
     "ls": "List the entries of the archive.",
     "show": "Show the contents of an entry, a file or a recording.",
     "add": "Add a recording made by any supported program.",
-    "stats": "Print statistics of entries, or compute those of all.",
+    "stats": "Print statistics of entries.",
     "plot": "Plot an entry as PNG or SVG.",
     "compare": "Compare entries in one table and on the same axes.",
     "generate": "Generate synthetic traces: seeded, cited, labelled.",
@@ -20,7 +20,6 @@ VERBS = {
     "rm": "Remove entries from the archive.",
     "verify": "Check every file of the archive against its checksum.",
     "export": "Export an entry or a recording to other programs' formats.",
-    "import-cellreplay": "Import the files of CellReplay's public tool.",
 }
 """The verbs and their first lines of help."""
 

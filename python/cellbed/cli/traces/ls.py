@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration, index_columns, known_values
+from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration
 from cellbed.support.standard_streams import draw
 from cellbed.support.ways import Way
 
@@ -15,25 +15,21 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def _filter(text: str, *names: str, metavar: str = "TEXT", column: str | None = None) -> Any:
-    """column: whose values the shell offers."""
-    offered = None if column is None else known_values(column)
-    return typer.Option(*names, help=text, show_default=False, metavar=metavar, autocompletion=offered)
+def _filter(text: str, *names: str, metavar: str = "TEXT") -> Any:
+    return typer.Option(*names, help=text, show_default=False, metavar=metavar)
 
 
 def ls(
     name: Annotated[str | None, typer.Argument(help="Only names that contain this text.", show_default=False)] = None,
     technology: Annotated[
-        str | None, _filter("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology", column="technology")
+        str | None, _filter("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")
     ] = None,
-    mobility: Annotated[
-        str | None, _filter("Mobility: stationary, walking, driving, train …", column="mobility")
-    ] = None,
-    band: Annotated[str | None, _filter("Band: low, mid, mmwave, or its number.", column="band")] = None,
-    operator: Annotated[str | None, _filter("Part of the operator's name.", column="operator")] = None,
-    place: Annotated[str | None, _filter("Part of the place.", column="place")] = None,
-    date: Annotated[str | None, _filter("Beginning of the date: 2021, 2021-04.", column="date")] = None,
-    obstacle: Annotated[str | None, _filter("Obstacle: window, wall, body …", column="obstacle")] = None,
+    mobility: Annotated[str | None, _filter("Mobility: stationary, walking, driving, train …")] = None,
+    band: Annotated[str | None, _filter("Band: low, mid, mmwave, or its number.")] = None,
+    operator: Annotated[str | None, _filter("Part of the operator's name.")] = None,
+    place: Annotated[str | None, _filter("Part of the place.")] = None,
+    date: Annotated[str | None, _filter("Beginning of the date: 2021, 2021-04.")] = None,
+    obstacle: Annotated[str | None, _filter("Obstacle: window, wall, body …")] = None,
     origin: Annotated[
         Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False, case_sensitive=False)
     ] = None,
@@ -62,9 +58,7 @@ def ls(
     ] = None,
     sort: Annotated[
         str,
-        typer.Option(
-            help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN", autocompletion=index_columns
-        ),
+        typer.Option(help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN"),
     ] = "name",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Sort in descending order.")] = False,
     as_json: bool = AS_JSON,

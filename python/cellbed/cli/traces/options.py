@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -108,32 +107,6 @@ def entries_and_files(incomplete: str) -> list[str]:
 def entries_and_folders(incomplete: str) -> list[str]:
     """Return names of entries, and folders, where recordings are."""
     return entry_names(incomplete) + [each for each in _files(incomplete) if each.endswith("/")]
-
-
-def index_columns(incomplete: str) -> list[str]:
-    """Return columns of the table of all entries that begin so, for completion."""
-    from cellbed.archive import TraceError, open_archive
-
-    try:
-        names = open_archive().contents().frame.columns
-    except TraceError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def known_values(column: str) -> Callable[[str], list[str]]:
-    """For completion: what the archive's entries have in a column, of that what begins so."""
-
-    def known(incomplete: str) -> list[str]:
-        from cellbed.archive import TraceError, open_archive
-
-        try:
-            values = map(str, open_archive().contents().frame[column].drop_nulls().unique().sort())
-        except TraceError:
-            return []
-        return [value for value in values if value.lower().startswith(incomplete.lower())]
-
-    return known
 
 
 def format_names(incomplete: str) -> list[str]:

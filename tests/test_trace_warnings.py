@@ -1,110 +1,23 @@
-"""Statistics of a whole archive, stored one by one, so that a stopped survey continues; and warnings."""
+"""Warnings about traces, and the time of day at which they begin."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from archive_examples import MS, SECOND, add, write_rates, write_round_trips
-from cellbed.archive import Archive, TraceError
+from archive_examples import MS, SECOND, write_rates, write_round_trips
+from cellbed.archive import Archive
 from cellbed.archive.entry import About, Entry, Held
 from cellbed.archive.series import Content
-from cellbed.archive.statistics import DEFAULT, Definition, statistics
 from cellbed.archive.statistics.clock import second_of_day
-from cellbed.archive.survey import survey
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
-
-
-def add_bare(archive: Archive, name: str) -> None:
-    """An entry whose statistics nobody has made."""
-    add(archive, name, seconds=20, parts=("uplink", "downlink"))
-    archive.annotate(name, {"uplink": {}, "downlink": {}})
-
-
-def has(archive: Archive, name: str) -> list[bool]:
-    return [DEFAULT.made(held.statistics) for held in archive.entry(name).parts.values()]
-
-
-def test_stored_statistics_are_not_computed_again(archive: Archive) -> None:
-    for name in ("one", "two"):
-        add_bare(archive, name)
-    name, found = next(iter(survey(archive, ["one", "two"], DEFAULT)))
-    # It is stored before the next is begun.
-    assert (name, archive.entry("one").parts["uplink"].statistics) == ("one", found)
-    results = [found is None for _, found in survey(archive, ["one", "two"], DEFAULT)]
-    assert results == [True, False, False, False]
-    assert has(archive, "one") == has(archive, "two") == [True, True]
-    assert [found is None for _, found in survey(archive, ["one"], DEFAULT, again=True)] == [False, False]
-    assert [found is None for _, found in survey(archive, ["one"], Definition(10**8))] == [False, False]
-
-
-def test_a_damaged_entry_stops_nobody(archive: Archive) -> None:
-    for name in ("cut", "gone", "whole", "word"):
-        add_bare(archive, name)
-    uplink = archive.folder / "cut" / "uplink.parquet"
-    uplink.write_bytes(uplink.read_bytes()[:100])
-    (archive.folder / "gone" / "uplink.parquet").unlink()
-    (archive.folder / "word" / "entry.toml").write_text("format = ")
-    result = CliRunner().invoke(app, ["traces", "stats", "--all", "--json"])
-    assert result.exit_code == 1
-    reported = json.loads(result.stdout)
-    assert set(reported["problems"]) == {"cut", "gone", "word"}
-    assert str(uplink) in reported["problems"]["cut"]
-    assert has(archive, "whole") == [True, True]
-    assert has(archive, "cut") == [False, True]
-
-
-def test_an_entry_that_was_replaced_meanwhile_keeps_its_statistics(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_bare(archive, "walk")
-    new: list[Entry] = []
-
-    def replaced(*arguments: Any, **named: Any) -> Any:
-        found = statistics(*arguments, **named)
-        monkeypatch.setattr("cellbed.archive.statistics.statistics", statistics)
-        new.append(add(archive, "walk", every_ms=7, replace=True, parts=("uplink", "downlink")))
-        return found
-
-    monkeypatch.setattr("cellbed.archive.statistics.statistics", replaced)
-    (_, found) = next(iter(survey(archive, ["walk"], DEFAULT)))
-    assert isinstance(found, TraceError)
-    assert [archive.entry("walk")] == new
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_survey_goes_on_where_it_was_ended(archive: Archive, how: signal.Signals) -> None:
-    names = [f"walk-{number:02}" for number in range(12)]
-    for name in names:
-        add_bare(archive, name)
-    command = [sys.executable, "-m", "cellbed", "traces", "stats", "--all"]
-    running = subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True)
-    while not any(any(has(archive, name)) for name in names):
-        assert running.poll() is None
-        time.sleep(0.02)
-    running.send_signal(how)
-    _, said = running.communicate()
-    if how == signal.SIGINT:
-        assert running.returncode in (130, 0)
-    done = sum(sum(has(archive, name)) for name in names)
-    assert done > 0
-    reported = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert (reported["made"] + done, reported["problems"]) == (24, {})
-    assert all(all(has(archive, name)) for name in names)
-    assert not [line for line in said.splitlines() if "Traceback" in line]
 
 
 @pytest.mark.parametrize(
