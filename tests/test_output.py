@@ -201,10 +201,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the verbs read."""
     folder = tmp_path_factory.mktemp("inputs")
     make_run(folder / "RUN")
-    (folder / "TOOL").mkdir()
-    for way in ("up", "down"):
-        (folder / "TOOL" / f"{way}-heavy-pdo").write_text("1\n2\n9\n")
-        (folder / "TOOL" / f"{way}-delay-light-pdo").write_text("500 20 0 1 2\n")
     (folder / "SECRET").write_text("x" * 64)
     (folder / "SECRET").chmod(0o600)
     text = (Path(__file__).parent.parent / "scenarios" / "smoke.toml").read_text()
