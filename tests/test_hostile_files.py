@@ -220,8 +220,8 @@ READERS = {
 }
 """Functions of libraries and of the core that open files themselves."""
 HARMLESS = (
-    "/proc/", "/sys/", "'/dev/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "_AVAILABLE", "RESOLV_CONF",
-    "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH", "read_csv(file,",
+    "/proc/", "/sys/", "'/dev/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "RESOLV_CONF",
+    "_CONGESTION_CONTROLS", "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH", "read_csv(file,",
 )  # fmt: skip
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
@@ -233,15 +233,12 @@ OWN = {
     "doctor/machine.py": "files of the kernel and of the system",
     "experiments/simulation.py": "tables that the same command has just written",
     "experiments/sweep/store.py": "a lock, which it makes",
-    "experiments/sweep/dask.py": "an archive that the same command has packed",
-    "measure/packetlog/convert.py": "a table that the same command has just written",
     "measure/packets.py": "a file that was opened and measured before it is mapped",
     "measure/run_folder.py": "bytes",
     "report/chart_library.py": "files of the package",
     "shell/addresses.py": "files of the kernel",
     "shell/helper.py": "a file that the helper writes into a folder of ours",
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
-    "shell/mahimahi/log.py": "bytes",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
     "support/standard_streams.py": "descriptors that the caller has closed",
     "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
