@@ -123,7 +123,7 @@ class RadioLink:
             described = [self._described(way, seed, duration_ns, saturated=False) for way in WAYS]
             path = Path(described[0], described[1], 0)
             count = -(-duration_ns // interval_ns)
-            sent, taken = path.round_trips(0, count, interval_ns, 1400, 1400, duration_ns + 10**11)
+            sent, taken, _ = path.trains(0, [1] * count, interval_ns, 1400, 1400, True, duration_ns + 10**11)
             frame = pl.DataFrame({"at_ns": sent, "round_trip_ns": np.where(taken < 0, -1, taken)})
             yield frame.with_columns(pl.col("round_trip_ns").replace(-1, None))
 
