@@ -110,8 +110,9 @@ def test_a_malformed_trace_is_one_line_and_leaves_nothing(
         (["--uplink-queue=infinite", "--uplink-queue-args=packets=5"], "takes no arguments"),
         (["--uplink-queue=droptail", "--uplink-queue-args=packet=5"], 'needs a limit: "packets=NUMBER"'),
         (["--uplink-queue=droptail", "--uplink-queue-args=packets=many"], "cannot parse 'packets=many'"),
-        (["--uplink-queue=droptail", "--uplink-queue-args=bytes=100KB"], "number after 'bytes'"),
+        (["--uplink-queue=droptail", "--uplink-queue-args=packets=5,log_file=bytes.log"], "number after 'bytes'"),
         (["--uplink-queue=droptail", f"--uplink-queue-args=bytes={'9' * 5000}"], "cannot parse 'bytes=999"),
+        (["--uplink-queue=droptail", "--uplink-queue-args=bytes=4294967296"], "needs a limit"),
         (["--uplink-log=/no/such/folder/up.log"], "/no/such/folder/up.log: cannot write the log"),
         (["--seed=x"], "--seed"),
     ],
@@ -130,12 +131,32 @@ def test_queue_arguments_may_be_separated_by_anything() -> None:
     for text in ("packets=100,bytes=150000", "packets=100, bytes=150000", "bytes=150000.0;packets=0100"):
         queue = parse_queue("droptail", text, "--uplink-queue", 1)
         assert queue.config == {"kind": "droptail", "packets": 100, "bytes": 150000}
-        assert queue.words == "droptail [bytes=150000, packets=100]"
+        assert (queue.words, queue.remarks) == ("droptail [bytes=150000, packets=100]", ())
 
 
-def test_of_a_fraction_the_whole_part_counts_and_other_arguments_are_ignored() -> None:
-    queue = parse_queue("codel", "packets=10, target=5.5, interval=100.0, log_file=q.log", "--uplink-queue", 1)
+@pytest.mark.parametrize(
+    ("text", "read", "remark"),
+    [
+        ("bytes=100KB", {"bytes": 100}, "'bytes=100KB' read as bytes=100"),
+        ("bytes=5000000000", {"bytes": 705032704}, "'bytes=5000000000' read as bytes=705032704"),
+        ("packets=5,packets=7", {"packets": 5}, "'packets=7' read as packets=5"),
+        ("max_packets=5", {"packets": 5}, "'max_packets=5' read as packets=5"),
+        ("packets=250,foo=3", {"packets": 250}, "'foo=3' ignored"),
+        ("packets=1500,log_file=/tmp/queue.log", {"packets": 1500}, "'log_file=/tmp/queue.log' ignored"),
+        ('"packets=9,target=abc,log_file=q.log,"', {"packets": 9}, "'log_file=q.log' ignored"),
+    ],
+)
+def test_queue_arguments_are_read_as_the_original_reads_them(text: str, read: dict[str, int], remark: str) -> None:
+    queue = parse_queue("droptail", text, "--uplink-queue", 1)
+    assert queue.config == {"kind": "droptail", **read}
+    assert len(queue.remarks) == 1
+    assert remark in queue.remarks[0]
+
+
+def test_a_fraction_of_a_millisecond_is_cut_off_with_a_remark() -> None:
+    queue = parse_queue("codel", "packets=10, target=5.5, interval=100.0", "--uplink-queue", 1)
     assert (queue.config["target_ns"], queue.config["interval_ns"]) == (5_000_000, 100_000_000)
+    assert queue.remarks == ("--uplink-queue-args: 'target=5.5' read as target=5, as Mahimahi reads it",)
 
 
 @pytest.mark.parametrize("text", ["0.5kbit", "200gbit"])

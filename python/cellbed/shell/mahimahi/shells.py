@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,8 @@ def link(arguments: Sequence[str]) -> int:
         )
         for way in WAYS
     ]
+    for remark in dict.fromkeys(remark for queue in queues for remark in queue.remarks):
+        print(f"mm-link: {remark}", file=sys.stderr)
     command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
     directions = []
     for way, trace, queue in zip(WAYS, traces, queues, strict=True):
