@@ -334,7 +334,7 @@ def test_a_bad_configuration_is_one_clear_error(config: dict[str, object] | byte
         (
             {"do": "probe", "flows": [{"from": "endpoint", "to": "moon", "bytes": 1500, "bit_rate": 1,
                                        "duration_ns": 1, "family": 4}]},
-            'there is no vertex "moon"',
+            '"moon": one of them has no device',
         ),
     ],
 )  # fmt: skip
