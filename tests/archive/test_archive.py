@@ -1,0 +1,446 @@
+"""The archive of traces: entries appear whole, are found by name, and what is damaged is named."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archive_examples import MS, SECOND, add, write_opportunities, write_rates
+from cellbed._core import toml_values
+from cellbed.archive import Archive, TraceError, archive_folder, open_archive, resolve
+from cellbed.archive.draft import Draft
+from cellbed.archive.entry import About
+from cellbed.archive.examples import MODELS
+from cellbed.archive.replayable import write_text
+from cellbed.archive.series import Content, Series
+from cellbed.archive.store import valid_name
+
+EXAMPLES = ["5g-midband", "lte-suburban"]
+RECORDED = About(origin="recorded")
+
+
+def _hidden(archive: Archive) -> list[str]:
+    return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
+
+
+def test_an_entry_is_what_was_kept(archive: Archive) -> None:
+    kept = add(archive, "walk", parts=("uplink", "downlink"), technology="5g", place="Delft")
+    assert archive.entry("walk") == kept
+    assert (kept.about.technology, kept.about.place, kept.about.operator) == ("5g", "Delft", None)
+    assert {part: (held.rows, held.duration_ns) for part, held in kept.parts.items()} == {
+        "uplink": (1000, SECOND),
+        "downlink": (1000, SECOND),
+    }
+    series = archive.series("walk", "uplink")
+    assert series.content is Content.OPPORTUNITIES
+    assert hashlib.sha256(series.path.read_bytes()).hexdigest() == kept.parts["uplink"].sha256
+    assert archive.names() == [*EXAMPLES, "walk"]
+    assert list(archive.verify(["walk"])) == [("walk", [])]
+
+
+def test_nothing_is_made_by_looking(bare_archive: Archive) -> None:
+    assert bare_archive.names() == EXAMPLES
+    with pytest.raises(TraceError, match="the archive has no 'walk'"):
+        bare_archive.entry("walk")
+    assert not bare_archive.folder.exists()
+
+
+def test_a_draft_that_is_not_kept_leaves_nothing(archive: Archive) -> None:
+    with archive.draft(RECORDED) as draft:
+        write_opportunities(draft, "uplink", [1])
+        assert len(_hidden(archive)) == 1
+    assert archive.names() == EXAMPLES
+    assert _hidden(archive) == []
+
+
+def test_what_else_lies_in_a_draft_is_not_kept(archive: Archive) -> None:
+    with archive.draft(RECORDED) as draft:
+        write_opportunities(draft, "uplink", [1, 2])
+        (draft.folder / "scratch").write_text("x")
+        (draft.folder / "more").mkdir()
+        archive.keep(draft, "walk")
+    assert sorted(path.name for path in (archive.folder / "walk").iterdir()) == ["entry.toml", "uplink.parquet"]
+
+
+def test_a_recording_of_two_workloads_is_kept_beside_the_series(archive: Archive) -> None:
+    with archive.draft(RECORDED) as draft:
+        (draft.folder / "recording").mkdir()
+        (draft.folder / "recording" / "recording.json").write_text("{}")
+        draft.recording = "recording"
+        archive.keep(draft, "walk")
+    assert (archive.recording("walk") / "recording.json").read_text() == "{}"
+    (archive.recording("walk") / "recording.json").write_text("{ }")
+    [(_, faults)] = archive.verify(["walk"])
+    assert "recording.json: not the file that was added" in faults[0]
+    with pytest.raises(TraceError, match="'walk' has no uplink: it has a recording of two workloads"):
+        archive.series("walk", "uplink")
+
+
+def test_a_name_is_given_once_unless_it_is_to_be_replaced(archive: Archive) -> None:
+    add(archive, "walk", every_ms=1)
+    with pytest.raises(TraceError, match="the archive already has 'walk': choose another --name, or use --replace"):
+        add(archive, "walk", every_ms=2)
+    assert archive.entry("walk").parts["uplink"].rows == 1000
+    add(archive, "walk", every_ms=2, replace=True)
+    assert archive.entry("walk").parts["uplink"].rows == 500
+    assert _hidden(archive) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "Walk", "walk.up", "-x", "a b", "ä", "x" * 101, "a\n"])
+def test_names_that_cannot_be_are_answered_by_one_that_can(archive: Archive, name: str) -> None:
+    with pytest.raises(TraceError, match="is not a valid name: ") as caught:
+        add(archive, name)
+    assert "\n" not in str(caught.value)
+    add(archive, valid_name(name))
+
+
+def test_examples_are_entries_of_their_own_bytes(archive: Archive) -> None:
+    entry = archive.entry("lte-suburban")
+    assert entry.about.origin == "synthetic"
+    for ending, part in (("up", "uplink"), ("down", "downlink")):
+        name = f"lte-suburban.{ending}"
+        assert resolve(name, Path()).sha256 == entry.parts[part].sha256
+        write_text(archive.series("lte-suburban", part), archive.folder / "text")
+        lines = [line for line in MODELS[name].text().splitlines() if not line.startswith("#")]
+        assert (archive.folder / "text").read_text().split() == lines
+    for change in (lambda: archive.remove("lte-suburban"), lambda: add(archive, "lte-suburban", replace=True)):
+        with pytest.raises(TraceError, match="built-in example"):
+            change()
+
+
+def test_a_damaged_example_is_made_again(archive: Archive) -> None:
+    archive.entry("lte-suburban")
+    (archive.folder / "lte-suburban" / "entry.toml").write_text("x")
+    assert archive.entry("lte-suburban").parts["uplink"].rows > 100_000
+    assert archive.contents().problems == {}
+
+
+def test_an_archive_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(TraceError, match="set XDG_DATA_HOME"):
+        add(open_archive(), "walk")
+
+
+BAD_SERIES: dict[str, tuple[Callable[[Draft], None], str]] = {
+    "no rows": (lambda draft: write_opportunities(draft, "uplink", []), "no rows: nothing to replay"),
+    "backwards": (lambda draft: write_opportunities(draft, "uplink", [5, 3, 6]), "times run backwards"),
+    "negative": (lambda draft: write_opportunities(draft, "uplink", [-1, 3]), "a time is negative"),
+    "too short": (lambda draft: write_opportunities(draft, "uplink", [1, 3], 2 * MS), "a duration of 2000000 ns"),
+    "no duration": (lambda draft: write_opportunities(draft, "uplink", [0, 0]), "a duration of 0 ns"),
+    "other unit": (lambda draft: write_opportunities(draft, "uplink", [1 << 40]), "wrong unit"),
+    "no rate": (lambda draft: write_rates(draft, "uplink", [(0, 0.0)], SECOND), "all rates are 0"),
+    "negative rate": (lambda draft: write_rates(draft, "uplink", [(0, -1.0), (5, 2.0)], SECOND), "a rate is negative"),
+    "not a number": (lambda draft: write_rates(draft, "uplink", [(0, float("nan"))], SECOND), "1 rows have no rate"),
+    "infinite": (lambda draft: write_rates(draft, "uplink", [(0, float("inf"))], SECOND), "1 rows have no rate"),
+    "absurd rate": (lambda draft: write_rates(draft, "uplink", [(0, 1e15)], SECOND), "above 1 Tbit/s"),
+    "nothing": (lambda draft: None, "nothing to add: no uplink"),
+}
+
+
+@pytest.mark.parametrize(("write", "reason"), BAD_SERIES.values(), ids=BAD_SERIES)
+def test_what_cannot_be_replayed_is_not_kept(archive: Archive, write: Callable[[Draft], None], reason: str) -> None:
+    with archive.draft(RECORDED) as draft:
+        write(draft)
+        with pytest.raises(TraceError, match=reason) as caught:
+            archive.keep(draft, "walk")
+    assert "\n" not in str(caught.value)
+    assert archive.names() == EXAMPLES
+
+
+DAMAGE: dict[str, tuple[str, bytes | None, str]] = {
+    "no description": ("entry.toml", None, "entry.toml: missing"),
+    "empty description": ("entry.toml", b"", "entry.toml: missing key 'name'"),
+    "no TOML": ("entry.toml", b"name = \n", "entry.toml: not TOML: "),
+    "no text": ("entry.toml", b"\xff\xfe", "entry.toml: not text in UTF-8"),
+    "nested": ("entry.toml", b"x = " + b"[" * 100_000, "entry.toml: not TOML: "),
+    "another name": (
+        "entry.toml",
+        b'format = "cellbed-trace"\nversion = 1\nname = "run"\n[about]\norigin = "recorded"\n',
+        "contains the name 'run'",
+    ),
+    "a later version": (
+        "entry.toml",
+        b'format = "cellbed-trace"\nversion = 2\nname = "walk"\n[about]\norigin = "recorded"\n',
+        "entry.toml: version: ",
+    ),
+    "a file elsewhere": (
+        "entry.toml",
+        b'format = "cellbed-trace"\nversion = 1\nname = "walk"\n[about]\norigin = "recorded"\n[parts.uplink]\n'
+        b'file = "../../secret"\ncontent = "opportunities"\nsha256 = "' + b"0" * 64 + b'"\nduration_ns = 1\nrows = 1\n',
+        "entry.toml: parts.uplink.file: ",
+    ),
+    "no series": ("uplink.parquet", None, "uplink.parquet: missing"),
+    "another series": ("uplink.parquet", b"PAR1", "uplink.parquet: not the file that was added"),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "reason"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_entry_is_named_and_can_be_removed(
+    archive: Archive, file: str, content: bytes | None, reason: str
+) -> None:
+    add(archive, "walk")
+    add(archive, "bus")
+    path = archive.folder / "walk" / file
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    found = dict(archive.verify(["walk", "bus"]))
+    assert reason in found["walk"][0]
+    assert str(path) in found["walk"][0]
+    assert found["bus"] == []
+    if file == "entry.toml":
+        assert reason in archive.contents().problems["walk"]
+        with pytest.raises(TraceError, match=r"entry\.toml: "):
+            resolve("walk.up", Path())
+    assert archive.index().collect()["name"].to_list() == [
+        "5g-midband", "bus", "lte-suburban", *(["walk"] if file != "entry.toml" else []),
+    ]  # fmt: skip
+    archive.remove("walk")
+    assert "walk" not in archive.names()
+    assert archive.contents().problems == {}
+
+
+def test_the_index_follows_every_change(archive: Archive) -> None:
+    def names() -> list[str]:
+        return [name for name in archive.index().select("name").collect()["name"] if name not in EXAMPLES]
+
+    assert names() == []
+    add(archive, "walk", technology="4g")
+    assert names() == ["walk"]
+    add(archive, "bus", technology="5g")
+    assert names() == ["bus", "walk"]
+    add(archive, "walk", technology="5g", replace=True)
+    assert archive.index().filter(pl.col("technology") == "5g").collect()["name"].to_list() == [
+        "5g-midband", "bus", "walk",
+    ]  # fmt: skip
+    archive.remove("walk")
+    assert names() == ["bus"]
+    # By an editor, too.
+    path = archive.folder / "bus" / "entry.toml"
+    path.write_text(path.read_text().replace('"5g"', '"3g"'))
+    assert archive.index().filter(pl.col("technology") == "3g").collect()["name"].to_list() == ["bus"]
+
+
+def test_an_entry_is_replayed_by_name(archive: Archive) -> None:
+    add(archive, "walk", parts=("uplink",))
+    source = resolve("walk.up", Path("/nowhere"))
+    assert not source.synthetic
+    assert source == resolve("walk.up", Path())
+    assert source.trace.opportunities == 1000
+    assert source.path.parent == Path(os.environ["XDG_CACHE_HOME"]) / "cellbed" / "traces"
+    first = source.path.stat().st_ino
+    assert resolve("walk.up", Path()).path.stat().st_ino == first
+    add(archive, "walk", every_ms=4, replace=True)
+    assert resolve("walk.up", Path()).trace.opportunities == 250
+    with pytest.raises(TraceError, match="'walk' has no downlink: it has uplink"):
+        resolve("walk.down", Path())
+    with pytest.raises(TraceError, match=r"did you mean 'walk\.up'\?"):
+        resolve("walk", Path("/nowhere"))
+    with pytest.raises(TraceError, match=r"did you mean 'walk\.up'\?"):
+        resolve("wlak.up", Path("/nowhere"))
+
+
+def test_a_file_of_an_entrys_name_is_meant_by_a_path(archive: Archive, tmp_path: Path) -> None:
+    add(archive, "walk")
+    (tmp_path / "walk.up").write_text("7\n")
+    assert resolve("walk.up", tmp_path).trace.opportunities == 1000
+    assert resolve("./walk.up", tmp_path).trace.opportunities == 1
+
+
+def _text_of(tmp_path: Path, content: Content, table: pl.DataFrame, duration_ns: int) -> list[int]:
+    path = tmp_path / "series.parquet"
+    table.write_parquet(path)
+    write_text(Series(content, path, duration_ns), tmp_path / "text")
+    return [int(line) for line in (tmp_path / "text").read_text().splitlines()]
+
+
+def test_nanoseconds_are_rounded_up_and_the_end_is_the_period(tmp_path: Path) -> None:
+    table = pl.DataFrame({"at_ns": [0, 1, MS, MS + 1, 9 * MS]})
+    assert _text_of(tmp_path, Content.OPPORTUNITIES, table, 9 * MS) == [0, 1, 1, 2, 9]
+    assert _text_of(tmp_path, Content.OPPORTUNITIES, table, 20 * MS - 1) == [0, 1, 1, 2, 9, 20]
+
+
+def test_a_rate_becomes_evenly_spaced_opportunities(tmp_path: Path) -> None:
+    # 12 Mbit/s for 5 ms, nothing for 10 ms, 6 Mbit/s until 21 ms.
+    table = pl.DataFrame({"at_ns": [0, 5 * MS, 15 * MS], "bit_s": [12e6, 0.0, 6e6]})
+    assert _text_of(tmp_path, Content.RATE, table, 21 * MS) == [1, 2, 3, 4, 5, 17, 19, 21]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 50 * MS), st.floats(0, 1e9)), min_size=1, max_size=20).filter(
+        lambda steps: any(rate for _, rate in steps)
+    )
+)
+def test_a_rate_offers_what_it_says(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, float]]) -> None:
+    ends = [sum(length for length, _ in steps[: number + 1]) for number in range(len(steps))]
+    begins = [0, *ends[:-1]]
+    table = pl.DataFrame(
+        {"at_ns": begins, "bit_s": [rate for _, rate in steps]}, schema={"at_ns": pl.Int64, "bit_s": pl.Float64}
+    )
+    duration = ends[-1] + 1
+    stamps = _text_of(tmp_path_factory.mktemp("rate"), Content.RATE, table, duration)
+    offered = sum(rate * length for length, rate in steps) / 1e9 + steps[-1][1] / 1e9
+    assert stamps == sorted(stamps)
+    assert stamps[-1] == -(-duration // MS)
+    assert abs(len(stamps) - offered / 12_000) <= 1.001
+
+
+# Several processes.
+
+_BEGIN = "from cellbed.archive import TraceError, open_archive; from archive_examples import add, write_opportunities\n"
+
+
+def _start(script: str) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([str(Path(__file__).parent.with_name("support")), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", _BEGIN + textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+
+
+def test_of_several_that_give_one_name_at_once_one_wins(archive: Archive) -> None:
+    script = """
+        import sys
+        archive = open_archive()
+        try:
+            add(archive, "walk", every_ms=int(sys.argv[1]))
+            print("kept")
+        except TraceError as error:
+            print("already" if "already" in str(error) else error)
+    """
+    started = [_start(script.replace("sys.argv[1]", str(number + 1))) for number in range(3)]
+    said = [process.communicate()[0].strip() for process in started]
+    assert sorted(said) == ["already"] * 2 + ["kept"]
+    assert archive.entry("walk").parts["uplink"].rows == 1000 // (said.index("kept") + 1)
+    assert list(archive.verify(["walk"])) == [("walk", [])]
+
+
+def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive: Archive) -> None:
+    change = """
+        from contextlib import suppress
+        archive = open_archive()
+        for turn in range(8):
+            add(archive, "own-NUMBER", every_ms=1 + turn, replace=True)
+            with suppress(TraceError):
+                add(archive, "shared", every_ms=1 + turn, replace=True)
+            with suppress(TraceError):
+                archive.remove("shared")
+    """
+    changing = [_start(change.replace("NUMBER", str(number))) for number in range(3)]
+    seen = 0
+    while any(process.poll() is None for process in changing):
+        table = archive.index().collect()
+        assert table["origin"].null_count() == 0
+        assert archive.contents().problems == {}
+        seen += table.height
+        for name in ("own-0", "own-1", "own-2"):
+            if archive.has(name):
+                # Replaced in one step: a request by name always gets one of them.
+                assert archive.entry(name).parts["uplink"].rows > 0
+    assert [process.wait() for process in changing] == [0, 0, 0]
+    assert seen
+    assert [faults for _, faults in archive.verify() if faults] == []
+    assert _hidden(archive) == []
+    assert {"own-0", "own-1", "own-2"} <= set(archive.index().collect()["name"])
+
+
+def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Archive) -> None:
+    script = """
+        import time
+        from cellbed.archive.entry import About
+        archive = open_archive()
+        with archive.draft(About(origin="recorded")) as draft:
+            write_opportunities(draft, "uplink", [1, 2, 3])
+            print("busy", flush=True)
+            time.sleep(600)
+    """
+    alive, killed = _start(script), _start(script)
+    try:
+        for process in (alive, killed):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "busy\n"
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert archive.names() == EXAMPLES
+        assert archive.index().collect().height == 2
+        assert len(_hidden(archive)) == 2
+        assert len(archive.sweep()) == 1
+        # What a live process is at stays.
+        assert len(_hidden(archive)) == 1
+    finally:
+        alive.kill()
+        alive.wait()
+    add(archive, "walk")
+    assert _hidden(archive) == []
+    assert archive.names() == [*EXAMPLES, "walk"]
+
+
+def test_a_damaged_series_is_not_replayed(archive: Archive) -> None:
+    add(archive, "walk")
+    path = archive.series("walk", "uplink").path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=r"uplink\.parquet: not the file that was added"):
+        _ = resolve("walk.up", Path()).trace
+
+
+def test_the_archive_is_the_users(bare_archive: Archive, tmp_path: Path) -> None:
+    assert bare_archive.folder == archive_folder() == tmp_path / "data" / "cellbed" / "traces"
+
+
+VALUES = st.recursive(
+    st.text(st.characters(codec="utf-8"))
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.booleans(),
+    lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), each, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES, max_size=5))
+def test_descriptions_are_read_as_pythons_own_reader_reads_them(said: dict[str, Any]) -> None:
+    text = tomli_w.dumps(said)
+    assert repr(toml_values(text)) == repr(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("text", ["x = 2026-01-01", "x = 99999999999999999999", "x = ", "[x\n", "x = " + "[" * 5000])
+def test_what_the_fast_reader_leaves_to_pythons_own_it_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        toml_values(text)
+
+
+def test_keys_that_a_user_adds_are_columns_and_replace_no_measured_value(archive: Archive) -> None:
+    stated = {"uplink_mean_bit_s": "fast", "downlink_content": "rate", "duration_ns": "long", "recording": "yes"}
+    add(archive, "walk", seconds=1, place="Delft", Place="Bergen", **stated)
+    row = archive.index().filter(pl.col("name") == "walk").collect().row(0, named=True)
+    assert (row["place"], row["Place"]) == ("Delft", "Bergen")
+    assert (row["uplink_mean_bit_s"], row["duration_ns"], row["recording"]) == (12e6, 10**9, False)
+    assert row["downlink_content"] is None
+
+
+def test_a_folder_whose_name_is_no_text_is_reported(archive: Archive) -> None:
+    (archive.folder / os.fsdecode(b"odd-\xff")).mkdir()
+    (problem,) = archive.contents().problems.items()
+    assert problem[0] == "odd-\\udcff"
+    assert problem[1].endswith("entry.toml: missing")

@@ -1,0 +1,433 @@
+"""Public data sets: each one's documented layout becomes entries that a scenario can name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import source_examples as examples
+from archive_examples import add
+from cellbed.archive import Archive, TraceError, open_archive
+from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
+from cellbed.archive.sources import download as download_module
+from cellbed.archive.sources.source import Checksum, Listing, RemoteFile
+from cellbed.recordings import read_recording
+from cellbed.recordings.importing import recognise
+from file_server import FileServer, file_server
+from in_process import cellbed
+
+CELLBED = Path(os.environ.get("VIRTUAL_ENV", Path(__file__).parents[2] / ".venv")) / "bin" / "cellbed"
+RECORDED = os.environ.get("CELLBED_RECORDED_TRACES")
+S = 1_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(download_module, "FIRST_WAIT_S", 0.01)
+    return tmp_path
+
+
+@pytest.fixture
+def archive(home: Path) -> Archive:
+    return open_archive()
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as server:
+        yield server
+
+
+def taken(source: Source, archive: Archive, options: FetchOptions) -> Fetched:
+    return fetch(source, archive, options, recognise)
+
+
+def given(name: str, archive: Archive, files: dict[str, bytes], folder: Path, **options: Any) -> Fetched:
+    """What becomes of files that somebody has downloaded."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return taken(find_source(name), archive, FetchOptions(given=[folder / path for path in files], **options))
+
+
+def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
+    return archive.series(name, part).scan().collect().rows()
+
+
+def test_every_source_says_all_that_one_must_know() -> None:
+    assert {source.name for source in SOURCES} == {
+        *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu"),
+        *("5g-in-the-wild", "us-drives", "nyc-2018", "nyc-2019"),
+    }
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "sources.md").read_text()
+    for source in SOURCES:
+        assert f"| `{source.name}` |" in page
+        for text in (
+            source.title,
+            source.page,
+            source.licence,
+            source.terms,
+            source.citation,
+            source.layout,
+            source.checked,
+        ):
+            assert text, source.name
+        assert source.page.startswith("https://"), source.name
+        for remote in source.remote if isinstance(source.remote, tuple) else ():
+            assert remote.address.startswith("https://")
+            assert not Path(remote.path).is_absolute()
+
+
+def test_mahimahis_recordings(archive: Archive, tmp_path: Path) -> None:
+    result = given("mahimahi", archive, examples.mahimahi(), tmp_path / "got")
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
+    entry = archive.entry("att-lte-driving-2016")
+    about = entry.about
+    assert (about.technology, about.operator, about.mobility, about.date) == ("4g", "AT&T", "driving", "2016")
+    assert archive.entry("tmobile-umts-driving").about.technology == "3g"
+    assert (entry.parts["uplink"].duration_ns, entry.parts["uplink"].rows) == (100_000_000, 100)
+    assert (entry.parts["downlink"].duration_ns, entry.parts["downlink"].rows) == (50_000_000, 100)
+    assert rows(archive, "att-lte-driving-2016", "downlink")[:3] == [(1_000_000,), (1_000_000,), (2_000_000,)]
+    assert entry.history[-1].how == {"source": "mahimahi", "file": "ATT-LTE-driving-2016.down"}
+    assert set(entry.history[-1].of) == {"ATT-LTE-driving-2016.up", "ATT-LTE-driving-2016.down"}
+
+
+def test_kpns_recordings_are_known_by_the_names_of_the_testbed(archive: Archive, tmp_path: Path) -> None:
+    files = {
+        name: examples.lines(*range(1, 50)) for name in ("KPN_5G.up", "KPN_5G_low_band.down", "KPN_4G.up", "other.up")
+    }
+    assert given("kpn", archive, files, tmp_path / "got").kept == ["kpn-lte", "kpn-5g", "kpn-5g-window"]
+    assert archive.entry("kpn-5g-window").about.obstacle == "window"
+
+
+def test_cellreplays_recording_keeps_both_workloads(archive: Archive, tmp_path: Path) -> None:
+    result = given("cellreplay", archive, {"cellular-traces.zip": examples.cellreplay()}, tmp_path / "got")
+    assert result.kept == ["cellreplay-tmobile-driving"]
+    entry = archive.entry("cellreplay-tmobile-driving")
+    assert (entry.about.operator, entry.about.mobility) == ("T-Mobile", "driving")
+    # 1001 opportunities of 1400 bytes carry as much as 934 of 1500.
+    assert entry.parts["uplink"].rows == 1001 * 1400 // 1500
+    assert entry.parts["uplink"].duration_ns == 1 * S
+    recording = read_recording(archive.recording("cellreplay-tmobile-driving"))
+    assert recording.description.light is not None
+
+
+def test_corks_drives_of_2018(archive: Archive, tmp_path: Path) -> None:
+    result = given("cork-4g", archive, {"LTE_Dataset.zip": examples.cork_4g()}, tmp_path / "got")
+    assert result.kept == ["cork-4g-bus-a-2018-02-05-133550", "cork-4g-pedestrian-b-2018-01-17-155648"]
+    about = archive.entry("cork-4g-pedestrian-b-2018-01-17-155648").about
+    assert (about.mobility, about.date, about.technology) == ("walking", "2018-01-17", "4g")
+    (of, why), *others = result.left_out.items()
+    assert not others
+    assert of == "Dataset/static/B_2018.01.18_15.56.48.csv"
+    assert "not as documented" in why
+
+
+def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
+    result = given("cork-5g", archive, {"5G-production-dataset.zip": examples.cork_5g()}, tmp_path / "got")
+    name = "cork-5g-driving-b-2019-12-14-101630"
+    assert result.kept == [name, "cork-5g-netflix-static-animated-rickandmorty-b-2019-12-14-101630"]
+    assert rows(archive, name, "downlink") == [(0, 100e6), (1 * S, 150e6), (3 * S, 40e6)]
+    assert rows(archive, name, "round-trip") == [(1 * S, 40_000_000), (3 * S, 74_500_000)]
+    assert "uplink" not in archive.entry(name).parts
+    assert result.notes[name] == ["the phone's clock was set back 1 times, by 2 s at most; time stands still there"]
+    about = archive.entry(name).about
+    assert (about.technology, about.note) == ("5g", "On 5G 60%, LTE 40% of the rows.")
+    note = archive.entry(result.kept[1]).about.note
+    assert note is not None
+    assert "player's" in note
+
+
+def test_belgian_logs(archive: Archive, tmp_path: Path) -> None:
+    result = given("belgium-4g", archive, {"logs_all.zip": examples.belgium()}, tmp_path / "got")
+    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+    entry = archive.entry("belgium-4g-foot-0002")
+    assert (entry.about.mobility, entry.about.date) == ("walking", "2016-01-18")
+    assert rows(archive, "belgium-4g-bus-0001", "downlink") == [(0, 8e6), (1 * S, 4e6), (3 * S, 4e6)]
+    assert entry.parts["downlink"].duration_ns == 4 * S
+    assert result.left_out == {
+        "report_car_0003.log": "line 1: 1 lines of this log do not have six numbers, this one first"
+    }
+
+
+def test_norwegian_logs_are_found_through_the_servers_pages(archive: Archive, server: FileServer) -> None:
+    server.files = examples.norway()
+    source = find_source("norway-3g")
+    assert isinstance(source.remote, Listing)
+    result = taken(source, archive, FetchOptions(address=f"{server.address}/logs/"))
+    assert result.kept == ["norway-3g-bus-ljansbakken-oslo-2010-09-28-1407"]
+    entry = archive.entry(result.kept[0])
+    assert (entry.about.mobility, entry.about.date, entry.about.operator) == ("bus", "2010-09-28", "Telenor")
+    assert list(entry.history[-1].of) == ["bus.ljansbakken-oslo/report.2010-09-28_1407CEST.log"]
+
+
+def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="--as uplink or --as downlink"):
+        given("nyu", archive, examples.nyu(), tmp_path / "one")
+    result = given("nyu", archive, examples.nyu(), tmp_path / "two", way="uplink")
+    assert sorted(result.kept) == ["nyu-lte-2020-bb61", "nyu-lte-7train1"]
+    assert rows(archive, "nyu-lte-7train1", "uplink") == [(0, 0.57e6), (1 * S, 512e3), (2 * S, 4e6)]
+    assert rows(archive, "nyu-lte-2020-bb61", "uplink")[0] == (0, 12.6e6)
+    note = archive.entry("nyu-lte-7train1").about.note
+    assert note is not None
+    assert note.startswith("Taken for the uplink by the user")
+
+
+def test_new_york_universitys_opportunities(
+    archive: Archive, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = given("nyc-2018", archive, examples.nyc_2018(), tmp_path / "2018")
+    assert result.kept == ["nyc-2018-3g-with-cross-subway", "nyc-2018-4g-no-cross-times"]
+    entry = archive.entry("nyc-2018-4g-no-cross-times")
+    assert {part: (held.rows, held.duration_ns) for part, held in entry.parts.items()} == {
+        "uplink": (25, 96_000_000),
+        "downlink": (101, 100_000_000),
+    }
+    assert (entry.about.technology, entry.about.mobility) == ("4g", None)
+    # Files have no endings here, and yet an entry is made of its own two only.
+    assert set(entry.history[-1].of) == {"downlink-4g-no-cross-times", "uplink-4g-no-cross-times"}
+    subway = archive.entry("nyc-2018-3g-with-cross-subway")
+    assert (subway.about.mobility, list(subway.parts)) == ("subway", ["downlink"])
+
+    source = at_server(find_source("nyc-2019"), server, examples.nyc_2019())
+    result = taken(source, archive, FetchOptions())
+    about = {name: archive.entry(name).about.mobility for name in result.kept}
+    assert about == {
+        "nyc-2019-taxi-2767958": "driving",
+        "nyc-2019-timessquare-3199718": "walking",
+        "nyc-2019-timessquare-3457194": "stationary",
+    }
+    entry = archive.entry("nyc-2019-taxi-2767958")
+    assert list(entry.parts) == ["downlink"]
+    assert list(entry.history[-1].of) == ["trace-2767958-taxi1"]
+
+
+def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("5g-in-the-wild"), server, examples.in_the_wild())
+    result = taken(source, archive, FetchOptions())
+    name = "5g-in-the-wild-5g-walking-100"
+    assert result.kept == ["5g-in-the-wild-4g-driving-50015-dr", name]
+    assert rows(archive, name, "downlink") == [(0, 91e6), (1 * S, 150e6), (3 * S, 0.0)]
+    about = archive.entry(name).about
+    assert (about.technology, about.band, about.operator, about.mobility) == ("5g", "mmwave", "Verizon", "walking")
+    assert archive.entry(result.kept[0]).about.band is None
+    assert result.left_out == {
+        "4g_trace_walking_60048_c": "line 2: 1 lines do not have a time and a rate, this one first"
+    }
+
+
+def test_drives_across_the_united_states(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("us-drives"), server, examples.us_drives())
+    result = taken(source, archive, FetchOptions())
+    down, up = "us-drives-atnt-drive-2-day-1-downlink", "us-drives-atnt-drive-2-day-4-cst-uplink"
+    assert sorted(result.kept) == [down, up, "us-drives-atnt-drive-2-round-trip"]
+    # The hour between the tests is left out.
+    assert rows(archive, down, "downlink") == [(at * S, 10e6 * (1 + at % 3)) for at in range(6)]
+    entry = archive.entry(down)
+    assert entry.parts["downlink"].duration_ns == 6 * S
+    about = entry.about
+    assert (about.operator, about.technology, about.band, about.date) == ("AT&T", "5g", "mid", "2023-05-13")
+    assert result.notes[down] == [
+        "1 throughputs have no time that can be read and are left out",
+        "2 tests one behind the other; 60 min between them are left out",
+    ]
+    assert rows(archive, up, "uplink")[0] == (0, 0.1e6)
+    trips = [(at * S // 5, 50_500_000 + at * 1_000_000) for at in range(3)]
+    assert rows(archive, "us-drives-atnt-drive-2-round-trip", "round-trip") == trips
+    assert list(result.left_out) == ["extracted_tput_data/atnt/DL/atnt_d1_dl.csv"]
+
+
+def at_server(source: Source, server: FileServer, files: dict[str, bytes]) -> Source:
+    """A source as it would be if this server had it, with the checksums that the files have."""
+    import hashlib
+
+    server.files |= {f"/{name}": content for name, content in files.items()}
+    remote = tuple(
+        RemoteFile(f"{server.address}/{name}", name, Checksum("sha256", hashlib.sha256(content).hexdigest()))
+        for name, content in files.items()
+    )
+    return replace(source, remote=remote)
+
+
+def test_a_data_set_is_downloaded_checked_and_converted(archive: Archive, server: FileServer, home: Path) -> None:
+    source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
+    server.cut_after["/5G-production-dataset.zip"] = [100]
+    result = taken(source, archive, FetchOptions())
+    assert result.kept == ["cork-5g-driving-b-2019-12-14-101630"]
+    assert result.unwanted == 1  # video sessions are no measure of a network
+    assert not [path for path in (home / "cache").rglob("*") if path.is_file() and path.name != ".lock"]
+    more = taken(source, archive, FetchOptions(everything=True))
+    assert (more.there, len(more.kept)) == (result.kept, 1)
+
+
+def test_a_wrong_checksum_keeps_everything_out(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("cork-5g"), server, {"5G-production-dataset.zip": examples.cork_5g()})
+    server.files["/5G-production-dataset.zip"] += b"x"
+    with pytest.raises(TraceError, match="not what its publisher says"):
+        taken(source, archive, FetchOptions())
+    assert not [name for name in archive.names() if name.startswith("cork")]
+
+
+def test_a_data_set_that_moved_is_taken_from_where_it_is(archive: Archive, server: FileServer) -> None:
+    server.files = {"/new/logs.zip": examples.belgium()}
+    result = taken(
+        find_source("belgium-4g"), archive, FetchOptions(address=f"{server.address}/new/logs.zip", most_entries=1)
+    )
+    assert result.kept == ["belgium-4g-bus-0001"]
+    assert result.unwanted == 2
+    with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
+        taken(find_source("mahimahi"), archive, FetchOptions(address=f"{server.address}/traces/"))
+    assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
+
+
+def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("mahimahi"), server, examples.mahimahi())
+    del server.files["/ATT-LTE-driving-2016.up"]
+    result = taken(source, archive, FetchOptions())
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
+    assert list(archive.entry("att-lte-driving-2016").parts) == ["downlink"]
+    assert list(result.left_out) == ["ATT-LTE-driving-2016.up"]
+
+
+def test_a_web_page_is_not_taken_for_a_file(archive: Archive, server: FileServer) -> None:
+    address = f"{server.address}/logs_all.zip"
+    server.files["/logs_all.zip"] = b"<html>Search</html>"
+    server.kinds["/logs_all.zip"] = "text/html; charset=utf-8"
+    with pytest.raises(TraceError, match=r"a web page instead of the file: .*--from"):
+        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
+
+
+def test_a_damaged_archive_is_not_kept(archive: Archive, server: FileServer) -> None:
+    address, good = f"{server.address}/logs_all.zip", examples.belgium()
+    server.files["/logs_all.zip"] = good[: len(good) // 2]
+    with pytest.raises(TraceError, match="damaged"):
+        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
+    server.files["/logs_all.zip"] = good
+    assert taken(find_source("belgium-4g"), archive, FetchOptions(address=address)).kept
+
+
+def test_other_files_are_told_from_the_data_set(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no file of the documented layout"):
+        given("cork-4g", archive, {"a.csv": b"x,y\n1,2\n"}, tmp_path / "got")
+    with pytest.raises(TraceError, match="there is no file or folder"):
+        taken(find_source("cork-4g"), archive, FetchOptions(given=[tmp_path / "nowhere"]))
+
+
+def test_a_folder_is_converted_where_it_is(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
+    assert taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
+    again = taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
+    assert (again.kept, again.there) == ([], ["belgium-4g-tram-0004"])
+
+
+def test_an_entry_of_another_origin_is_not_taken_for_a_data_sets(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
+    add(archive, "belgium-4g-tram-0004")
+    with pytest.raises(TraceError, match="the archive has a 'belgium-4g-tram-0004' that is not of this data set"):
+        taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
+
+
+def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:
+    given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "one", only="*-bus-*")
+    result = given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "two", replace=True)
+    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+    assert not result.there
+
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize("name", ["mahimahi", "cellreplay", "cork-4g", "belgium-4g", "nyu"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"",
+        lambda text: b"\0\xff" * 50,
+        lambda text: text[: len(text) // 2] + b"\xfe,,\n-1 x\n" + text,
+        bytes.upper,
+    ],
+    ids=["empty", "noise", "spliced", "capitals"],
+)
+def test_malformed_files_are_refused_in_one_line(name: str, damage: Damage, archive: Archive, tmp_path: Path) -> None:
+    light = {f"{way}-{kind}" for way in ("up", "down") for kind in ("delay-light-pdo", "heavy-pdo")}
+    plain: dict[str, bytes] = {
+        "mahimahi": examples.mahimahi(),
+        "cellreplay": dict.fromkeys(light, examples.lines(*range(9))),
+        "cork-4g": {"A_2018.02.05_13.35.50.csv": b"Timestamp,NetworkMode,DL_bitrate\n2018.02.05_13.35.50,LTE,7\n"},
+        "belgium-4g": {"report_bus_0001.log": examples.commute_log(1453121790686, 1000)},
+        "nyu": examples.nyu(),
+    }[name]
+    files = {path: damage(content) for path, content in plain.items()}
+    said = []
+    try:
+        said += given(name, archive, files, tmp_path / "got", way="downlink").left_out.values()
+    except TraceError as error:
+        said.append(str(error))
+    assert not [each for each in said if "\n" in each]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return cellbed("traces", "fetch", *arguments)
+
+
+def test_the_command_lists_what_there_is() -> None:
+    listed = run()
+    assert listed.returncode == 0
+    assert "cork-5g" in listed.stdout
+    reported = json.loads(run("--json").stdout)
+    assert [each["name"] for each in reported] == [source.name for source in SOURCES]
+    mahimahi = next(each for each in reported if each["name"] == "mahimahi")
+    assert all(each["checksum"].startswith("git-blob:") for each in mahimahi["files"])
+
+
+def test_the_command_fetches_and_says_what_came_of_it(server: FileServer, tmp_path: Path) -> None:
+    server.files = {"/logs_all.zip": examples.belgium()}
+    done = run("belgium-4g", "--address", f"{server.address}/logs_all.zip")
+    assert (done.returncode, done.stdout.splitlines()) == (0, [
+        "belgium-4g-bus-0001; 1 of 4 lines last no time and are left out",
+        "belgium-4g-foot-0002; 1 of 4 lines last no time and are left out",
+    ])  # fmt: skip
+    assert "left out: report_car_0003.log" in done.stderr
+    assert "licence: not stated" in done.stderr
+    assert "\x1b" not in done.stderr
+    again = run("belgium-4g", "--address", f"{server.address}/logs_all.zip", "--json")
+    assert json.loads(again.stdout)["there"] == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+
+
+def test_of_many_files_people_see_the_first() -> None:
+    shown = run("5g-in-the-wild", "--about").stdout.splitlines()
+    assert sum(line.startswith("file  ") for line in shown) == 16
+    assert shown[-1].strip() == "and 280 more (see --json)"
+    assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
+
+
+def test_what_was_given_and_asked_for_is_answered(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no file of the documented layout"):
+        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path]))
+    (tmp_path / "7Train1.csv").write_text("x,y\n")
+    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
+        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path], way="uplink", only="no*"))
+
+
+def test_the_command_refuses_in_one_line() -> None:
+    done = run("cork")
+    assert done.returncode == 2
+    assert done.stderr == "error: no data set is called 'cork': did you mean cork-4g or cork-5g?\n"
+
+
+@pytest.mark.skipif(RECORDED is None, reason="CELLBED_RECORDED_TRACES names no folder of recorded traces")
+def test_recorded_mahimahi_files(archive: Archive) -> None:
+    result = taken(find_source("mahimahi"), archive, FetchOptions(given=[Path(str(RECORDED))], only="att-*"))
+    assert result.kept == ["att-lte-driving"]
+    assert archive.entry("att-lte-driving").parts["uplink"].duration_ns > 1000 * S

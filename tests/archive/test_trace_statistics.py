@@ -1,0 +1,394 @@
+"""Statistics of series: held against plain computations over all rows, and against what a model must give."""
+
+import itertools
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cellbed.archive import TraceError
+from cellbed.archive.series import Content, Series
+from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
+from cellbed.archive.statistics.dependence import autocorrelation, kpss
+from cellbed.archive.statistics.modes import modes
+from cellbed.archive.statistics.ranks import at_shares
+
+MS = 10**6
+S = 10**9
+
+
+def opportunities(folder: Path, at_ns: Sequence[int] | Any, duration_ns: int) -> Series:
+    path = folder / "uplink.parquet"
+    pl.DataFrame({"at_ns": pl.Series(at_ns, dtype=pl.Int64)}).write_parquet(path)
+    return Series(Content.OPPORTUNITIES, path, duration_ns)
+
+
+def rates(folder: Path, at_ns: Any, bit_s: Any, duration_ns: int) -> Series:
+    path = folder / "downlink.parquet"
+    columns = {"at_ns": pl.Series(at_ns, dtype=pl.Int64), "bit_s": pl.Series(bit_s, dtype=pl.Float64)}
+    pl.DataFrame(columns).write_parquet(path)
+    return Series(Content.RATE, path, duration_ns)
+
+
+def round_trips(folder: Path, at_ns: Any, trips: Any, duration_ns: int) -> Series:
+    path = folder / "round-trip.parquet"
+    columns = {"at_ns": pl.Series(at_ns, dtype=pl.Int64), "round_trip_ns": pl.Series(trips, dtype=pl.Int64)}
+    pl.DataFrame(columns).write_parquet(path)
+    return Series(Content.ROUND_TRIP, path, duration_ns)
+
+
+def poisson(rate: float, seconds: float, seed: int = 1) -> Any:
+    random = np.random.default_rng(seed)
+    at = np.cumsum(random.exponential(S / rate, int(rate * seconds * 1.2)))
+    return at[at < seconds * S].astype(np.int64)
+
+
+def test_figures_of_opportunities_are_those_of_a_plain_computation(tmp_path: Path) -> None:
+    at = poisson(400, 61.27)
+    at = at[(at < 20 * S) | (at > 23.5 * S)]
+    found = statistics(opportunities(tmp_path, at, 61_270 * MS))
+    assert found["mean_bit_s"] == pytest.approx(len(at) * 12_000 / 61.27, rel=1e-5)
+    for scale, width in (("10ms", 10 * MS), ("100ms", 100 * MS), ("1s", S)):
+        counts = np.bincount(at // width, minlength=61_270 * MS // width)[: 61_270 * MS // width]
+        rate = counts * 12_000 * S / width
+        for percentile in (1, 5, 25, 50, 75, 95, 99):
+            expected = np.percentile(rate, percentile, method="inverted_cdf")
+            assert found[f"p{percentile}_bit_s_{scale}"] == pytest.approx(expected, rel=1e-5)
+        assert found[f"cv_{scale}"] == pytest.approx(rate.std() / rate.mean(), rel=1e-5)
+    assert found["outages"] == 1
+    begin = at[at < 20 * S][-1]
+    length = at[at > 23 * S][0] - begin
+    assert found["outage_longest_ms"] == pytest.approx(length / MS, rel=1e-5)
+    assert found["outage_longest_at_s"] == pytest.approx(begin / S, rel=1e-5)
+    assert found["outage_share"] == pytest.approx(length / (61_270 * MS), rel=1e-5)
+    assert found["longest_silence_ms"] == found["outage_longest_ms"]
+    _, bursts = np.unique(at // MS, return_counts=True)
+    assert found["burst_mean"] == pytest.approx(bursts.mean(), rel=1e-5)
+    assert found["burst_max"] == bursts.max()
+    assert found["busy_ms_share"] == pytest.approx(len(bursts) / 61_270, rel=1e-4)
+    assert set(found) <= set(FIGURES)
+
+
+def test_the_recorded_traces_have_the_figures_that_are_known_of_them(tmp_path: Path) -> None:
+    import os
+
+    folder = os.environ.get("CELLBED_RECORDED_TRACES")
+    if not folder:
+        pytest.skip("CELLBED_RECORDED_TRACES does not name the folder of the recorded traces")
+    known = {"Verizon-LTE-short.up": (5.95, 1718), "TMobile-LTE-short.down": (16.7, 917), "KPN-5G.up": (43.9, 1206)}
+    for name, (mean, longest) in known.items():
+        ms = np.loadtxt(Path(folder) / name, dtype=np.int64)
+        found = statistics(opportunities(tmp_path, ms * MS, int(ms[-1]) * MS))
+        assert found["mean_bit_s"] / 1e6 == pytest.approx(mean, abs=0.05)
+        assert found["outage_longest_ms"] == longest
+
+
+def test_an_outage_is_what_the_definition_says_and_goes_across_the_seam(tmp_path: Path) -> None:
+    at = np.concatenate((np.arange(200, 1000, 10), np.arange(1200, 2000, 10))) * MS
+    series = opportunities(tmp_path, at, 2150 * MS)
+    found = statistics(series)
+    assert found["outages"] == 1
+    assert found["outage_longest_ms"] == 360  # 1990 to 2150, and again 0 to 200
+    assert found["outage_longest_at_s"] == 1.99
+    found = statistics(series, Definition(outage_ns=200 * MS))
+    assert found["outages"] == 2
+    assert found["outage_from_ms"] == 200
+    assert statistics(series, Definition(outage_ns=400 * MS))["outages"] == 0
+
+
+def test_a_rate_too_low_for_one_opportunity_in_an_outage_is_none(tmp_path: Path) -> None:
+    # 300 ms for 1500 bytes are 40 kbit/s.
+    bit_s = [1e6, 39_000, 0, 1e6, 41_000, 1e6]
+    found = statistics(rates(tmp_path, np.arange(6) * S, bit_s, 6 * S))
+    assert found["outages"] == 1
+    assert (found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 2000)
+    assert found["spacing_ms"] == 1000
+    assert "p50_bit_s_1s" in found
+    assert "p50_bit_s_100ms" not in found  # rows a second apart say nothing of that
+    assert found["mean_bit_s"] == pytest.approx(sum(bit_s) / 6)
+
+
+def test_batching_tells_bursts_after_a_silence_from_a_slow_link(tmp_path: Path) -> None:
+    slow = statistics(opportunities(tmp_path, np.arange(0, 60_000, 12) * MS, 60 * S))
+    assert (slow["burst_max"], slow["batching_p50_ms"], slow["batched_share_5ms"]) == (1, 0, 0)
+    gathered = np.repeat(np.arange(0, 60_000, 8), 4) * MS
+    found = statistics(opportunities(tmp_path, gathered, 60 * S))
+    assert (found["burst_p50"], found["batching_p50_ms"]) == (4, 8)
+    assert found["batched_share_5ms"] > 0.99
+    fast = statistics(opportunities(tmp_path, np.arange(0, 60 * S, S // 5000), 60 * S))
+    assert fast["burst_p50"] == 5
+    assert fast["batched_share_5ms"] < 0.01
+
+
+def test_nothing_but_silence_has_statistics_too(tmp_path: Path) -> None:
+    found = statistics(opportunities(tmp_path, [5 * MS], 5 * MS))
+    assert found["mean_bit_s"] == pytest.approx(2.4e6)
+    found = statistics(opportunities(tmp_path, [0], 60 * S))
+    assert (found["outages"], found["outage_share"]) == (1, 1)
+    found = statistics(rates(tmp_path, [0], [1.0], 60 * S))
+    assert found["outage_share"] == 1
+    found = statistics(round_trips(tmp_path, [0, S], [None, None], 2 * S))
+    assert (found["loss"], found["outages"]) == (1, 1)
+
+
+def test_a_silence_of_a_day_is_no_harder_than_one_of_a_second(tmp_path: Path) -> None:
+    day = 86_400 * S
+    found = statistics(opportunities(tmp_path, [S, 2 * S, day, day + S], day + S))
+    assert found["outages"] == 4
+    assert found["outage_longest_at_s"] == 2
+    found = statistics(rates(tmp_path, [0, 3 * day], [1e6, 0.0], 4 * day))
+    assert found["mean_bit_s"] == pytest.approx(1e6 * 3 / 4)
+
+
+def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
+    random = np.random.default_rng(3)
+    rejected = sum(kpss(random.normal(size=200)) > 0.463 for _ in range(400))
+    assert 0.02 <= rejected / 400 <= 0.09  # 5 % by the test's level
+    walks = sum(kpss(np.cumsum(random.normal(size=200))) > 0.463 for _ in range(100))
+    assert walks >= 70
+    assert kpss(random.normal(size=300) + np.linspace(0, 2, 300)) > 0.463
+    assert kpss(np.full(100, 7.0)) == 0
+
+
+def test_the_autocorrelation_is_that_of_the_process() -> None:
+    random = np.random.default_rng(4)
+    noise = random.normal(size=20_000)
+    values = np.zeros(20_000)
+    for i in range(1, len(values)):
+        values[i] = 0.8 * values[i - 1] + noise[i]
+    found = autocorrelation(values, 19_990)
+    np.testing.assert_allclose(found[:6], 0.8 ** np.arange(6), atol=0.04)
+    deviations = values - values.mean()
+    for lag in (0, 1, 2, 4096, 19_990):
+        expected = deviations[lag:] @ deviations[: len(values) - lag] / (deviations @ deviations)
+        assert found[lag] == pytest.approx(expected, abs=1e-12)
+    # Of a step in the middle of T values it is 1 - 3 k / T at a lag k.
+    step = np.repeat([20.0, 50.0], 50_000)
+    assert dependence.figures(step)["correlation_time_s"] == pytest.approx((1 - 1 / np.e) * len(step) / 3, rel=1e-4)
+
+
+def test_two_routes_are_two_modes_and_a_long_tail_is_none(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    first = 24 + random.gamma(2, 0.5, 3000)
+    second = 31 + random.gamma(2, 0.5, 1500)
+    tail = 24 + random.pareto(2.5, 3000) * 3
+    at = np.arange(4500) * S
+
+    def found(ms: Any) -> Any:
+        return statistics(round_trips(tmp_path, at[: len(ms)], (ms * MS).astype(np.int64), len(ms) * S))
+
+    both = found(np.concatenate((first, second)))
+    assert both["modes"] == 2
+    assert both["modes_ms"] == pytest.approx([24.5, 31.5], abs=0.4)
+    assert both["modes_share"] == pytest.approx([2 / 3, 1 / 3], abs=0.01)
+    assert both["stationary"] is False
+    for one in (first, tail, np.round(first), np.round(tail, 1), np.full(400, 20.0), 24 + random.random(4000)):
+        assert found(one)["modes"] == 1
+
+
+def test_modes_of_few_or_odd_values() -> None:
+    assert modes(np.empty(0), np.empty(0, np.int64)) == ([], [])
+    assert modes(np.array([5.0]), np.array([1000])) == ([5.0], [1.0])
+    assert modes(np.array([1e6, 9e6]), np.array([3, 2])) == ([1e6], [1.0])
+    places, shares = modes(np.array([1e7, 1e8]), np.array([500, 500]))
+    assert places == pytest.approx([1e7, 1e8], rel=0.1)
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_delay_by_hour_of_day_and_loss(tmp_path: Path) -> None:
+    seconds = np.arange(0, 6 * 3600, 2)
+    hour = 22 + seconds // 3600
+    trips = np.where((hour % 24 >= 1), 30 * MS + hour * MS // 100, 60 * MS)
+    lost = (seconds // 2) % 10 == 0
+    series = round_trips(tmp_path, seconds * S, pl.Series(trips).set(pl.Series(lost), None), 6 * 3600 * S)
+    found = statistics(series, starts_at_s=22 * 3600)
+    assert found["hours"] == [0, 1, 2, 3, 22, 23]
+    assert found["hours_known"] is True
+    assert found["hourly_p50_ms"][0] == 60
+    assert 30 <= found["hourly_p50_ms"][1] <= 31
+    assert found["hourly_loss"] == pytest.approx([0.1] * 6, abs=0.001)
+    assert (found["probes"], found["lost"]) == (len(seconds), int(lost.sum()))
+    assert found["loss_longest_run"] == 1
+    assert statistics(series)["hours_known"] is False
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(1, 500)), min_size=1, max_size=60), st.integers(0, 999))
+def test_losses_are_counted_by_runs(trips: list[int | None], tail: int) -> None:
+    values = [None if trip is None else trip * MS for trip in trips]
+    with tempfile.TemporaryDirectory() as folder:
+        at = np.arange(len(trips)) * 200 * MS
+        found = statistics(round_trips(Path(folder), at, values, int(at[-1]) + tail * MS + 1))
+    runs = [len(list(group)) for lost, group in itertools.groupby(trip is None for trip in trips) if lost]
+    assert (found["loss_longest_run"], found["lost"]) == (max(runs, default=0), sum(runs))
+
+
+def test_a_day_of_load_shows_by_hour(tmp_path: Path) -> None:
+    at = np.arange(0, 7200, 1) * S
+    found = statistics(rates(tmp_path, at, np.where(at < 3600 * S, 1e6, 3e6), 7200 * S), starts_at_s=8 * 3600)
+    assert (found["hours"], found["hourly_mean_bit_s"]) == ([8, 9], [1e6, 3e6])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=100), st.floats(0, 1))
+def test_percentiles_are_values_of_the_sample(values: list[int], share: float) -> None:
+    (found,) = at_shares(np.array(values), [share])
+    assert found in values
+    below = sum(value < found for value in values)
+    upto = sum(value <= found for value in values)
+    assert below - 1e-6 <= share * len(values) <= upto + 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.sampled_from([0.0, 1e4, 5e5, 2e6])), min_size=1, max_size=50),
+    st.integers(1, 3000),
+)
+def test_the_bits_of_a_rate_are_all_in_the_bins(rows: list[tuple[int, float]], tail: int) -> None:
+    at = np.cumsum([0, *(ms * MS for ms, _ in rows[:-1])])
+    bit_s = np.array([1e6, *(rate for _, rate in rows[1:])])
+    duration = (int(at[-1]) + tail * MS) // (10 * MS) * 10 * MS + 10 * MS
+    with tempfile.TemporaryDirectory() as folder:
+        found = analyse(rates(Path(folder), at, bit_s, duration))
+    bits = float((bit_s * np.diff(np.append(at, duration))).sum()) / S
+    assert found.statistics["mean_bit_s"] * duration / S == pytest.approx(bits, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "content", "duration", "words"),
+    [
+        ({"at_ns": [1, 3, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
+        ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing times in at_ns"),
+        ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "a time is negative"),
+        ({"at_ns": []}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),
+        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 2, "a duration of 2 ns does not fit: the last row is at 3 ns"),
+        ({"at_ns": [1, 3]}, Content.OPPORTUNITIES, 10**18, "the limit is 400 days"),
+        ({"at_ns": [1.0, 3.0]}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),
+        ({"at_ns": [1, 3]}, Content.RATE, 10, "has a column bit_s of numbers in floating point"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, float("nan")]}, Content.RATE, 10, "1 rows have no rate"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, None]}, Content.RATE, 10, "1 rows have no rate"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, 1e300]}, Content.RATE, 10, "above 1 Tbit/s"),
+        ({"at_ns": [1, 3], "round_trip_ns": [5, -1]}, Content.ROUND_TRIP, 10, "a round-trip time is negative"),
+        ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "a rate is negative"),
+    ],
+)
+def test_what_is_no_such_series_is_refused(
+    tmp_path: Path, columns: dict[str, list[Any]], content: Content, duration: int, words: str
+) -> None:
+    pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(TraceError, match=words):
+        statistics(Series(content, tmp_path / "x.parquet", duration))
+
+
+@pytest.mark.parametrize("kept", [0, 3, 60, 400])
+def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
+    series = opportunities(tmp_path, range(10_000), 10_000)
+    whole = series.path.read_bytes()
+    assert len(whole) > 400
+    series.path.write_bytes(whole[:kept])
+    with pytest.raises(TraceError, match=r"uplink\.parquet: not a readable Parquet file") as caught:
+        statistics(series)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"none\.parquet: missing"):
+        statistics(Series(Content.OPPORTUNITIES, tmp_path / "none.parquet", 10))
+
+
+def test_the_profile_covers_the_series_whatever_its_length(tmp_path: Path) -> None:
+    for seconds in (5, 140, 3600):
+        found = analyse(opportunities(tmp_path, np.arange(0, seconds * 1000, 2) * MS, seconds * S))
+        assert 100 <= len(found.profile) <= 4000
+        assert len(found.profile) * found.step_ns == pytest.approx(seconds * S, rel=0.01)
+        assert found.profile.mean() == pytest.approx(6e6)
+        assert len(found.statistics["outline_bit_s"]) == 120
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    path = tmp_path / "uplink.parquet"
+    at = pl.LazyFrame({"n": pl.int_range(0, 24_000_000, eager=True)}).select(at_ns=pl.col("n") * 10_000)
+    at.sink_parquet(path)
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from cellbed.archive.series import Content, Series\n"
+        "from cellbed.archive.statistics import statistics\n"
+        "print(statistics(Series(Content.OPPORTUNITIES, Path(sys.argv[1]), 240 * 10**9))['mean_bit_s'])\n"
+        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    mean, kib = done.stdout.split()
+    assert float(mean) == pytest.approx(1.2e9)
+    # The rows alone are 192 MB; polars, numpy and the interpreter some 100 MB. `ru_maxrss` would be the parent's.
+    assert int(kib) < 280_000, kib
+
+
+def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) -> None:
+    trips = [20 * MS] * 20
+    for lost in (3, 8, 9, 10, 15):
+        trips[lost] = None  # type: ignore[call-overload]
+    found = statistics(round_trips(tmp_path, np.arange(20) * S, trips, 20 * S))
+    assert (found["lost"], found["loss_longest_run"]) == (5, 3)
+    assert (found["outages"], found["outage_longest_at_s"], found["outage_longest_ms"]) == (1, 8, 2000)
+
+
+@pytest.mark.parametrize(("count", "highest"), [(1, "p50"), (10, "p90"), (99, "p95"), (100, "p99"), (1000, "p999")])
+def test_a_percentile_is_told_only_of_as_many_answers_as_it_takes(tmp_path: Path, count: int, highest: str) -> None:
+    found = statistics(
+        round_trips(tmp_path, np.arange(count) * S, [(20 + at % 7) * MS for at in range(count)], count * S)
+    )
+    reported = [name for name in ("p50", "p90", "p95", "p99", "p999") if f"{name}_ms" in found]
+    assert reported[-1] == highest
+
+
+def test_the_documentation_has_every_figure_as_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "trace-statistics.md").read_text()
+    rates, round_trips = (
+        set(re.findall(r"\w+", next(line for line in page.splitlines() if line.startswith(f"| `{family}` |"))))
+        for family in ("pN_bit_s_BIN", "pN_ms")
+    )
+    for key, figure in FIGURES.items():
+        if percentile := re.fullmatch(r"p(\d+)_bit_s_(\w+)", key):
+            assert set(percentile.groups()) <= rates, key
+        elif percentile := re.fullmatch(r"p(\d+)_ms", key):
+            assert percentile[1] in round_trips, key
+        else:
+            assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8), st.data())
+def test_whatever_is_in_a_file_is_figures_or_one_line(changes: list[tuple[float, int]], data: st.DataObject) -> None:
+    content = data.draw(st.sampled_from(list(Content)))
+    with tempfile.TemporaryDirectory() as name:
+        series = {
+            Content.OPPORTUNITIES: lambda folder: opportunities(folder, range(0, 600 * MS, MS), S),
+            Content.RATE: lambda folder: rates(folder, range(0, 600 * MS, MS), np.linspace(0, 1e7, 600), S),
+            Content.ROUND_TRIP: lambda folder: round_trips(folder, range(0, 600 * MS, MS), [None, *range(599)], S),
+        }[content](Path(name))
+        bytes_ = bytearray(series.path.read_bytes())
+        for share, value in changes:
+            bytes_[int(share * len(bytes_))] = value
+        series.path.write_bytes(bytes_)
+        found: Any = None
+        said = ""
+        try:
+            found = statistics(series)
+        except TraceError as error:
+            said = str(error)
+        if found is None:
+            assert str(series.path) in said
+            assert "\n" not in said
+        else:
+            assert set(found) <= set(FIGURES)
+            assert all(np.all(np.isfinite(value)) for value in found.values())

@@ -1,0 +1,261 @@
+"""Warnings about traces, and the time of day at which they begin."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from archive_examples import MS, SECOND, write_rates, write_round_trips
+from cellbed.archive import Archive
+from cellbed.archive.entry import About, Entry, Held
+from cellbed.archive.series import Content
+from cellbed.archive.statistics.clock import second_of_day
+from cellbed.archive.warnings import Replayed, warnings
+from cellbed.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("date", "begins", "second"),
+    [
+        ("2021-04-30T14:05", None, 50_700),
+        ("2021-04-30T14:05", "06:30", 50_700),
+        ("2021-04-30 00:00:01", None, 1),
+        ("2021-04-30T14:05:00Z", None, 50_700),
+        ("2021-04-30", None, None),
+        ("2021-04-30", "00:00:01", 1),
+        ("2021", None, None),
+        ("some time in spring", None, None),
+        ("some time in spring", "06:30", 23_400),
+        (None, None, None),
+        (None, "06:30", 23_400),
+        (None, "in the morning", None),
+        (None, "6", None),
+    ],
+)
+def test_the_hour_is_known_where_it_is_said(date: str | None, begins: str | None, second: float | None) -> None:
+    assert second_of_day(About(origin="recorded", date=date, begins=begins)) == second
+
+
+def test_the_archive_counts_hours_from_the_date(archive: Archive) -> None:
+    with archive.draft(About(origin="recorded", date="2021-04-30T23:30")) as draft:
+        write_rates(draft, "uplink", [(0, 1e6), (1800 * SECOND, 2e6)], 3600 * SECOND)
+        entry = archive.keep(draft, "night")
+    figures: Any = entry.parts["uplink"].statistics
+    assert (figures["hours"], figures["hours_known"]) == ([0, 23], True)
+    assert figures["hourly_mean_bit_s"] == [2e6, 1e6]
+
+
+def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -> Entry:
+    held = Held(
+        file="uplink.parquet",
+        content=Content.OPPORTUNITIES,
+        sha256="0" * 64,
+        duration_ns=100 * SECOND,
+        rows=100,
+        statistics=figures or None,
+    )
+    parts = {"uplink": held} | ({"downlink": held.model_copy(update={"statistics": None})} if pair else {})
+    return Entry(name="walk", about=About(origin=origin), parts=parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("entry", "workload_s", "words"),
+    [
+        (entry_with(), None, None),
+        (entry_with(), 100, None),
+        (entry_with("synthetic"), None, "made by a model"),
+        (entry_with(pair=False), None, "no downlink"),
+        (
+            entry_with(pair=False),
+            250,
+            "100 s is shorter than the workload of 250 s, which meets the same 2.5 times",
+        ),
+        (entry_with(outage_longest_ms=900, outage_longest_at_s=3), None, None),
+        (
+            entry_with(outage_longest_ms=1200, outage_longest_at_s=43.4),
+            None,
+            "1.2 s at 43.4 s is 1.2 % of 100 s",
+        ),
+        (entry_with(outage_longest_ms=900, outage_longest_at_s=3), 30, "is 3 % of 30 s"),
+        (entry_with(batched_share_5ms=0.19), None, None),
+        (entry_with(batched_share_5ms=0.25), None, "25 % of the opportunities came in bursts"),
+        (entry_with(p99_bit_s_100ms=9e9), None, None),
+        (entry_with(p99_bit_s_100ms=12e9), None, "12 Gbit/s or more; 10 Gbit/s is the most"),
+        (entry_with(spacing_ms=1000.0), None, "rates 1 s apart"),
+    ],
+)
+def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:
+    found = warnings(entry, None if workload_s is None else Replayed(workload_s * SECOND))
+    if words is None:
+        assert found == []
+    else:
+        assert words in found[-1] or words in found[0]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "workload_s", "loop", "words"),
+    [
+        (0, 10, True, None),
+        (0, 21, True, "of 1.2 s at 20 s, of which 1 s (from 20 s of the run on) are met, is 4.8 % of 21 s"),
+        (15, 10, True, "of 1.2 s at 20 s is 12 % of 10 s"),
+        (115, 10, True, "at 20 s is 12 %"),  # start lies behind the end: it counts from the beginning again
+        (95, 30, True, "at 20 s is 4 % of 30 s"),  # over the end into the next round
+        (20.5, 10, True, "of which 0.7 s (from 0 s of the run on) are met"),
+        (61, 99.5, True, "of which 1.5 s (from 0 s and 99 s of the run on) are met"),
+        (62, 10, True, None),
+        (62, 30, False, None),
+        (30, 200, True, "of 2 s at 60 s is 2 % of 100 s"),
+    ],
+)
+def test_only_outages_that_the_run_meets_are_told(
+    start_s: float, workload_s: float, loop: bool, words: str | None
+) -> None:
+    entry = entry_with(
+        outage_longest_ms=2000, outage_longest_at_s=60, outage_begins_s=[20, 60], outage_lengths_s=[1.2, 2]
+    )
+    replayed = Replayed(round(workload_s * SECOND), round(start_s * SECOND), loop)
+    reported = [each for each in warnings(entry, replayed) if "outage" in each]
+    assert len(reported) == (words is not None)
+    assert words is None or words in reported[0]
+
+
+def test_a_trace_that_is_not_looped_ends(tmp_path: Path) -> None:
+    (reported, _) = warnings(entry_with(), Replayed(90 * SECOND, 40 * SECOND, loop=False))
+    assert reported == "uplink: it is over after 60 s of the workload of 90 s, and offers nothing from then on"
+    assert warnings(entry_with(), Replayed(60 * SECOND, 40 * SECOND, loop=False)) == []
+
+
+def test_directions_of_different_lengths_are_told() -> None:
+    entry = entry_with()
+    longer = entry.parts["downlink"].model_copy(update={"duration_ns": 130 * SECOND})
+    entry = entry.model_copy(update={"parts": entry.parts | {"downlink": longer}})
+    drift = "the uplink lasts 100 s, the downlink 130 s: looped, they drift apart"
+    assert warnings(entry) == [drift]
+    assert warnings(entry, parts=["uplink"]) == []
+    assert warnings(entry, Replayed(60 * SECOND)) == []
+    assert warnings(entry, Replayed(60 * SECOND, 50 * SECOND)) == [drift]
+    assert drift not in warnings(entry, Replayed(110 * SECOND, loop=False))
+
+
+def test_adding_directions_of_different_lengths_says_so(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("walk.up", 10), ("walk.down", 14)):
+        (tmp_path / name).write_text("".join(f"{at}\n" for at in range(10, seconds * 1000 + 1, 10)))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["traces", "add", "walk.up", "walk.down"])
+    assert result.exit_code == 0, result.output
+    drift = "note: the uplink lasts 10 s, the downlink 14 s: looped, they drift apart"
+    assert drift in result.output
+    assert drift in CliRunner().invoke(app, ["traces", "show", "walk"]).output
+
+
+def test_a_constant_rate_has_no_in_between() -> None:
+    entry = entry_with(spacing_ms=1000.0)
+    constant = entry.parts["uplink"].model_copy(update={"rows": 1})
+    assert warnings(entry.model_copy(update={"parts": entry.parts | {"uplink": constant}})) == []
+
+
+def test_a_stated_limit_of_the_machine_counts(tmp_path: Path) -> None:
+    assert "2 Gbit/s is the most" in warnings(entry_with(p99_bit_s_10ms=3e9), most_bit_s=2e9)[0]
+
+
+def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: Path) -> None:
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "uplink", [(0, 5e6), (10 * SECOND, 0), (12 * SECOND, 5e6)], 20 * SECOND)
+        write_rates(draft, "downlink", [(0, 9e6)], 20 * SECOND)
+        archive.keep(draft, "walk")
+    example = Path(__file__).parents[2] / "scenarios" / "offload-lte.toml"
+    text = example.read_text().replace("lte-suburban", "walk")
+    assert text.count('"walk.') == 2
+    (tmp_path / "walk.toml").write_text(text)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "note: walk: uplink: the outage of 2 s at 10 s" in result.output
+    assert "shorter than the workload" in result.output
+    reported = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert any("downlink: 20 s is shorter" in caution for caution in reported["cautions"])
+    (tmp_path / "walk.toml").write_text(re.sub(r"(?m)^duration = .*$", 'duration = "5 s"', text))
+    short = json.loads(CliRunner().invoke(app, ["run", str(tmp_path / "walk.toml"), "--dry-run", "--json"]).output)
+    assert not any("outage" in caution for caution in short["cautions"])
+    example_only = json.loads(CliRunner().invoke(app, ["run", str(example), "--dry-run", "--json"]).output)
+    assert any("synthetic" in caution for caution in example_only["cautions"])
+
+
+SHORT = """
+name = "x"
+duration = "6 s"
+[nodes.endpoint]
+count = 2
+stagger = "10 ms"
+cpus = 1.0
+memory = "64 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "64 MiB"
+[links.mobile]
+up = "short.trace"
+down = "20 Mbit/s"
+loop = LOOP
+[links.core]
+edge = "3 ms"
+[apps.speed]
+kind = "program"
+server = { on = "edge", command = "iperf3 -s" }
+client = { on = "endpoint", command = "iperf3 -c {server.address} -t 1" }
+"""
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
+@pytest.mark.parametrize(
+    ("loop", "note"),
+    [
+        ("true", "0.3 s is shorter than the workload of 6 s, which meets the same 20 times over"),
+        ("false", "it is over after 0.29 s of the workload of 6 s, and offers nothing from then on"),
+    ],
+)
+def test_a_run_notes_traces_of_files_that_are_shorter_than_it(tmp_path: Path, loop: str, note: str) -> None:
+    """Once for each trace, however many endpoints replay it."""
+    (tmp_path / "short.trace").write_text("".join(f"{at}\n" for at in range(1, 301)))
+    path = tmp_path / "x.toml"
+    path.write_text(SHORT.replace("LOOP", loop))
+    result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json"])
+    assert json.loads(result.output)["cautions"] == [f"short.trace: uplink: {note}"]
+    CliRunner().invoke(app, ["run", str(path), "--virtual", "--out", str(tmp_path / "runs")])
+    (description,) = tmp_path.glob("runs/*/run.json")
+    assert f"short.trace: uplink: {note}" in json.loads(description.read_bytes())["notes"]
+
+
+def test_a_pause_of_the_probes_is_told_and_so_is_a_start_beyond_the_end(archive: Archive, tmp_path: Path) -> None:
+    at = [*range(0, 20_000, 200), *range(1_080_000, 1_083_000, 200)]
+    with archive.draft(About(origin="recorded")) as draft:
+        write_round_trips(draft, [(stamp * MS, 30 * MS) for stamp in at], 1_083 * SECOND)
+        entry = archive.keep(draft, "lo")
+    (reported,) = warnings(entry)
+    assert reported.startswith(
+        "round-trip: nothing was sent for 17.7 min from 19.8 s on, where probes are 200 ms apart"
+    )
+    assert warnings(entry, Replayed(10 * SECOND)) == []
+    example = (Path(__file__).parents[2] / "scenarios" / "offload-lte.toml").read_text()
+    core = '[links.core]\nedge = { kind = "round-trips", record = "lo", start = "6 h" }'
+    scenario = re.sub(r"(?m)^duration = .*$", 'duration = "10 s"', example)
+    scenario = re.sub(r"(?ms)^\[links\.core\].*?(?=^\[|\Z)", f"{core}\n\n", scenario)
+    (tmp_path / "lo.toml").write_text(scenario)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "lo.toml"), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    assert "lo: round-trip: the start at 6 h lies beyond its end, for it lasts 18.1 min: it goes round" in shown
+
+
+def test_adding_probes_with_a_pause_says_so(archive: Archive, tmp_path: Path) -> None:
+    lines = [f"{at},30" for at in [*range(20), *range(500, 510)]]
+    (tmp_path / "probes.csv").write_text("\n".join(["time_s,rtt_ms", *lines]))
+    done = CliRunner().invoke(app, ["traces", "add", str(tmp_path / "probes.csv")])
+    assert done.exit_code == 0, done.output
+    assert "nothing was sent for 481 s from 19 s on" in done.output

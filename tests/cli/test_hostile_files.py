@@ -1,0 +1,289 @@
+"""Files of others of every kind, for every command that reads files: an answer or one error, never a wait."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import cellbed as cellbed_package
+from in_process import cellbed, each_in_one_process
+from run_folder import Shape, make_run
+
+
+def _socket(path: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as made:
+        folder = os.open(path.parent, os.O_RDONLY)
+        made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(60 << 30)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "kernel": lambda path: path.symlink_to("/proc/self/mem"),
+    "sparse": _sparse,
+    "folder": Path.mkdir,
+    "socket": _socket,
+    "loop": lambda path: path.symlink_to(path.name),
+    "nothing": lambda path: path.symlink_to("absent"),
+    "empty": Path.touch,
+    "bytes": lambda path: path.write_bytes(bytes(range(256)) * 40),
+    "deep": lambda path: path.write_bytes(b"[" * 200_000 + b"\n"),
+    "keys": lambda path: path.write_text('{"time_ns": 1, "event": "x", "format": 1, "name": ["\\u001b[2J\\u202e"]}\n'),
+    "numbers": lambda path: path.write_text(f"{'9' * 5000}\n1e999\n-1\nNaN\n"),
+}
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+def hostile(folder: Path, names: list[str], kinds: list[str], at: Path) -> Iterator[tuple[str, Path]]:
+    """Copies of a folder below `at`, in each of which one file is of another kind: label and folder."""
+    for name in names:
+        for kind in kinds:
+            copy = at / f"{name.replace('/', '-')}-{kind}"
+            shutil.copytree(folder, copy)
+            _remove(copy / name)
+            KINDS[kind](copy / name)
+            yield f"{name} {kind}", copy
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    make_run(folder, Shape(duration=3.0, drain=1.0))
+    for name in ("events.jsonl", "raw/changes.jsonl", "raw/programs.jsonl", "raw/lateness.bin"):
+        (folder / name).touch()
+    assert cellbed("report", folder).returncode == 0
+    return folder
+
+
+def test_report_of_a_folder_with_hostile_files(run: Path, tmp_path: Path) -> None:
+    names = ["run.json", "events.jsonl", "raw/programs.jsonl", "raw/series.bin"]
+    cases = list(hostile(run, names, ["pipe", "device", "sparse", "keys", "deep"], tmp_path / "copies"))
+    each_in_one_process(tmp_path, [("report", folder) for _, folder in cases])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("verb", [("report",), ("log", "show"), ("compare",)])
+def test_every_kind_of_file_in_a_folder_of_a_run(run: Path, verb: tuple[str, ...], tmp_path: Path) -> None:
+    names = ["run.json", "events.jsonl", "scenario.toml", "scenario.resolved.json", "environment.json"]
+    names += ["requests.parquet", "summary.json"] if verb == ("compare",) else []
+    names += sorted(f"raw/{path.name}" for path in (run / "raw").iterdir()) if verb != ("compare",) else []
+    more = [run] if verb == ("compare",) else []
+    cases = list(hostile(run, names, list(KINDS), tmp_path / "copies"))
+    each_in_one_process(tmp_path, [(*verb, folder, *more) for _, folder in cases])
+
+
+COMMANDS = [
+    ("run", "FILE", "--dry-run"), ("run", "FILE", "--virtual", "--dry-run"), ("run", "named.toml", "--dry-run"),
+    ("sweep", "FILE", "--dry-run"), ("sweep", "sweep.toml", "--dry-run"), ("sweep", "report", "swept"),
+    ("simulate", "FILE", "--dry-run"), ("simulate", "flows.toml", "--dry-run"), ("log", "show", "FILE"),
+    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "extends.yaml"),
+    ("import", "compose", "include.yaml"), ("import", "compose", "env.yaml"),
+    ("import", "compose", "web.yaml", "--env-file", "FILE"), ("traces", "add", "FILE", "--name", "x"),
+    ("traces", "add", "FILE", "--as", "parquet", "--name", "y"),
+]  # fmt: skip
+"""FILE is the hostile one; the other files name it."""
+
+
+def _write_files(folder: Path) -> None:
+    service = "services:\n  web:\n    image: nginx\n"
+    texts = {
+        "named.toml": (Path(__file__).parents[2] / "scenarios/offload-lte.toml").read_text().replace(
+            '"lte-suburban.up"', '"FILE"'),
+        "sweep.toml": 'name = "s"\nscenario = "FILE"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
+        "swept/sweep.toml": 'name = "s"\nscenario = "x.toml"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
+        "flows.toml": 'name = "f"\n[workload]\nsizes = "FILE"\n',
+        "extends.yaml": service + "    extends: {file: FILE, service: web}\n",
+        "include.yaml": f"include: [FILE]\n{service}",
+        "env.yaml": service + "    env_file: FILE\n",
+        "web.yaml": service,
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "pipe" else pytest.mark.slow) for kind in KINDS]
+)
+def test_commands_with_a_hostile_file(kind: str, tmp_path: Path) -> None:
+    _write_files(tmp_path)
+    KINDS[kind](tmp_path / "FILE")
+    KINDS[kind](tmp_path / "swept/trials.parquet")
+    found = each_in_one_process(tmp_path, COMMANDS)
+    for shown, command in zip(found, COMMANDS, strict=True):
+        assert kind in ("nothing", "empty", "numbers") or shown[0] != "0", (command, shown)
+
+
+_CHAIN = "A0=aaaaaaaaaa\n" + "".join(f"A{n + 1}={f'${{A{n}}}' * 10}\n" for n in range(12))
+_KUBE = """apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: web
+    image: nginx
+    env:
+"""
+BOMBS = {
+    "variables": ({".env": _CHAIN, "compose.yaml": "services: {web: {image: 'x${A12}'}}\n"}, "1 MiB"),
+    "references": ({".env": f"BIG={'x' * 100_000}\n",
+                    "compose.yaml": f"services: {{web: {{image: '{'${BIG}' * 100_000}'}}}}\n"}, "1 MiB"),
+    "many": ({".env": f"BIG={'x' * 500_000}\n",
+              "compose.yaml": f"services: {{web: {{image: nginx, labels: [{'$BIG, ' * 50_000}]}}}}\n"}, "16 MiB"),
+    "kube": ({"compose.yaml": _KUBE + "    - {name: A0, value: aaaaaaaaaa}\n" + "".join(
+        f"    - {{name: A{n + 1}, value: {f'$(A{n})' * 10}}}\n" for n in range(12))}, "1 MiB"),
+    "extends": ({"compose.yaml": "services:\n  s0: {image: nginx}\n" + "".join(
+        f"  s{n + 1}: {{extends: s{n}}}\n" for n in range(900))}, "extend each other"),
+    "services": ({"compose.yaml": "services:\n" + "".join(f"  s{n}: {{image: nginx}}\n" for n in range(20_000))},
+                 "more than 1000 services"),
+    "command": ({"compose.yaml": f"services: {{web: {{image: nginx, command: {'x ' * 450_000}}}}}\n"}, "128 KiB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_file_that_grows_while_it_is_imported_is_refused(bomb: str, tmp_path: Path) -> None:
+    files, reason = BOMBS[bomb]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (shown,) = each_in_one_process(tmp_path, [("import", "kube" if bomb == "kube" else "compose", "compose.yaml")])
+    assert shown[0] == "2", shown
+    assert reason in shown, shown[-500:]
+
+
+def test_names_of_others_give_no_commands_to_the_terminal(run: Path, tmp_path: Path) -> None:
+    odd = "a\x1b[2Jb\x07\x9b1m\u202ec"
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    description = json.loads((copy / "run.json").read_text())
+    description |= {"name": odd, "status": odd, "warnings": [odd]}
+    description["applications"][0]["title"] = odd
+    (copy / "run.json").write_text(json.dumps(description))
+    scenario = (Path(__file__).parents[2] / "scenarios/offload-lte.toml").read_text()
+    (tmp_path / "base.toml").write_text(scenario)
+    (tmp_path / "sweep.toml").write_text(
+        'name = "s"\nscenario = "base.toml"\n[factors.x]\nkey = "duration"\n'
+        f'levels = {{ {json.dumps(odd)} = "9 s", b = "8 s" }}\n'
+    )
+    (tmp_path / "compose.yaml").write_text(f"services: {{web: {{image: nginx, {json.dumps(odd)}: 1}}}}\n")
+    commands = [
+        ("report", copy), ("report", copy, "--json"), ("sweep", "sweep.toml", "--dry-run"), ("run", odd),
+        ("import", "compose", "compose.yaml"),
+    ]  # fmt: skip
+    found = each_in_one_process(tmp_path, commands)
+    assert all("\\u0" in shown for shown in found), found
+    assert json.loads(found[1].partition("\n")[2])["name"] == odd
+
+
+@pytest.mark.parametrize("limit", [300_000, 600_000])
+def test_a_small_address_space_is_one_error(limit: int, run: Path) -> None:
+    command = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", sys.executable, "-P", "-m", "cellbed", "report", run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the address space is limited")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_does_not_quote_a_whole_value(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        f'name = "x"\nduration = "{"9" * 200_000}"\n[workload]\nkind = "{"A" * 200_000}"\n'
+    )
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert len(done.stderr) < 10_000
+
+
+OPENERS = {"open", "read_text", "read_bytes"}
+READERS = {
+    *("read_parquet", "scan_parquet", "read_csv", "scan_csv", "read_ndjson", "scan_ndjson", "loadtxt", "memmap"),
+    *("parse_trace", "parse_light_rows", "parse_latency_offsets", "import_series"),
+}
+"""Functions of libraries and of the core that open files themselves."""
+HARMLESS = (
+    "/proc/", "/sys/", "'/dev/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "RESOLV_CONF",
+    "_CONGESTION_CONTROLS", "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=", "webbrowser", "O_PATH", "read_csv(file,",
+)  # fmt: skip
+"""Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
+OWN = {
+    "archive/sources/download.py": "a download, and the part that it writes",
+    "archive/sources/unpack.py": "members of an archive",
+    "archive/unfinished.py": "opens what it has made, to flush it",
+    "doctor/changes.py": "programs and settings of this machine, as root",
+    "doctor/kernel.py": "tries devices",
+    "doctor/machine.py": "files of the kernel and of the system",
+    "experiments/simulation.py": "tables that the same command has just written",
+    "experiments/sweep/store.py": "a lock, which it makes",
+    "measure/packets.py": "a file that was opened and measured before it is mapped",
+    "measure/run_folder.py": "bytes",
+    "report/chart_library.py": "files of the package",
+    "shell/addresses.py": "files of the kernel",
+    "shell/helper.py": "a file that the helper writes into a folder of ours",
+    "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
+    "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
+    "support/standard_streams.py": "descriptors that the caller has closed",
+    "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
+    "testbed/machine/cgroups.py": "files of the kernel",
+    "testbed/nodes/container.py": "files of a folder that only this run writes",
+    "testbed/machine/events.py": "standard error of a child process",
+    "testbed/programs/pressure.py": "files of the kernel",
+    "testbed/clean.py": "files of the kernel",
+    "testbed/machine/state.py": "records, opened as `support/inputs.py` does, and only where this user alone can write",
+    "testbed/nodes/vm_image.py": "files of a package that was verified",
+    "support/whole_files.py": "output",
+    "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
+    "workloads/image_classification/photographs.py": "the photograph of an installed package",
+}
+
+
+def test_files_of_others_are_opened_by_one_module() -> None:
+    package = Path(cellbed_package.__file__).parent
+    found: dict[str, list[str]] = {}
+    for path in package.rglob("*.py"):
+        name, text = str(path.relative_to(package)), path.read_text()
+        for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if called not in READERS | OPENERS:
+                continue
+            source = ast.unparse(call)
+            modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            writes = any(re.fullmatch(r"[wax]b?\+?b?|r\+b", mode) for mode in modes) or "os.O_WRONLY" in source
+            reads = called in READERS or (called in OPENERS and not writes and not re.match(r"read_text\(", source))
+            if reads and not any(part in source for part in HARMLESS) and name != "support/inputs.py":
+                found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
+    missing = [line for name, lines in found.items() if name not in OWN for line in lines]
+    assert not missing, f"open these with cellbed.support.inputs, or state here why not: {missing}"
+    assert set(OWN) <= set(found), f"exceptions without a use: {set(OWN) - set(found)}"
+
+
+def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
+    package = Path(cellbed_package.__file__).parent
+    drawing = ("x1b", "rich_proxied_file", 'draw(f"', "drawn.write")
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
+    }
+    assert found == {
+        *("cli/logs.py", "cli/progress.py", "measure/meter.py", "pings/command.py"),
+        *("support/standard_streams.py", "support/status_line.py"),
+    }

@@ -1,0 +1,244 @@
+"""What commands write, and where: files, terminals, and what is neither."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.archive import Archive
+from cellbed.support.whole_files import write_whole
+from in_process import cellbed
+from run_folder import make_run
+from test_ping_record import path_with_ping
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "target")
+    for content in ("one", "two"):
+        write_whole(tmp_path / "link", lambda file, content=content: file.write_text(content))  # type: ignore[misc]
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "target").read_text() == content
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["target"]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, lambda file: file.write_text("through"))
+    reader.join()
+    assert came == ["through"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "full", lambda file: file.write_text("lost"))
+    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode)
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+
+    def fail(file: Path) -> None:
+        file.write_text("half")
+        raise OSError(5, "broke")
+
+    with pytest.raises(OSError, match="broke"):
+        write_whole(tmp_path / "kept", fail)
+    assert (tmp_path / "kept").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def started(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command as a process."""
+    command = [sys.executable, "-m", "cellbed", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("words", [["ls", "--json"], ["ls"], ["show", "lte-suburban"]])
+def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = started("traces", *words, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
+
+
+def test_standard_output_may_be_closed(archive: Archive) -> None:
+    done = started("traces", "ls", preexec_fn=lambda: os.close(1))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
+    assert "did you mean 'lte-suburban'" in cellbed("traces", "show", "LTE-Suburban").stderr
+
+
+def test_defaults_are_told_plainly() -> None:
+    reported = cellbed("traces", "plot", "--help").stdout
+    assert "[default: 300 ms]" in " ".join(reported.split())
+
+
+def test_an_emptied_description_is_named_so(archive: Archive) -> None:
+    (archive.folder / "gone").mkdir()
+    (archive.folder / "gone" / "entry.toml").touch()
+    said = cellbed("traces", "show", "gone").stderr
+    assert "entry.toml: missing key 'name' (file empty or truncated)" in said
+
+
+def test_exported_traces_come_with_the_command_that_replays_them(archive: Archive, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out))
+    assert "mm-link lte-suburban.up lte-suburban.down -- COMMAND" in (out / "README").read_text()
+
+
+def interrupted_when(condition: Callable[[], bool], *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, sent SIGINT as soon as the condition holds, or ended before it did."""
+    command = [sys.executable, "-m", "cellbed", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not condition() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def test_waiting_for_a_pipe_ends_with_an_interruption(archive: Archive, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held: list[int] = []
+
+    def reads() -> bool:
+        with contextlib.suppress(OSError):
+            held.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(held)
+
+    done = interrupted_when(reads, "traces", "add", str(pipe), "--name", "late")
+    os.close(held[0])
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) -> None:
+    wander = ["--downlink-low", "100 Mbit/s", "--downlink-high", "900 Mbit/s", "--duration", "120 s"]
+    made = cellbed("traces", "generate", "wander", *wander, "--name", "long")
+    assert made.returncode == 0, made.stderr
+    out = tmp_path / "out"
+    words = ["traces", "export", "long", "--format", "mahimahi", "-o", str(out / "long")]
+    done = interrupted_when(lambda: out.is_dir() and any(out.iterdir()), *words)
+    # Quicker than the signal, it is whole.
+    assert (done.returncode, done.stderr) == (130, "interrupted\n") or (out / "long" / "README").exists()
+    assert [path.name for path in out.iterdir()] == (["long"] if done.returncode == 0 else [])
+
+
+def test_an_interrupted_generation_ends_at_once(archive: Archive) -> None:
+    wander = ["--downlink-low", "1 Gbit/s", "--downlink-high", "2 Gbit/s", "--duration", "2h"]
+    words = ["traces", "generate", "wander", *wander, "--name", "endless"]
+    done = interrupted_when(lambda: any(archive.folder.glob(".unfinished-*/*.parquet")), *words)
+    assert done.returncode == 130
+    assert done.stderr.endswith("interrupted\n")
+    assert not list(archive.folder.glob(".unfinished-*"))
+
+
+def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path: Path) -> None:
+    left, other = tmp_path / ".lte.0123456789abcdef", tmp_path / ".lte.mine"
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / "lte-suburban.up").write_text("1\n")
+    words = ["traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(tmp_path / "lte")]
+    assert cellbed(*words).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"lte", ".lte.mine"}
+    assert not left.exists()
+
+
+def test_what_a_killed_fetch_left_is_cleaned(archive: Archive, tmp_path: Path) -> None:
+    left = tmp_path / "cache" / "cellbed" / "downloads" / ".unfinished-0123456789abcdef"
+    left.mkdir(parents=True)
+    (left.parent / "cork-5g").mkdir()
+    assert f"removed {left}, which was never finished" in cellbed("clean").stdout
+    assert [path.name for path in left.parent.iterdir() if path.name[0] != "."] == ["cork-5g"]
+    assert not left.exists()
+
+
+def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "rtt.csv").write_text("time_s,rtt_ms\n" + "".join(f"{second},20\n" for second in range(30)))
+    added = cellbed("traces", "add", str(tmp_path / "rtt.csv"))
+    assert added.returncode == 0, added.stderr
+    said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x").stderr
+    assert "'rtt' has neither uplink nor downlink" in said
+
+
+_A_FILE, _A_NEW_FOLDER, _A_FOLDER = {"file", "link", "new"}, {"empty", "link", "new"}, {"folder", "empty", "new"}
+# Verbs with an output, and the targets that they can write to; none where a run or a network would be needed.
+OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
+    "csv": (["log", "convert", "RUN", "--to", "csv"], _A_FILE),
+    "parquet": (["log", "convert", "RUN", "--to", "parquet"], _A_FILE),
+    "plot": (["traces", "plot", "lte-suburban.up"], _A_FILE),
+    "compare": (["traces", "compare", "lte-suburban"], _A_FILE),
+    "export": (["traces", "export", "lte-suburban", "--format", "mahimahi"], _A_NEW_FOLDER),
+    "calibrate": (["calibrate", "--virtual", "lowband-good"], _A_FOLDER),
+    "ping-record": (["ping-record", "127.0.0.1", "--duration", "50 ms"], _A_FOLDER),
+    "record": (["record", "127.0.0.1:9", "--secret", "SECRET"], set()),
+    "run": (["run", "scenario.toml"], set()),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the verbs read."""
+    folder = tmp_path_factory.mktemp("inputs")
+    make_run(folder / "RUN")
+    (folder / "SECRET").write_text("x" * 64)
+    (folder / "SECRET").chmod(0o600)
+    text = (Path(__file__).parents[2] / "scenarios" / "smoke.toml").read_text()
+    (folder / "scenario.toml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("verb", OUTPUTS)
+def test_any_target_is_written_or_refused_with_a_line(
+    verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cellbed.support.whole_files.PATIENCE", 0)
+    monkeypatch.setenv("PATH", path_with_ping(tmp_path))
+    words, works = OUTPUTS[verb]
+    (folder := tmp_path / "targets").mkdir()
+    ending = ".svg" if verb in ("plot", "compare") else ""
+    at = {name: folder / (name + ending) for name in ("pipe", "folder", "empty", "file", "link", "full", "new")}
+    os.mkfifo(at["pipe"])
+    (at["folder"] / "kept").mkdir(parents=True)
+    at["empty"].mkdir()
+    at["file"].write_text("old")
+    at["link"].symlink_to(folder / "far")
+    at["full"].symlink_to("/dev/full")
+    at |= {"below": at["file"] / f"x{ending}", "unwritable": Path(f"/proc/x{ending}")}
+    # The recorder finds the last two only after it has asked the server.
+    for name in at if works else ("pipe", "file", "link", "full"):
+        before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+        arguments = [*words, "--out", str(at[name])]
+        # The recorder prints past Python's streams.
+        done = started(*arguments, cwd=inputs) if verb == "record" else cellbed(*arguments, cwd=inputs)
+        after = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+        if name in works:
+            assert done.returncode == 0, done.stderr
+            assert at[name].exists()
+            assert not [path for path in after if path.name.startswith(".")], name
+        else:
+            problem = done.stderr[done.stderr.index("error: ") :]
+            assert (done.returncode in (1, 2), problem.count("\n"), str(at[name]) in problem) == (True, 1, True), (
+                problem
+            )
+            assert after == before, name

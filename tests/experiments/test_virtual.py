@@ -1,0 +1,552 @@
+"""Runs in virtual time: ``cellbed run --virtual`` and what its folder contains."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import cellbed as cellbed_package
+from cellbed.experiments.virtual import profile as profiles
+from cellbed.measure.packets import RECORD, TCP
+from cellbed.measure.summary import Summary
+from cellbed.scenario.reader import parse
+from cellbed.workloads.http.virtual import _alone, _heads
+from cellbed.workloads.offloading.virtual import publish
+from cellbed.workloads.virtual.world import Processors
+from in_process import cellbed
+
+HEAD = """
+name = "virtual"
+duration = "{duration}"
+seed = 5
+
+[nodes.endpoint]
+count = {count}
+cpus = 1.0
+memory = "512 MiB"
+
+[nodes.edge]
+cpus = 1.0
+memory = "512 MiB"
+
+[links.mobile]
+up = "lte-suburban.up"
+down = "lte-suburban.down"
+base_delay = "10 ms"
+queue = {{ kind = "droptail", limit = "1 MB" }}
+
+[links.core]
+edge = "base-edge"
+
+[transport]
+congestion_control = "reno"
+"""
+TRANSLATION = """
+[workload]
+kind = "translation"
+server = "edge"
+rate = "4 /s"
+arrivals = "poisson"
+"""
+WEB = """
+[apps.web]
+kind = "http"
+url = "http://{server.address}:8080/"
+version = "VERSION"
+rate = "4 /s"
+
+[apps.web.server]
+on = "edge"
+command = "python3 -m http.server 8080"
+"""
+TRANSLATION_AND_WEB = TRANSLATION.replace("[workload]", "[apps.text]") + WEB.replace("VERSION", "1.1")
+OFFLOADED = {
+    "generator": 50_000,
+    "preprocessing": 1_000_000,
+    "remote_stack": 1_000_000,
+    "dispatch": 100_000,
+    "decode": 1_000_000,
+    "inference": 20_000_000,
+    "reply": 100_000,
+    "remote_reply": 500_000,
+    "receive": 200_000,
+}
+SERVED = {
+    "generator": 50_000,
+    "server": 2_000_000,
+    "receive": 200_000,
+    "code": 200,
+    "bytes_down": 76_000,
+    "services": {},
+}
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the programs take: always the same."""
+    offloaded = [
+        OFFLOADED | {"input": f"{number:03d}", "bytes_up": 100 + number, "output": "una frase"} for number in range(20)
+    ]
+    served = [SERVED | {"wire_down": 76_200, "head": 76_200, "kept": True}] * 20
+    path = tmp_path_factory.mktemp("profile") / "profile.json"
+    applications = {"workload": offloaded, "web": served}
+    profiles.Profile("the test", applications).write(path)
+    return path
+
+
+def predict(
+    folder: Path,
+    profile: Path,
+    text: str,
+    *,
+    count: int = 1,
+    duration: str = "5 s",
+    down: str = "lte-suburban.down",
+) -> Path:
+    """The folder of a run in virtual time."""
+    scenario = folder / "scenario.toml"
+    scenario.write_text(HEAD.format(count=count, duration=duration).replace("lte-suburban.down", down) + text)
+    before = set(folder.glob("virtual-*"))
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    (made,) = set(folder.glob("virtual-*")) - before
+    assert "predicted" in done.stdout
+    return made
+
+
+def requests(run: Path) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet")
+
+
+@pytest.fixture(scope="module")
+def translated(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return predict(tmp_path_factory.mktemp("translated"), profile, TRANSLATION, count=2)
+
+
+def test_a_prediction_is_an_ordinary_run_folder_that_is_marked(translated: Path) -> None:
+    assert described(translated)["clock"] == "virtual"
+    assert Summary.read(translated).predicted
+    page = (translated / "report.html").read_text()
+    assert "complete, predicted" in page
+    assert "simulated in virtual time" in page
+    assert (translated / "profile.json").exists()
+
+
+def test_every_millisecond_of_a_request_has_a_part(translated: Path) -> None:
+    found = requests(translated)
+    assert len(found) > 20
+    assert found["status"].unique().to_list() == ["ok"]
+    assert (found["residual_s"].abs() < 1e-9).all()
+    assert (found["part_inference"] >= 0.02).all()
+    assert (found["part_uplink_delay"] >= 0.01).all()
+    # One worker for both endpoints: some requests wait.
+    assert found["part_server_queue"].max() > 0.001  # type: ignore[operator]
+    assert sorted(found["endpoint"].unique()) == ["endpoint-0", "endpoint-1"]
+
+
+def test_the_same_seed_gives_the_same_tables(translated: Path, profile: Path, tmp_path: Path) -> None:
+    again = predict(tmp_path, profile, TRANSLATION, count=2)
+    for name in ("requests.parquet", "links.parquet", "connections.parquet"):
+        assert_frame_equal(pl.read_parquet(translated / name), pl.read_parquet(again / name))
+    assert (translated / "raw" / "packets.bin").read_bytes() == (again / "raw" / "packets.bin").read_bytes()
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path: Path, version: str) -> None:
+    found = requests(predict(tmp_path, profile, WEB.replace("VERSION", version)))
+    assert found["status"].unique().to_list() == ["ok"]
+    assert found["bytes_down"].unique().to_list() == [76_000]
+    assert (found["part_server"] >= 0.002).all()
+    if version == "1.1":
+        assert (found["downlink_end"] - found["downlink_start"]).unique().to_list() == [76_200]
+        assert found["order"].max() > 0  # type: ignore[operator]
+
+
+def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+    text = (HEAD + WEB.replace("{server.address}", "{{server.address}}")).replace('"lte-suburban.down"', '"1 Mbit/s"')
+    text = text.replace('"1 MB"', '"30 kB"')
+    scenario = tmp_path / "scenario.toml"
+    # More than twice of what the link carries: the send buffer is full, and replies wait in the server.
+    scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = requests(next(tmp_path.glob("virtual-*"))).drop_nulls("residual_s").sort("downlink_start")
+    assert found["local_port"].n_unique() == 1
+    starts, ends = found["downlink_start"].to_list(), found["downlink_end"].to_list()
+    overtakes = [start < end for start, end in zip(starts[1:], ends, strict=False)]
+    assert sum(overtakes) > len(overtakes) // 2
+    # A head overtakes the bodies of several replies, and bodies follow in the order of the heads.
+    assert any(start < end for start, end in zip(starts[3:], ends, strict=False))
+    assert ends == sorted(ends)
+    assert found["part_downlink_transport"].max() > 0.5  # type: ignore[operator]
+    assert found["part_server"].max() < 0.1  # type: ignore[operator]
+
+
+def test_a_prediction_from_python(profile: Path, tmp_path: Path) -> None:
+    scenario = cellbed_package.Scenario.parse(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    run = cellbed_package.run(scenario, out=tmp_path, virtual=True, profile=profile)
+    assert run.summary.predicted
+
+
+def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    shutil.copytree(translated, real)
+    (real / "run.json").write_text(json.dumps(described(translated) | {"clock": "real"}))
+    done = cellbed("report", real)
+    assert "predicted" not in done.stdout
+    done = cellbed("compare", real, translated, "--out", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "in virtual time" in done.stdout
+
+
+def refusal(folder: Path, profile: Path, text: str) -> str:
+    scenario = folder / "scenario.toml"
+    scenario.write_text(HEAD.format(count=1, duration="5 s") + text)
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder / "runs")
+    assert done.returncode != 0
+    assert not (folder / "runs").exists()
+    return str(done.stderr)
+
+
+def test_a_meter_is_of_real_time(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="5 s") + TRANSLATION)
+    done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--meter", "--out", tmp_path / "runs")
+    assert (done.returncode, done.stderr) == (2, "error: --meter shows a run in real time: remove it, or --virtual\n")
+
+
+WITHOUT_MODEL = """
+[apps.flood]
+kind = "program"
+client = { on = "endpoint", command = "ping -f -c 3 -Q 4 {server.address}" }
+server = { on = "edge", command = "sleep 100" }
+
+[apps.capture]
+kind = "program"
+client = { on = "endpoint", command = "/usr/bin/tcpdump -c 1" }
+
+[apps.transfer]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 --client {server.address} --port 5299" }
+server = { on = "edge", command = "iperf3 -s" }
+
+[apps.sctp]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c edge --sctp" }
+
+[apps.mqtt]
+kind = "translation"
+server = "edge"
+rate = "1 /s"
+
+[apps.web]
+kind = "http"
+url = "http://192.0.2.1/"
+rate = "1 /s"
+
+[[faults]]
+kind = "crash"
+node = "edge-0"
+at = "1 s"
+for = "1 s"
+"""
+
+
+def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_path: Path) -> None:
+    message = refusal(tmp_path, profile, WITHOUT_MODEL)
+    assert "application 'flood': -f -Q of ping (modelled: -c, -s, -i, -w, -W, -q, -n, -4)" in message
+    assert "application 'capture': the client '/usr/bin/tcpdump'" in message
+    assert "application 'transfer': '100.64.64.2' port 5299, where no iperf3 server listens" in message
+    assert "application 'sctp': --sctp of iperf3" in message
+    assert "application 'web': the URL of 192.0.2.1, which is no node" in message
+    assert "fault 'crash'" in message
+    assert "'mqtt'" not in message
+
+
+PROGRAMS = """
+[apps.probe]
+kind = "program"
+client = { on = "endpoint", command = "ping -c 12 -i 0.1 -s 100 edge" }
+server = { on = "edge", command = "sleep 100" }
+
+[apps.lasting]
+kind = "program"
+client = { on = "endpoint", command = "ping -q {server.address}" }
+server = { on = "edge", command = "sleep 100" }
+stop = "4 s"
+
+[apps.up]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 --client {server.address} --time 3" }
+server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }
+
+[apps.down]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c {server.address} -p 5202 -R -n 2M -P 2" }
+server = { on = "edge", command = "iperf3 -s -p 5202", ready = { port = 5202 } }
+
+[apps.datagrams]
+kind = "program"
+client = { on = "endpoint", command = "iperf3 -c edge -p 5203 -u -b 400k -t 2" }
+server = { on = "edge", command = "iperf3 -s -p 5203", ready = { port = 5203 } }
+"""
+
+
+def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS)
+    # Without a profile: none is needed.
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the run ended then" in done.stderr
+    (run,) = tmp_path.glob("virtual-*")
+    printed = {path.name: path.read_text() for path in (run / "raw").glob("*.out")}
+
+    probe = printed["probe.endpoint-0.client.out"].splitlines()
+    assert probe[0] == "PING edge (100.64.64.2) 100(128) bytes of data."
+    reply = r"108 bytes from edge-0 \(100.64.64.2\): icmp_seq=\d+ ttl=64 time=(.*) ms"
+    times = [float(found[1]) for line in probe if (found := re.fullmatch(reply, line))]
+    # Twice the base delay; a full queue may have dropped some.
+    assert len(times) >= 8
+    assert min(times) > 20
+    assert f"12 packets transmitted, {len(times)} received" in probe[-2]
+    assert printed["lasting.endpoint-0.client.out"] == "PING 100.64.64.2 (100.64.64.2) 56(84) bytes of data.\n"
+
+    # What iperf3 has carried is in the tables.
+    connections = pl.read_parquet(run / "connections.parquet").sort("to_server_bytes")
+    up = connections.filter(server_port=5201)["to_server_bytes"].to_list()[-1]
+    assert up > 500_000
+    assert len(connections.filter(server_port=5202)) == 3
+    udp = connections.filter(protocol="udp")
+    assert udp["to_server_packets"].to_list()[-1] >= 69
+
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    statuses = {each["what"]: each["status"] for each in events if each["event"] == "program ended"}
+    assert statuses.pop("lasting.endpoint-0.client") == -15
+    assert set(statuses.values()) == {0}
+    assert len(statuses) == 4
+
+
+def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    text = HEAD.format(count=1, duration="5 s").replace("base_delay", 'outage = [["0 s", "5 s"]]\nbase_delay')
+    ping = 'client = { on = "endpoint", command = "ping -c 2 -i 0.2 -W 1 edge" }'
+    scenario.write_text(f'{text}[apps.probe]\nkind = "program"\n{ping}\n')
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert "probe.endpoint-0.client on endpoint-0 ended with status 1: 2 packets transmitted, 0 received" in done.stderr
+    assert done.returncode == 1
+    assert (next(tmp_path.glob("virtual-*")) / "report.html").exists()
+
+
+def test_profiles_are_measured_in_valid_scenarios() -> None:
+    for path in sorted((Path(__file__).parents[2] / "scenarios").glob("*.toml")):
+        for limits in (True, False):
+            parse(profiles._of_programs(path.read_text(), limits=limits), source=path.name, folder=path.parent)
+
+
+OUTAGE = """
+[[faults]]
+kind = "outage"
+link = "mobile-0"
+at = "0 s"
+for = "2 s"
+"""
+
+
+def test_connections_that_open_together_are_noticed_together(profile: Path, tmp_path: Path) -> None:
+    run = predict(tmp_path, profile, WEB.replace("VERSION", "1.1") + OUTAGE, duration="4 s")
+    requests = pl.read_parquet(run / "requests.parquet").sort("request").head(3)
+    # As a program that wakes up once for all of them: the one that was opened last takes the first request.
+    assert requests["local_port"].to_list() == sorted(requests["local_port"], reverse=True)
+    assert requests["sent_ns"].n_unique() == 1
+
+
+def test_a_client_wakes_once_for_replies_and_connections_that_arrive_at_one_instant(tmp_path: Path) -> None:
+    # Whatever the downlink carries leaves once a second, so that the replies to the first four requests arrive with the
+    # handshakes that the next ones have begun.
+    (tmp_path / "burst.down").write_text("1000\n" * 400)
+    served = SERVED | {"bytes_down": 1000, "wire_down": 1200, "head": 1200, "kept": True}
+    profiles.Profile("the test", {"web": [served] * 20}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"), down="burst.down")
+    ports = pl.read_parquet(run / "requests.parquet").sort("request")["local_port"].to_list()
+    # What waits goes over a connection that has just opened, as by a real client.
+    assert ports[4] not in ports[:4]
+
+
+def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
+    for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
+        text = HEAD.format(count=1, duration="5 s") + load
+        assert len({profiles.cached(text, tmp_path, limits=limits) for limits in (True, False)}) == places
+
+
+def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
+    web = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1")
+    same = [
+        web,
+        web.replace("base-edge", "80 ms"),
+        web.replace('edge = "base-edge"', 'edge = "base-edge"\ncloud = "80 ms"'),
+        web.replace("[nodes.edge]", '[nodes.edge]\ncore = "70 ms"'),
+        web.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3"),
+        web.replace('rate = "4 /s"', 'rate = "9 /s"\nconnections = 2'),
+    ]
+    assert len(set(same)) == len(same)
+    assert len({profiles.cached(text, tmp_path, limits=True) for text in same}) == 1
+    text = HEAD.format(count=1, duration="5 s") + TRANSLATION
+    other = [text, text.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3")]
+    assert len({profiles.cached(text, tmp_path, limits=True) for text in other}) == 2
+
+
+def test_a_profile_has_the_server_times_of_requests_that_were_alone() -> None:
+    sent = [10 * number for number in range(30)]
+    # The reply to every third one comes after the next request.
+    requests = pl.DataFrame(
+        {
+            "endpoint": "endpoint-0",
+            "local_port": 40_000,
+            "order": range(30),
+            "sent_ns": sent,
+            "reply_ns": [at + (15 if number % 3 == 0 else 5) for number, at in enumerate(sent)],
+        }
+    )
+    assert _alone(requests)["order"].to_list() == [number for number in range(30) if number % 3 != 1]
+    assert _alone(requests.with_columns(reply_ns=1000))["order"].to_list() == list(range(30))
+
+
+def test_the_head_of_a_reply_is_the_first_segment_of_its_super_packet() -> None:
+    packets = np.zeros(3, RECORD)
+    packets["arrived"], packets["payload"], packets["protocol"] = 5, [1448, 1448, 1156], TCP
+    packets["source_port"], packets["destination_port"] = 8080, 40_000
+    assert _heads(packets) == {(40_000, 5): 1448}
+
+
+def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    text = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1") + 'copy_in = { "site" = "site" }\n'
+    places = {profiles.cached(text, tmp_path, limits=True)}
+    for content in ("first", "second"):
+        page = site / "index.html"
+        page.write_text(content)
+        os.utime(page, ns=(len(places), len(places)))
+        places.add(profiles.cached(text, tmp_path, limits=True))
+    assert len(places) == 3
+
+
+def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:
+    other = TRANSLATION.replace("[workload]", "[apps.other]")
+    assert "has 0 requests of 'other'" in refusal(tmp_path, profile, other)
+    assert "another kind" in refusal(tmp_path, profile, TRANSLATION.replace("[workload]", "[apps.web]"))
+    content = json.loads(profile.read_text())
+    del content["applications"]["workload"][0]["bytes_up"]
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(content))
+    assert "'workload' has requests without all parts" in refusal(tmp_path, edited, TRANSLATION)
+    text = tmp_path / "text.json"
+    text.write_text("{}")
+    assert "not a profile" in refusal(tmp_path, text, TRANSLATION)
+
+
+def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    shutil.copytree(translated, made)
+    (made / "profile.json").unlink()
+    assert profiles.of_run(made).objections == []
+    (made / "run.json").write_text(json.dumps(described(made) | {"deaths": ["the service was replaced"]}))
+    record = made / "raw" / "workload.endpoint-0.requests.jsonl"
+    record.write_text(record.read_text().replace('"status":"ok"', '"status":"lost"', 2))
+    profile = profiles.of_run(made)
+    place = tmp_path / "cache" / "0123.json"
+    with pytest.raises(profiles.ProfileError) as caught:
+        profiles.keep(profile, place)
+    assert "2 requests of 'workload' got no reply; disturbed: the service was replaced" in str(caught.value)
+    assert not place.exists()
+    refused = place.with_suffix(".refused.json")
+    assert f"--profile {refused}" in str(caught.value)
+    # A user who accepts it sees that in each prediction.
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--profile", refused, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    quality = f"{len(profile.applications['workload'])} requests of 'workload'; 2 requests of 'workload' got no reply"
+    (note,) = described(run)["notes"]
+    assert quality in note
+    assert "disturbed: the service was replaced" in note
+    assert quality in " ".join(done.stdout.split())
+    assert quality in html.unescape((run / "report.html").read_text())
+
+
+def test_a_profile_without_objections_is_kept(profile: Path, tmp_path: Path) -> None:
+    place = tmp_path / "cache" / "0123.json"
+    assert profiles.keep(profiles.read(profile), place) == profiles.read(place)
+
+
+def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:
+    half = Processors(0.5)
+    # 5 ms of each period of 10 ms.
+    assert half.run(0, 5_000_000) == 5_000_000
+    assert half.run(5_000_000, 6_000_000) == 21_000_000
+    assert Processors(2.0).run(3, 25_000_000) == 25_000_003
+
+
+def test_a_reply_has_the_bytes_of_a_real_one() -> None:
+    # Counted in the packets of Mosquitto.
+    assert len(publish(b"cellbed/replies/endpoint-0", b"endpoint-0/0", b"class 243")) == 55
+
+
+def described(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return found
+
+
+CELL = """
+[cells.macro]
+scheduler = "round-robin"
+"""
+
+
+def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
+    text = (TRANSLATION + CELL).replace("4 /s", "10 /s")
+    scenario = HEAD.replace('memory = "512 MiB"\n\n[nodes.edge]', 'memory = "512 MiB"\ncell = "macro"\n\n[nodes.edge]')
+    path = tmp_path / "cell.toml"
+    path.write_text(scenario.format(count=4, duration="3 s") + text)
+    done = cellbed("run", path, "--virtual", "--profile", profile, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.glob("virtual-*")
+    served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
+    assert len(served["macro.uplink"]) == 4
+    assert all(user["served_ns"] > 0 for user in served["macro.uplink"])
+
+
+SWEEP = """
+name = "rates"
+scenario = "scenario.toml"
+repetitions = 2
+
+[factors.rate]
+key = "workload.rate"
+levels = ["2 /s", "4 /s"]
+"""
+
+
+def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile: Path, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    asked = ("sweep", tmp_path / "sweep.toml", "--virtual", "--profile", profile, "--out", tmp_path, "--jobs", "1")
+    done = cellbed(*asked, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["complete"] == 4
+    rows = pl.read_parquet(tmp_path / "rates-virtual" / "trials.parquet")
+    assert (rows["latency_p50_s"] > 0.04).all()
+    assert rows.group_by("repetition").agg(pl.col("seed").n_unique())["seed"].to_list() == [1, 1]
+    assert json.loads(cellbed(*asked, "--json").stdout)["ran"] == 0
+    page = cellbed("sweep", "report", tmp_path / "rates-virtual")
+    assert "rates, predicted" in page.stdout, page.stderr

@@ -1,0 +1,225 @@
+"""Statements over repetitions: intervals that cover, comparisons, and how many repetitions are needed."""
+
+import importlib.util
+import math
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from cellbed.measure.repetitions import (
+    cliffs_delta,
+    compare_paired,
+    holm,
+    mean_bounds,
+    mean_interval,
+    paired_difference,
+    paired_ratio,
+    quantile_interval,
+    repetitions_needed,
+    standardised_difference,
+)
+
+SIMULATIONS = 20_000
+values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)
+
+
+@pytest.fixture(scope="module")
+def coverage() -> ModuleType:
+    """The bench that prints the same figures."""
+    path = Path(__file__).parents[2] / "benches" / "coverage.py"
+    spec = importlib.util.spec_from_file_location("coverage_bench", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 20])
+@pytest.mark.parametrize("distribution", ["normal", "log-normal 0.5", "gamma 2", "t 3"])
+def test_intervals_hold_the_true_value_as_often_as_they_should(coverage: ModuleType, distribution: str, n: int) -> None:
+    for of in (coverage.mean_coverage, coverage.median_coverage, coverage.paired_coverage):
+        held = of(distribution, n, SIMULATIONS)
+        assert 0.93 <= held <= 0.97 or (n < 5 and math.isnan(held))
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("base", ["log-normal 0.5", "log-normal 1"])
+def test_ratios_of_a_factor_that_multiplies_are_covered_where_its_differences_are_not(
+    coverage: ModuleType, base: str, n: int
+) -> None:
+    assert coverage.ratio_coverage(base, n, SIMULATIONS) >= 0.94
+    assert coverage.difference_coverage(base, n, SIMULATIONS) < 0.93
+
+
+def test_the_median_is_covered_where_the_mean_is_not(coverage: ModuleType) -> None:
+    assert coverage.mean_coverage("log-normal 1", 10, SIMULATIONS) < 0.9
+    assert coverage.median_coverage("log-normal 1", 10, SIMULATIONS) > 0.93
+
+
+@given(values)
+def test_the_interval_of_a_mean_holds_it_and_moves_with_the_values(sample: list[float]) -> None:
+    found = mean_interval(sample)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    slack = 1e-6 * (1 + max(map(abs, sample)))
+    assert found.low - slack <= found.value <= found.high + slack
+    mirrored = mean_interval([-each for each in sample])
+    assert mirrored.low == pytest.approx(-found.high, abs=1e-4, rel=1e-6)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
+def test_no_interval_leaves_the_values_that_a_quantity_can_have(sample: list[float]) -> None:
+    share, positive = mean_interval(sample, 0, 1), mean_interval(sample, 0)
+    for found in (share, positive):
+        assert found.low is not None
+        assert found.high is not None
+        assert 0 <= found.low <= np.mean(sample) + 1e-9
+        assert found.high >= np.mean(sample) - 1e-9
+    assert share.high is not None
+    assert share.high <= 1
+
+
+def test_the_interval_of_three_latencies_is_as_wide_as_students_and_positive() -> None:
+    found = mean_interval([0.137, 0.145, 0.241], least=0)
+    factor = math.exp(stats.t.ppf(0.975, 2) * stats.sem([0.137, 0.145, 0.241]) / found.value)
+    assert (found.low, found.high) == (pytest.approx(found.value / factor), pytest.approx(found.value * factor))
+
+
+def test_the_ratio_of_pairs_is_that_of_every_pair() -> None:
+    base = np.array([0.1, 0.2, 0.9])
+    found = paired_ratio(base, 1.5 * base)
+    assert found is not None
+    assert [found.value, found.low, found.high] == pytest.approx([1.5] * 3)
+    (compared,) = compare_paired(base, {"half as much again": 1.5 * base})
+    assert compared.ratio == found
+    assert paired_ratio([1, 0], [1, 2]) is None
+    assert paired_ratio([1, math.inf], [1, 2]) is None
+
+
+def test_the_interval_of_values_without_limits_is_students_and_of_positive_ones_reaches_farther_up() -> None:
+    symmetric = mean_interval([1, 2, 3, 4, 5])
+    half = stats.t.ppf(0.975, 4) * math.sqrt(2.5 / 5)
+    assert (symmetric.low, symmetric.high) == (pytest.approx(3 - half), pytest.approx(3 + half))
+    skewed = np.array([1, 1.1, 1.2, 1.3, 4])
+    low, high = mean_bounds(skewed, 0)
+    half = stats.t.ppf(0.975, 4) * stats.sem(skewed)
+    assert high > skewed.mean() + half
+    assert low > skewed.mean() - half
+    assert mean_interval([7, 7, 7]).half_width == 0
+
+
+def test_the_interval_of_a_median_lies_between_order_statistics() -> None:
+    sample = [3.0, 1, 4, 1.5, 9, 2.6, 5, 3.5, 8, 9.7]
+    found = quantile_interval(sample)
+    assert found.value == (3.5 + 4) / 2
+    # Hettmansperger & Sheather: between ranks 2 and 3 of ten, coverage 97.85 and 89.06 %.
+    gamma, following = 1 - 2 * stats.binom.cdf(1, 10, 0.5), 1 - 2 * stats.binom.cdf(2, 10, 0.5)
+    share = (gamma - 0.95) / (gamma - following)
+    share = 8 * share / (2 + 6 * share)
+    assert found.low == pytest.approx(1.5 + share * (2.6 - 1.5))
+    assert found.high == pytest.approx(9 - share * (9 - 8))
+
+
+def test_few_repetitions_have_their_range_or_no_interval() -> None:
+    five = quantile_interval([5, 1, 4, 2, 3])
+    assert (five.value, five.low, five.high, five.confidence) == (3, 1, 5, 0.9375)
+    four = quantile_interval([1, 2, 3, 4])
+    assert (four.value, four.low) == (2.5, None)
+    assert four.note == "refused: an interval of the median needs at least 6 repetitions; there are 4"
+    assert quantile_interval(range(31), 0.9).low is None
+    assert quantile_interval(range(32), 0.9).low is not None
+    assert mean_interval([3]).note == "refused: an interval needs at least 2 repetitions; there is 1"
+    assert mean_interval([]).value is None
+
+
+def test_repetitions_without_a_value_are_never_left_out() -> None:
+    found = mean_interval([1, 2, math.inf])
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert found.note == "refused: 1 of 3 repetitions have no finite value"
+    assert paired_difference([1, math.nan]).value is None
+    open_end = quantile_interval([1, 2, 3, 4, 5, 6, math.inf])
+    assert (open_end.value, open_end.high) == (4, None)
+    assert open_end.low is not None
+    assert quantile_interval([1, 2, math.nan]).note == "refused: 1 of 3 repetitions have no value"
+
+
+def test_effect_sizes_by_hand() -> None:
+    assert cliffs_delta([1, 2, 3], [4, 5, 6]) == 1
+    assert cliffs_delta([1, 2, 3], [1, 2, 3]) == 0
+    assert cliffs_delta([1, 2, 3, 4], [0, 2.5, math.inf]) == pytest.approx((-4 + 0 + 4) / 12)
+    # Five differences with mean 2 and deviation 1: Hedges' correction for 4 degrees of freedom is 0.7979.
+    differences = np.array([-1, -1, 0, 1, 1]) + 2.0
+    assert standardised_difference(differences) == pytest.approx(2 * 0.79788, rel=1e-4)
+    assert standardised_difference([1, 1, 1]) is None
+    with pytest.raises(ValueError, match="both sides"):
+        cliffs_delta([], [1])
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1, 1]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_is_between_the_p_value_and_bonferroni_and_keeps_the_order(ps: list[float]) -> None:
+    adjusted = holm(ps)
+    assert all(p <= found <= min(1, p * len(ps)) + 1e-12 for p, found in zip(ps, adjusted, strict=True))
+    assert [found for _, found in sorted(zip(ps, adjusted, strict=True))] == sorted(adjusted)
+
+
+def test_settings_are_compared_repetition_by_repetition() -> None:
+    random = np.random.default_rng(1)
+    offset = random.normal(0, 5, 8)  # the part that is common to a repetition
+    base = 10 + offset + random.normal(0, 0.1, 8)
+    others = {"slower": base + 1 + random.normal(0, 0.1, 8), "same": 10 + offset + random.normal(0, 0.1, 8)}
+    others["lost"] = np.where(np.arange(8) == 3, math.inf, base)
+    slower, same, lost = compare_paired(base, others)
+    assert slower.distinct
+    assert slower.difference.value == pytest.approx(1, abs=0.2)
+    assert slower.p == pytest.approx(stats.ttest_rel(others["slower"], base).pvalue)
+    assert slower.p_adjusted == pytest.approx(2 * (slower.p or 0))  # of two comparisons that have one
+    assert slower.effect is not None
+    assert slower.effect > 3
+    assert same.distinct is False
+    assert (lost.p, lost.distinct, lost.difference.value, lost.effect) == (None, None, None, None)
+    assert lost.delta > 0
+    with pytest.raises(ValueError, match="short: 2 repetitions, where the first has 8"):
+        compare_paired(base, {"short": [1, 2]})
+
+
+def test_false_findings_among_many_comparisons_are_as_rare_as_for_one() -> None:
+    random = np.random.default_rng(1)
+    found = [
+        any(each.distinct for each in compare_paired(base, {str(i): random.normal(size=6) for i in range(10)}))
+        for base in random.normal(size=(300, 6))
+    ]
+    assert np.mean(found) < 0.08
+
+
+def test_repetitions_that_a_pilot_shows_to_be_needed() -> None:
+    pilot = [9, 10, 11, 10, 10]
+    # Stein: (2.776 · 0.7071 / 0.5)² = 15.4
+    assert repetitions_needed(pilot, 0.5) == 16 - 5
+    assert repetitions_needed(pilot, 5) == 0
+    assert repetitions_needed([10], 1) is None
+    assert repetitions_needed([10, math.inf], 1) is None
+    with pytest.raises(ValueError, match="above 0"):
+        repetitions_needed(pilot, 0)
+
+
+def test_as_many_repetitions_as_needed_bound_the_mean_so_closely() -> None:
+    random, held = np.random.default_rng(1), []
+    for _ in range(2000):
+        pilot = random.normal(10, 2, 5)
+        more = repetitions_needed(pilot, 1.5)
+        assert more is not None
+        held.append(abs(np.append(pilot, random.normal(10, 2, more)).mean() - 10) <= 1.5)
+    assert np.mean(held) > 0.94

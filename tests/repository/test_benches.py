@@ -1,0 +1,44 @@
+"""Benchmarks import: nothing else runs them between two releases."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simulator
+import virtual_agreement
+
+from cellbed.experiments.virtual.run import check
+from cellbed.scenario.reader import parse
+from cellbed.testbed.plan import make_plan
+
+BENCHES = Path(__file__).parents[2] / "benches"
+
+
+@pytest.mark.parametrize("module", sorted(file.stem for file in BENCHES.glob("*.py")))
+def test_a_benchmark_imports(module: str) -> None:
+    importlib.import_module(module)
+
+
+def test_each_cell_of_the_agreement_is_a_scenario_with_a_model(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.up"
+    np.savetxt(trace, np.arange(1, 2000), "%d")  # 12 Mbit/s
+    traces = dict.fromkeys(virtual_agreement.ROLES, (trace, trace))
+    assert len(virtual_agreement.CELLS) == 51
+    for cell in virtual_agreement.CELLS + virtual_agreement.PROBES:
+        virtual_agreement.scenario(cell, traces, tmp_path, 30)
+        text = (tmp_path / "scenario.toml").read_text()
+        check(make_plan(parse(text, source=cell, folder=tmp_path)))
+        assert 'rate = "12.86 /s"' in text or "large" not in text  # 90 % of 12 Mbit/s
+
+
+def test_the_simulator_s_interval_is_by_student_and_decides_what_chance_explains() -> None:
+    three = simulator.half_widths([(0.02, 0.1), (0.04, 0.2), (0.06, 0.3)])
+    assert three == pytest.approx([4.303 * 0.02 / 3**0.5, 4.303 * 0.1 / 3**0.5], rel=1e-3)
+    assert simulator.half_widths([(0.1, 0.1)]) == []
+    assert simulator.verdict(0.019, -0.059, three) == "pass"
+    # A mean that is off by 3.8 % ± 2.1 % (standard error) and a percentile by 18.6 %, of three traces: chance.
+    assert simulator.verdict(0.038, 0.186, [4.303 * 0.021, 4.303 * 0.043]) == "open"
+    assert simulator.verdict(0.038, 0.186, []) == simulator.verdict(0.2, 0.0, three) == "FAIL"
+    assert simulator.TRANSPORTS[simulator.DEFAULTS][0] == {"kind": "phost"}, "no setting but the kind"
+    assert simulator.TRACES_OF_TCP >= 8

@@ -1,0 +1,113 @@
+"""The tutorial's commands, extracted from its page, produce its figure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cellbed.experiments.sweep.trials import Trial, plan
+from in_process import cellbed
+from test_sweep_report import fill
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "tutorial" / "figure.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def steps() -> list[tuple[str | None, str]]:
+    """The page's blocks in order: the name of a file and its content, or None and commands."""
+    page = PAGE.read_text()
+    found: list[tuple[str | None, str]] = []
+    end = 0
+    for block in BLOCK.finditer(page):
+        kind, text = block.groups()
+        assert kind in ("", "toml")
+        name = None
+        if kind == "toml":
+            # The last name in the sentence before the file.
+            name = re.findall(r"save this .*?`(\S+)`", page[end : block.start()], re.IGNORECASE)[-1]
+        found.append((name, text))
+        end = block.end()
+    return found
+
+
+def values(trial: Trial) -> dict[str, float]:
+    distance, rate = (float(trial.point.labels[name].split()[0]) for name in ("distance", "rate"))
+    latency = 0.05 + 2e-3 * distance + 1e-3 * rate + 1e-3 * trial.repetition
+    return {"latency_p50_s": latency, "uplink_p50_s": latency / 2}
+
+
+def test_the_quick_commands_of_the_tutorial(tmp_path: Path) -> None:
+    """Runs are only checked, and results of the sweep are made by code; everything else is the page's."""
+    ran = []
+    folder = tmp_path / "sweeps" / "distance-and-load"
+    for name, text in steps():
+        if name is not None:
+            (tmp_path / name).write_text(text)
+            continue
+        for line in text.splitlines():
+            program, *words = shlex.split(line)
+            match [program, *words]:
+                case ["git" | "cd" | "make" | "export" | "mkdir", *_]:
+                    continue
+                case ["cellbed", "sweep", file] if file != "report":
+                    (folder / "trials").mkdir(parents=True, exist_ok=True)
+                    shutil.copy(tmp_path / file, folder / "sweep.toml")
+                    fill(folder, plan(tmp_path / file), values)
+                case ["cellbed", "run", _]:
+                    done = cellbed(*words, "--dry-run", cwd=tmp_path)
+                    assert done.returncode == 0, done.stderr
+                case ["cellbed", *_]:
+                    done = cellbed(*words, cwd=tmp_path)
+                    assert done.returncode == 0, done.stderr
+                    ran.append(done.stdout)
+                case _:
+                    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+                    environment = {**os.environ, "PATH": path}
+                    subprocess.run([program, *words], cwd=tmp_path, env=environment, check=True, timeout=120)
+    planned, pilot, final = ran
+    # What the page states about them.
+    assert "18 trials, 18 to run" in planned
+    assert "6 points × 3 repetitions; trials: 18 complete" in pilot
+    assert re.search(r"distance +40 ms minus 1 ms +\+78.0 ms", pilot)
+    assert "6 points × 5 repetitions; trials: 30 complete" in final
+    assert (tmp_path / "latency.svg").read_bytes().startswith(b"<?xml")
+    assert sorted(each.name for each in (tmp_path / "figures").glob("*.pdf")) == [
+        f"workload-{measure}_p50_s-{factor}.pdf" for measure in ("latency", "uplink") for factor in ("distance", "rate")
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+@pytest.mark.timeout(7200)  # compiles cellbed; a busy machine disturbs trials, which are repeated
+def test_the_tutorial_to_the_letter(tmp_path: Path) -> None:
+    if subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, check=False).returncode:
+        pytest.skip("this is not a clone")
+    script = ["set -euo pipefail"]
+    for name, text in steps():
+        if name is not None:
+            script += [f"cat > {name} <<'END_OF_FILE'", text + "END_OF_FILE"]
+        else:
+            # Results of a busy machine are used, too; on an idle one this changes nothing.
+            text = re.sub(r"^(cellbed sweep report .*)$", r"\1 --with-disturbed", text, flags=re.MULTILINE)
+            script.append(text.replace('"distance")', '"distance", disturbed=True)'))
+    # The page's address leads to this clone.
+    git = {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": f"url.{ROOT.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/cellbed/cellbed",
+        "GIT_CONFIG_KEY_1": "safe.directory",
+        "GIT_CONFIG_VALUE_1": "*",
+    }
+    subprocess.run(["bash", "-c", "\n".join(script)], cwd=tmp_path, env={**os.environ, **git}, check=True)
+    study = tmp_path / "study"
+    assert (study / "latency.svg").read_bytes().startswith(b"<?xml")
+    assert len(list((study / "sweeps" / "distance-and-load" / "trials").iterdir())) == 30
+    assert len(list((study / "figures").glob("*.pdf"))) == 4

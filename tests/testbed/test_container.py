@@ -1,0 +1,560 @@
+"""Container nodes: what programs find there, their limits, how they end, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cellbed.scenario.nodes import ContainerBackend
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.clean import clean
+from cellbed.testbed.machine.cgroups import LimitsError, open_groups
+from cellbed.testbed.machine.process import Running, find, kill
+from cellbed.testbed.machine.state import Record, records
+from cellbed.testbed.nodes.backend import Backend, Limits
+from cellbed.testbed.nodes.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
+from cellbed.testbed.plan import Node
+from cellbed.testbed.proof.limits import Limited, prove_limits
+from cellbed.testbed.testbed import Testbed
+from emulator_process import EDGE, line_of_two
+from run_commands import run
+from shell_world import ORDINARY_USER, World, missing, python
+
+NEEDED = {name: find(name) is not None for name in ("podman", RUNTIME, "busybox")} | {INIT.name: INIT.exists()}
+LACKING = ", ".join(name for name, there in NEEDED.items() if not there)
+# Where tests are run for all, a skipped test would be one that nobody misses.
+pytestmark = [
+    pytest.mark.needs_tun,
+    pytest.mark.skipif(bool(LACKING) and "CI" not in os.environ, reason=f"needs {LACKING}"),
+]
+MEBIBYTE = 1 << 20
+CONFIG = [
+    *('CMD ["sh", "-c", "echo own $COLOUR; exec sleep 1000"]', "ENV COLOUR=blue", "WORKDIR /srv"),
+    *("USER worker",),
+]
+
+
+def root_file_system() -> bytes:
+    """BusyBox, users, and a link that leads elsewhere outside of the container, as an archive."""
+    busybox = str(find("busybox"))
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+
+        def add(name: str, content: bytes = b"", **changes: Any) -> None:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for key, value in changes.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(content))
+
+        for folder in ("bin", "etc", "tmp", "srv"):
+            add(folder, type=tarfile.DIRTYPE, mode=0o777)
+        add("bin/busybox", Path(busybox).read_bytes(), mode=0o755)
+        for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+            add(f"bin/{name}", type=tarfile.SYMTYPE, linkname="busybox") if name != "busybox" else None
+        add("etc/passwd", b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/srv:/bin/sh\n")
+        add("etc/group", b"root:x:0:\nworker:x:1000:\nmore:x:77:worker\n")
+        add("linked", type=tarfile.SYMTYPE, linkname="/tmp/there")
+    return made.getvalue()
+
+
+def import_image(name: str, command: list[str]) -> None:
+    """Make an image of Podman from the archive. command: what starts Podman."""
+    changes = [word for change in CONFIG for word in ("--change", change)]
+    done = subprocess.run([*command, "import", *changes, "-", name], input=root_file_system(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    name = f"localhost/cellbed-test:{os.getpid()}"
+    import_image(name, ["podman"])
+    yield name
+    subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A registry and a cache for each test, and a folder for sockets, whose paths must be short."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        yield
+
+
+@pytest.fixture
+def record() -> Iterator[Record]:
+    record = Record.create("run")
+    yield record
+    record.remove()
+
+
+def table_of(image: str, **keys: Any) -> ContainerBackend:
+    """The table of a scenario."""
+    return ContainerBackend.model_validate({"kind": "container", "image": image, **keys})
+
+
+def bed(record: Record, table: ContainerBackend, limits: Limits | None, **more: Any) -> Testbed:
+    """An edge that is a container, and an endpoint that is a namespace."""
+    return Testbed(
+        line_of_two([], []),
+        record.identifier,
+        limits={"edge": limits} if limits else {},
+        backends={"edge": table},
+        record=record,
+        **more,
+    )
+
+
+def output(process: Running) -> str:
+    """What a program writes until it ends."""
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        text = stdout.read().decode()
+    process.wait()
+    return text
+
+
+def inside(node: Backend, script: str) -> str:
+    return output(node.spawn(["sh", "-c", script], stdout=subprocess.PIPE))
+
+
+def run_for_ever(node: Backend) -> None:
+    while True:
+        node.spawn(["true"]).wait()
+
+
+def needs_groups() -> None:
+    try:
+        open_groups(f"run-test-{os.getpid()}", lambda path: None).remove()
+    except LimitsError as error:
+        pytest.skip(str(error).splitlines()[0])
+
+
+def left(record: Record) -> list[str]:
+    """What there is of a run beyond its record: processes, folders, groups, mounts, containers."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if record.identifier.encode() in (process / "environ").read_bytes() and process.name != str(os.getpid()):
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    paths = [*record.cgroups, *([record.scratch] if record.scratch else [])]
+    found += [path for path in paths if Path(path).exists()]
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if record.identifier in line]
+    listed = subprocess.run(
+        ["podman", "ps", "--all", "--external", "--format", "{{.Names}}"], capture_output=True, text=True
+    )
+    return found + [name for name in listed.stdout.split() if record.identifier in name]
+
+
+def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, record: Record) -> None:
+    (tmp_path / "hosts").write_text(f"{EDGE[4]} somewhere\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("mounted\n")
+    mounts = [{"source": str(tmp_path / "data"), "target": "/data", "read_only": True}]
+    table = table_of(image, environment={"SHAPE": "round"}, mounts=mounts)
+    with bed(record, table, None, binds=((str(tmp_path / "hosts"), "/etc/hosts"),)) as testbed:
+        node = testbed.nodes["edge"]
+        assert node.facts["engine"].startswith("podman version")
+        assert node.facts["digest"].startswith("sha256:")
+        script = """
+            id -u; id -g; id -G; pwd; echo $COLOUR $SHAPE $HOME $HOSTNAME; hostname; cat /data/file
+            grep somewhere /etc/hosts; touch /data/new 2>&1; echo pid $(cat /proc/1/comm); ls -d /sys/class/net/*
+            readlink /proc/self/ns/net; test -c /dev/null && echo > /tmp/written && echo writable
+        """
+        lines = inside(node, script).splitlines()
+        # In the containers of an ordinary user there is only root, and /sys is that of the machine.
+        ids, home = (["0", "0", "0"], "/root") if os.geteuid() else (["1000", "1000", "1000 77"], "/srv")
+        assert lines[:7] == [*ids, "/srv", f"blue round {home} edge", "edge", "mounted"]
+        assert lines[7] == f"{EDGE[4]} somewhere"
+        assert "Read-only file system" in lines[8]
+        assert lines[9] == "pid .cellbed-init"
+        assert os.geteuid() or f"/sys/class/net/{testbed.emulator.interface('edge')}" in lines
+        assert str(Path(testbed.emulator.namespace("edge")).readlink()) in lines
+        assert lines[-1] == "writable"
+
+        # Streams, statuses and signals are those of the program.
+        cat = node.spawn(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, folder="/tmp")
+        assert cat.stdin is not None
+        cat.stdin.write(b"through\n")
+        cat.stdin.close()
+        assert output(cat) == "through\n"
+        assert node.spawn(["sh", "-c", "exit 7"]).wait() == 7
+        absent = node.spawn(["no-such-program"], stderr=subprocess.PIPE)
+        assert absent.wait() == 127
+        own = node.spawn([], stdout=subprocess.PIPE)
+        assert own.stdout is not None
+        assert own.stdout.readline() == b"own blue\n"
+        own.terminate()
+        assert own.wait() == -signal.SIGTERM
+        tree = node.spawn(["sh", "-c", "sleep 1000 & echo started; wait"], stdout=subprocess.PIPE)
+        assert tree.stdout is not None
+        assert tree.stdout.readline() == b"started\n"
+        kill(tree)
+        assert tree.poll() == -signal.SIGKILL
+        while inside(node, "ps").count("sleep"):  # a process takes a moment to end
+            time.sleep(0.01)
+
+        # Copies follow the links of the container, not those of this machine.
+        node.copy_in(tmp_path / "hosts", "/linked/deep/hosts")
+        assert "somewhere" in inside(node, "cat /tmp/there/deep/hosts")
+        node.copy_out("/tmp/there", tmp_path / "back")
+        assert (tmp_path / "back" / "deep" / "hosts").read_text() == (tmp_path / "hosts").read_text()
+        node.copy_in(tmp_path / "hosts", "relative")
+        assert inside(node, "ls /srv") == "relative\n"
+        assert not (tmp_path / "data" / "new").exists()
+
+        # Without its first process the node is gone.
+        os.kill(_children(_children(os.getpid(), RUNTIME)[0], INSIDE[1:])[0], signal.SIGKILL)
+        with pytest.raises(OSError, match="the container edge has ended"):
+            run_for_ever(node)
+    assert left(record) == []
+
+
+def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, image: str, record: Record) -> None:
+    names = [f"file{number}" for number in range(100)]
+    (tmp_path / "machine").mkdir()
+    for name in names:
+        (tmp_path / "machine" / name).write_text("of the machine")
+    with bed(record, table_of(image), None) as testbed:
+        node = testbed.nodes["edge"]
+        fill = "mkdir /tmp/d; for each in $(seq 0 99); do echo of the node > /tmp/d/file$each; done"
+        flip = f"ln -s {tmp_path}/machine l; while :; do mv d e; mv -T l d; mv -T d l; mv e d; done"
+        flipping = node.spawn(["sh", "-c", f"{fill}; cd /tmp; echo ready; {flip}"], stdout=subprocess.PIPE)
+        assert flipping.stdout is not None
+        assert flipping.stdout.readline() == b"ready\n"
+        contents: set[str] = set()
+        for number in range(10):
+            with contextlib.suppress(OSError):
+                node.copy_out("/tmp/d", tmp_path / f"out{number}")
+            contents |= {path.read_text() for path in (tmp_path / f"out{number}").glob("file*")}
+        assert contents <= {"of the node\n"}
+        kill(flipping)
+        # Other users of this machine cannot read them either.
+        assert record.scratch is not None
+        assert stat.S_IMODE((Path(record.scratch) / "edge").stat().st_mode) == 0o700
+        for path in ("/proc", "/proc/1/root", "/sys/kernel"):
+            with pytest.raises(OSError, match=r"in a file system of the kernel|links of /proc are not followed"):
+                node.copy_out(path, tmp_path / "none")
+        assert not (tmp_path / "none").exists()
+    assert left(record) == []
+
+
+@pytest.mark.skipif(find("docker") is None, reason="needs the program docker")
+def test_dockers_client_hands_images_over(
+    tmp_path: Path, image: str, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the same interface, which Podman serves, too."""
+    address = f"unix://{tmp_path}/engine.sock"
+    with subprocess.Popen(["podman", "system", "service", "--time", "0", address]) as service:
+        try:
+            while not (tmp_path / "engine.sock").exists():
+                time.sleep(0.01)
+            monkeypatch.setenv("DOCKER_HOST", address)
+            with bed(record, table_of(image, engine="docker"), None) as testbed:
+                node = testbed.nodes["edge"]
+                assert node.facts["engine"].startswith("Docker version")
+                assert inside(node, "echo $COLOUR") == "blue\n"
+            assert record.engine == "docker"
+        finally:
+            service.kill()
+    assert left(record) == []
+
+
+def test_limits_hold_inside_and_a_memory_hog_is_killed_alone(image: str, record: Record) -> None:
+    needs_groups()
+    table = table_of(image)
+    with bed(record, table, Limits(0.5, 64 * MEBIBYTE)) as testbed:
+        node = testbed.nodes["edge"]
+        group = node.group
+        assert group is not None
+        planned = Node.__new__(Node)  # name and limits are all that a proof asks for
+        for name, value in {"name": "edge", "cpus": 0.5, "memory_bytes": 64 * MEBIBYTE}.items():
+            object.__setattr__(planned, name, value)
+        proofs = prove_limits([Limited(planned, group, node)], os.cpu_count() or 1)
+        assert [str(proof) for proof in proofs if not proof.ok] == []
+        steady = node.spawn(["sleep", "1000"])
+        before = group.sample().oom_kills or 0
+        hog = node.spawn(["dd", "if=/dev/zero", "of=/dev/null", f"bs={128 * MEBIBYTE}", "count=1"])
+        assert hog.wait() == -signal.SIGKILL
+        assert (node.sample() or group.sample()).oom_kills == before + 1
+        assert steady.poll() is None
+        assert inside(node, "cat /sys/fs/cgroup/memory*/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null")
+    assert left(record) == []
+
+
+def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
+    tmp_path: Path, image: str, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of("localhost/absent:1", engine="podman")
+    with (
+        pytest.raises(CellbedError, match=r"(?s)no image 'localhost/absent:1'.*podman pull localhost/absent:1"),
+        bed(record, table, None),
+    ):
+        pass
+    (tmp_path / "gone").mkdir()
+    broken = table_of(image, mounts=[{"source": str(tmp_path / "gone"), "target": "/x"}])
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ContainerError, match=r"the container edge does not start: .*gone"), bed(record, broken, None):
+        pass
+    find_image.cache_clear()
+    monkeypatch.setattr("cellbed.testbed.nodes.container.find", lambda _: None)
+    with pytest.raises(ContainerError, match="sudo apt install podman"):
+        find_image(image, "auto")
+    with pytest.raises(CellbedError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
+        pass
+    assert left(record) == []
+
+
+SCRIPT = """
+import json, subprocess, sys
+sys.path.insert(0, {tests!r})
+from cellbed.scenario.nodes import ContainerBackend
+from cellbed.testbed.machine.state import Record
+from cellbed.testbed.testbed import Testbed
+from emulator_process import line_of_two
+
+record = Record.create("run")
+print(json.dumps(record.identifier), flush=True)
+table = ContainerBackend.model_validate({{"kind": "container", "image": sys.argv[1]}})
+config = line_of_two([], [])
+backends = dict.fromkeys(("edge", "endpoint"), table)
+with Testbed(config, record.identifier, backends=backends, disks={{"edge": 8 << 20}}, record=record) as bed:
+    node = bed.nodes["edge"]
+    programs = [each.spawn([], stdout=subprocess.DEVNULL) for each in bed.nodes.values()]
+    bound = "until netstat -ltn | grep -q :80; do :; done; echo bound"
+    script = "id -u; grep -c cellbed0 /proc/net/dev; nc -l -p 80 > /dev/null & " + bound
+    done = node.spawn(["sh", "-c", script], stdout=subprocess.PIPE)
+    text = done.stdout.read().decode()
+    for full in (True, False):
+        node.fill_disk(full)
+        done = node.spawn(["dd", "if=/dev/zero", "of=/srv/file", "bs=4096", "count=1"], stderr=subprocess.DEVNULL)
+        text += f"full {{full}}: {{done.wait()}}\\n"
+    runtime = programs[0].pid
+    program = int(open(f"/proc/{{runtime}}/task/{{runtime}}/children").read())
+    pids = {{"holder": node._pid, "program": program, "runtime": runtime}}
+    print(json.dumps({{"text": text, "pids": pids}}), flush=True)
+    sys.stdin.read()
+record.remove()
+"""
+
+
+def start_script(image: str) -> subprocess.Popen[str]:
+    tests = str(Path(__file__).parent.with_name("support"))
+    command = [sys.executable, "-P", "-c", SCRIPT.format(tests=tests), image]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def test_nothing_is_left_of_a_testbed_that_is_killed_at_any_moment(tmp_path: Path, image: str) -> None:
+    """`kill -9` of the supervisor at random moments, also while the engine hands the image over."""
+    random = Random(14)
+    reached = set()
+    for number in range(6):
+        # Every other one begins with an empty cache.
+        if number % 2 == 0:
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        process = start_script(image)
+        assert process.stdout is not None
+        (tmp_path / "state").mkdir(exist_ok=True)
+        process.stdout.readline()
+        if number == 3:
+            process.stdout.readline()
+            reached.add("up")
+        else:
+            time.sleep(random.random() * 0.6)
+        process.kill()
+        process.communicate()
+        (record,) = records()
+        clean()
+        assert left(record) == []
+        assert records() == []
+        assert [path.name for path in (tmp_path / "cache" / "cellbed" / "images").glob(".unfinished*")] == []
+    assert reached == {"up"}
+
+
+@pytest.mark.parametrize("victim", ["holder", "program", "runtime", "podman"])
+def test_nothing_is_left_when_a_process_of_a_container_is_killed(image: str, victim: str) -> None:
+    process = start_script(image)
+    assert process.stdout is not None
+    process.stdout.readline()
+    (record,) = records()
+    if victim == "podman":
+        while not (children := _children(process.pid, "podman")) and process.poll() is None:
+            time.sleep(0.001)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        process.communicate()
+        clean()
+    else:
+        pids = json.loads(process.stdout.readline())["pids"]
+        os.kill(pids[victim], signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == 0
+    assert left(record) == []
+
+
+def _children(process: int, name: str) -> list[int]:
+    try:
+        found = map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+        return [each for each in found if Path(f"/proc/{each}/comm").read_text().strip() == name]
+    except OSError:
+        return []
+
+
+RUN = """
+name = "containers"
+duration = "2 s"
+[nodes.endpoint]
+cpus = 0.5
+memory = "64 MiB"
+backend = {{ kind = "container", image = "{image}" }}
+[nodes.edge]
+cpus = 0.5
+memory = "64 MiB"
+backend = {{ kind = "container", image = "{image}", entrypoint = "httpd -f -p", command = "8080" }}
+[links.mobile]
+up = "12 Mbit/s"
+down = "12 Mbit/s"
+[links.core]
+edge = "1 ms"
+[apps.web]
+kind = "program"
+client = {{ on = "endpoint", command = "wget -q -O - http://web:8080/page" }}
+server = {{ on = "edge", ready = {{ port = 8080 }}, copy_in = {{ page = "page" }} }}
+[apps.report]
+kind = "program"
+[apps.report.server]
+on = "edge"
+command = ["sh", "-c", "./service endpoint-0/7 && echo reported && exec sleep 1000"]
+copy_in = {{ service = "service" }}
+ready = {{ line = "reported" }}
+"""
+
+
+def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str) -> None:
+    needs_groups()
+    (tmp_path / "page").write_text("from a container\n")
+    tests = Path(__file__).parent.with_name("support")
+    header = tests.parent / "python" / "cellbed"
+    service = ["-static", "-I", header, "-o", tmp_path / "service", tests / "spans_service.c"]
+    subprocess.run(["cc", *map(str, service)], check=True)
+    (tmp_path / "run.toml").write_text(RUN.format(image=image))
+    done = subprocess.run(
+        [
+            *python("from cellbed.cli.main import main; main()"),
+            "run",
+            str(tmp_path / "run.toml"),
+            "--out",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (description,) = tmp_path.glob("containers-*/run.json")
+    assert (description.parent / "raw" / "web.endpoint-0.client.out").read_text() == "from a container\n"
+    (span,) = (description.parent / "raw" / "report.edge-0.service.jsonl").read_text().splitlines()
+    assert (json.loads(span)["endpoint"], json.loads(span)["request"]) == ("endpoint-0", 7)
+    content = json.loads(description.read_text())
+    assert [proof["what"] for proof in content["proof"] if not proof["ok"]] == []
+    nodes = content["nodes"]
+    assert [node["backend"]["image"] for node in nodes] == [image, image]
+    assert {node["facts"]["digest"] for node in nodes} == {find_image(image, "podman").digest}
+    assert list(tmp_path.glob("cellbed-*")) == []
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
+    name = "localhost/cellbed-test:rootless"
+    home = world.home(ORDINARY_USER)
+    command = ["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", "podman", "--storage-driver=vfs"]
+    changes = [word for change in CONFIG for word in ("--change", change)]
+    imported = subprocess.run(
+        world.command([*command, "import", *changes, "-", name], user=ORDINARY_USER),
+        input=root_file_system(),
+        env=world.environment(ORDINARY_USER),
+        capture_output=True,
+        check=False,
+    )
+    assert imported.returncode == 0, imported.stderr
+    tests = world.folder / "tests"
+    tests.mkdir()
+    shutil.copy(Path(__file__).parent.with_name("support") / "emulator_process.py", tests)
+    tests.chmod(0o755)
+    runtime = [f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}"]
+    done = world.run(
+        ["env", *runtime, *python(SCRIPT.format(tests=str(tests)).replace("sys.stdin.read()", "")), name],
+        user=ORDINARY_USER,
+    )
+    assert done.returncode == 0, done.stderr
+    text = json.loads(done.stdout.splitlines()[1])["text"]
+    assert text == "0\n1\nbound\nfull True: 1\nfull False: 0\n"
+    assert not list(home.glob("cellbed-*"))
+
+
+STANDING = """
+name = "boxes"
+duration = "3 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "128 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "128 MiB"
+backend = {{ kind = "container", image = "{image}" }}
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[links.core]
+edge = "3 ms"
+[apps.own]
+kind = "program"
+server = {{ on = "edge", command = "sleep 1000" }}
+[[faults]]
+at = "100 ms"
+for = "200 ms"
+kind = "crash"
+node = "edge-0"
+"""
+
+
+def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
+    (tmp_path / "x.toml").write_text(STANDING.format(image=image))
+
+    up = run("up", "x.toml", "--no-limits", "--no-proof", cwd=tmp_path)
+    assert up.returncode == 0, up.stderr
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            (found,) = json.loads(run("status", "--json", cwd=tmp_path).stdout)
+            events = [(each["event"], each["at_s"]) for each in found["events"]]
+            if any(event == "fault ended" for event, _ in events):
+                break
+        assert [each["state"] for each in found["programs"]] == ["ready"]
+        inside = run("exec", "edge-0", "--", "sh", "-c", "cat /etc/passwd; pwd; exit 7", cwd=tmp_path)
+        assert (inside.returncode, inside.stdout.splitlines()[1:]) == (7, ["worker:x:1000:1000::/srv:/bin/sh", "/srv"])
+    finally:
+        run("down", "boxes", cwd=tmp_path)

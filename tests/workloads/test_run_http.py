@@ -1,0 +1,281 @@
+"""A run that loads unmodified HTTP servers, and one whose service reports spans."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.experiments.virtual import profile
+from cellbed.measure.summary import Summary
+from cellbed.testbed.machine.process import find
+from in_process import cellbed
+
+ROOT = Path(__file__).parents[2]
+NGINX = find("nginx")
+SCENARIO = """
+name = "http"
+duration = "3 s"
+seed = 5
+
+[nodes.phone]
+class = "endpoint"
+count = 2
+cpus = 0.5
+memory = "256 MiB"
+
+[nodes.crowded]
+class = "endpoint"
+cpus = 0.5
+memory = "256 MiB"
+link = { down = "1 Mbit/s" }
+
+[nodes.polite]
+class = "endpoint"
+cpus = 0.5
+memory = "256 MiB"
+link = { down = "1 Mbit/s" }
+
+[nodes.edge]
+cpus = 1.5
+memory = "1 GiB"
+
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "5 ms"
+
+[links.core]
+edge = "2 ms"
+
+[apps.files]
+kind = "http"
+client = "phone"
+version = "2"
+url = "http://{server.address}:8080/page"
+rate = "10 /s"
+arrivals = "poisson"
+
+[apps.files.server]
+on = "edge"
+command = ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"]
+copy_in = { "nginx.conf" = "nginx.conf", "page" = "page", "small" = "small" }
+ready = { port = 8080 }
+
+[apps.shop]
+kind = "http"
+client = "phone"
+url = "http://{server.address}:8081/"
+method = "POST"
+body_size = "20 KiB"
+rate = "10 /s"
+
+[apps.shop.server]
+on = "edge"
+command = ["%(python)s", "service.py", "8081"]
+copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
+ready = { port = 8081 }
+
+[apps.crowded]
+kind = "http"
+client = "crowded"
+version = "2"
+url = "http://{files.address}:8080/small"
+rate = "10 /s"
+
+[apps.polite]
+kind = "http"
+client = "polite"
+version = "2"
+url = "http://{files.address}:8080/small"
+rate = "10 /s"
+policy = { kind = "halve", above = "200 ms" }
+
+[apps.stream]
+kind = "http"
+client = "phone"
+url = "http://{shop.address}:8081/"
+rate = "1 /s"
+
+[apps.plain]
+kind = "program"
+client = { on = "phone", command = ["%(python)s", "-c", "%(client)s", "http://{server.address}:8082/"] }
+
+[apps.plain.server]
+on = "edge"
+command = ["%(python)s", "service.py", "8082"]
+copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
+ready = { port = 8082 }
+"""
+NGINX_CONF = """
+daemon off; master_process off; pid pid; events {}
+http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
+  scgi_temp_path t; server { listen 8080 http2; root .; } }
+"""
+CLIENT = "import sys, urllib.request as web; [web.urlopen(sys.argv[1], bytes(9)).read() for _ in range(3)]"
+SERVICE = """
+import http.server, spans, sys, time
+
+class Shop(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    served = 0
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "4000")
+        self.end_headers()
+        for _ in range(4):
+            self.wfile.write(bytes(1000))
+            self.wfile.flush()
+            time.sleep(0.2)
+
+    def do_POST(self):
+        header, connection = self.headers["Cellbed-Request"], spans.of_connection(self.client_address, self.served)
+        self.served += 1
+        with spans.span(header, "work"):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            with spans.span(connection, "query"):
+                sum(range(50_000))
+        self.send_response(503 if header and header.endswith("/3") else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Shop).serve_forever()
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one run with both servers."""
+    here = tmp_path_factory.mktemp("http")
+    (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
+    (here / "nginx.conf").write_text(NGINX_CONF)
+    (here / "page").write_bytes(bytes(50_000))
+    (here / "small").write_bytes(bytes(20_000))
+    (here / "service.py").write_text(SERVICE)
+    (here / "spans.py").write_bytes((ROOT / "python" / "cellbed" / "spans.py").read_bytes())
+    answer = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits")
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+def _requests(run: Path, app: str) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet").filter(app=app)
+
+
+def test_requests_to_an_unmodified_server_are_decomposed_exactly(folder: Path) -> None:
+    requests = _requests(folder, "files")
+    assert set(requests["code"]) == {200}
+    assert set(requests["bytes_down"]) == {50_000}
+    description = json.loads((folder / "run.json").read_text())["applications"][0]
+    columns = [f"part_{span['name']}" for span in description["spans"]]
+    assert "part_server" in columns
+    parts = requests.select(columns)
+    assert parts.null_count().sum_horizontal().item() == 0
+    spent = parts.sum_horizontal() + requests["residual_s"]
+    assert (spent - requests["latency_s"]).abs().max() < 1e-9  # type: ignore[operator]
+    first = requests.sort("sent_ns").group_by("endpoint", maintain_order=True).first()
+    assert (first["opening_ns"] < first["sent_ns"]).all()  # the connection was opened for it
+    last = requests.sort("sent_ns").group_by("endpoint", maintain_order=True).last()
+    assert (last["opening_ns"] == last["sent_ns"]).all()
+
+
+def test_a_server_that_sends_its_reply_in_pieces_is_stated_and_no_other(folder: Path) -> None:
+    stated = [warning for warning in Summary.read(folder).warnings if "sent replies in pieces" in warning]
+    assert [warning.partition(":")[0] for warning in stated] == ["stream"]
+    assert stated[0] in (folder / "report.html").read_text().replace("&#39;", "'")
+
+
+def test_spans_of_a_service_divide_its_time_in_tables_and_report(folder: Path) -> None:
+    requests = _requests(folder, "shop").drop_nulls("downlink_entered_ns")
+    assert requests["request"].n_unique() >= 25
+    server = requests["downlink_entered_ns"] - requests["uplink_left_ns"]  # over HTTP/1.1 nothing is before a reply
+    services = [f"part_service_{name}" for name in ("work", "query")]
+    divided = requests.select(*services, "part_server").sum_horizontal()
+    assert (divided - server / 1e9).abs().max() < 1e-9  # type: ignore[operator]
+    for column in services:
+        assert (requests[column] > 0).all()
+    recorded = [json.loads(line) for line in (folder / "raw" / "shop.edge-0.service.jsonl").read_text().splitlines()]
+    assert {line["endpoint"] for line in recorded} == {"phone-0", "phone-1"}
+    assert {line["span"] for line in recorded} == {"work", "query"}
+    assert "Server: query" in (folder / "report.html").read_text()
+
+
+def test_a_reply_that_waits_behind_others_of_its_connection_is_not_server_time(folder: Path) -> None:
+    # nginx answers at once, and the link takes 1.6 times as long as the requests come.
+    parts = _requests(folder, "crowded").drop_nulls("residual_s").select("part_server", "part_downlink_wait").sum()
+    server, waiting = parts.row(0)
+    assert waiting > 4 * server > 0
+    samples = profile.of_run(folder).applications["crowded"]
+    assert waiting > 4 * sum(sample["server"] for sample in samples) / 1e9 > 0
+    assert "Waiting behind other replies" in (folder / "report.html").read_text()
+
+
+def test_a_prediction_has_the_spans_of_the_real_run(folder: Path) -> None:
+    text = (folder / "scenario.toml").read_text()
+    scenario = folder.parents[1] / "predicted.toml"
+    scenario.write_text(text[: text.index("[apps.crowded]")])
+    options = ("--virtual", "--profile", folder, "--no-limits")
+    answer = cellbed("run", scenario, *options, "--out", folder.parents[1] / "predicted")
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (folder.parents[1] / "predicted").iterdir()
+    predicted = _requests(run, "shop").drop_nulls("residual_s")
+    real = _requests(folder, "shop").filter(pl.col("error").is_null()).drop_nulls("residual_s")
+    assert len(predicted) > 20
+    for column in ("part_service_work", "part_service_query"):
+        assert set((predicted[column] * 1e9).round()) <= set((real[column] * 1e9).round())
+    server = [each.select(pl.sum_horizontal("^part_(service_.*|server)$")).to_series() for each in (real, predicted)]
+    assert server[0].min() * 0.99 <= server[1].min() <= server[1].max() <= server[0].max() * 1.01
+    assert predicted["residual_s"].abs().max() < 1e-6
+    assert "Server: query" in (run / "report.html").read_text()
+
+
+def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Path) -> None:
+    connections = pl.read_parquet(folder / "connections.parquet").filter(app="plain")
+    assert len(connections) == 2 * 3
+    assert (connections["part_service_query"] > 0).all()
+    assert (connections["part_server"] > 0).all()
+
+
+def test_error_statuses_are_reasons_and_nothing_is_left(folder: Path) -> None:
+    files, shop, *_ = Summary.read(folder).applications
+    assert shop.reasons == {"HTTP status 503 Service Unavailable": 2}
+    assert files.reasons == {}
+    description = json.loads((folder / "run.json").read_text())
+    assert not any("spans" in warning or "CELLBED_SPANS" in warning for warning in description["warnings"])
+
+
+def test_a_policy_lowers_the_latency_over_a_slow_link_and_what_it_skips_is_counted(folder: Path) -> None:
+    crowded, polite = (each for each in Summary.read(folder).applications if each.name in ("crowded", "polite"))
+    # Both have the same schedule over equal links, whose capacity is below the rate of the schedule.
+    assert crowded.requests.total == polite.requests.total + polite.requests.skipped == 30
+    assert crowded.requests.skipped == 0
+    assert 0 < polite.requests.skipped <= 15
+    requests = _requests(folder, "polite")
+    skipped = requests.filter(status="skipped")
+    assert len(skipped) == polite.requests.skipped
+    assert skipped.select("started_ns", "sent_ns", "latency_s").null_count().row(0) == (len(skipped),) * 3
+    # Never two in a row: half of the rate is the least.
+    numbers = skipped["request"].sort()
+    assert (numbers.diff().drop_nulls() >= 2).all()
+    assert crowded.percentiles[0].value is not None
+    assert polite.percentiles[0].value is not None
+    assert polite.percentiles[0].value < crowded.percentiles[0].value
+
+
+def test_reports_count_what_a_policy_skipped(folder: Path) -> None:
+    (polite,) = (each for each in Summary.read(folder).applications if each.name == "polite")
+    assert f"by policy: {polite.requests.skipped} more skipped, 0 sent reduced" in cellbed("report", folder).stdout
+    assert polite.title == "HTTP/2, GET /small, policy halve above 200 ms"
+    assert "Skipped by the policy" in (folder / "report.html").read_text()
