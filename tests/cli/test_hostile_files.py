@@ -284,6 +284,6 @@ def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
         if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
     }
     assert found == {
-        *("cli/logs.py", "cli/progress.py", "measure/meter.py", "pings/command.py"),
+        *("cli/logs.py", "cli/progress.py", "measure/meter.py"),
         *("support/standard_streams.py", "support/status_line.py"),
     }

@@ -150,7 +150,7 @@ LINES = st.sampled_from(
 @example(b"# base timestamp: 99999999999999999999\n17 + 1504\n")
 def test_any_bytes_are_a_log_of_mahimahi_or_an_error(content: bytes) -> None:
     def read() -> int:
-        return len(read_log(io.BytesIO(content), "log").bits)
+        return len(read_log(io.BytesIO(content), "log").events)
 
     value_or_sentence(read)
 

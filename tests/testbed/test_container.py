@@ -457,7 +457,7 @@ def test_a_run_serves_from_a_container_to_a_container(tmp_path: Path, image: str
     needs_groups()
     (tmp_path / "page").write_text("from a container\n")
     tests = Path(__file__).parent.with_name("support")
-    header = tests.parent / "python" / "cellbed"
+    header = tests.parents[1] / "python" / "cellbed"
     service = ["-static", "-I", header, "-o", tmp_path / "service", tests / "spans_service.c"]
     subprocess.run(["cc", *map(str, service)], check=True)
     (tmp_path / "run.toml").write_text(RUN.format(image=image))

@@ -99,7 +99,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_they_see_no_ctrl_c_and_outlive_nobody(tmp_path: Path, how: signal.Signals) -> None:
     began, program = tmp_path / "began", tmp_path / "program.py"
-    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent.with_name("support")), began=str(began)))
+    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent), began=str(began)))
     # However these tests were started: a shell's background jobs ignore SIGINT.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", f"{heed}import runpy; runpy.run_path({str(program)!r}, run_name='__main__')"]
