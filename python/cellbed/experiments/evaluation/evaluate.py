@@ -44,7 +44,7 @@ from cellbed.support.worker_pool import WorkerPool
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
-"""How far into its course the reference network is when a step begins at position 0."""
+"""Time of the reference network at which a step begins at position 0."""
 SETTINGS = "evaluation.json"
 
 COLUMNS = {

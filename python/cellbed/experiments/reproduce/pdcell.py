@@ -69,7 +69,6 @@ _HUNDREDFOLD = (10**1.5, 10**2.5)
 """Factors that are nearer to 100 than to 10 or 1000."""
 SEGMENT = 1460
 
-FACTORS = tuple(USUAL)
 _SCHEDULERS = {
     MRFS: {"kind": "shortest-remaining"},
     PFS: {"kind": "proportional-fair"},
@@ -336,7 +335,7 @@ def _chance(load: str, data: Data) -> str:
 
 
 Judged = tuple[Callable[[float], bool] | None, str]
-"""Whether a value points into the direction of the paper, and the direction."""
+"""A test of whether a value has the direction of the paper, and the name of the direction."""
 _ABOVE_1: Judged = lambda value: value > 1, "above 1"
 _ABOVE_0: Judged = lambda value: value > 0, "above 0"
 _ALIKE: Judged = lambda value: abs(value - 1) <= 0.1, "within 10 % of 1"
