@@ -293,6 +293,10 @@ def test_any_document_of_known_words_is_read_soundly_or_refused(name: str, data:
 FORMAT_NAMES = tuple(format.name for format in FORMATS)
 
 
+def test_each_format_has_a_good_file_here() -> None:
+    assert set(FORMAT_NAMES) - {"recording"} <= GOOD.keys()  # a recording is a folder
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), as_format=st.none() | st.sampled_from(FORMAT_NAMES), name=st.sampled_from(sorted(GOOD)))
 def test_any_bytes_are_read_soundly_or_refused(

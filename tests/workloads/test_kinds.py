@@ -3,14 +3,19 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
+import pytest
 
+from cellbed.scenario import nodes
 from cellbed.scenario.applications import KINDS, tables
+from cellbed.testbed import testbed
 from cellbed.workloads.registry import virtual_model
 from test_virtual import HEAD
 
 ROOT = Path(__file__).parents[2]
+BACKENDS = get_args(get_args(nodes.AnyBackend)[0])
 REGISTERED = """
 from cellbed.scenario.applications import KINDS
 KINDS["echo"] = "example_kind"
@@ -46,6 +51,16 @@ def test_the_reference_lists_every_kind() -> None:
         predicted = "no" if model is None else ", ".join(f"`{name}`" for name in model.covers) or "yes"
         assert f"`{kind}`](#{_heading(kind)}) | {table.__doc__} | {predicted} |\n" in page
     assert KINDS.keys() == tables().keys()
+
+
+def test_a_missing_table_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "echo-twice", "example_kind")
+    with pytest.raises(ImportError, match=r"example_kind\.table has no class EchoTwice, .* kind 'echo-twice'"):
+        tables()
+
+
+def test_each_kind_of_node_has_its_back_end() -> None:
+    assert testbed.KINDS.keys() == {get_args(kind.model_fields["kind"].annotation)[0] for kind in BACKENDS}
 
 
 def _heading(kind: str) -> str:

@@ -199,8 +199,15 @@ class Load(Application):
 
 
 def tables() -> dict[str, type[Application]]:
-    """Return the table of each kind."""
-    return {
-        kind: pkgutil.resolve_name(f"{package}.table:{''.join(part.capitalize() for part in kind.split('-'))}")
-        for kind, package in KINDS.items()
-    }
+    """Return the table of each kind. Raises ImportError for a package without it."""
+    return {kind: _table(kind, package) for kind, package in KINDS.items()}
+
+
+def _table(kind: str, package: str) -> type[Application]:
+    name = "".join(part.capitalize() for part in kind.split("-"))
+    try:
+        table: type[Application] = pkgutil.resolve_name(f"{package}.table:{name}")
+    except AttributeError as error:
+        # `cellbed.scenario` resolves its names late, where an AttributeError would hide the cause.
+        raise ImportError(f"{package}.table has no class {name}, the table of kind '{kind}': {error}") from error
+    return table

@@ -35,7 +35,9 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
         name = f"{deployment.name}.{node.name}.{role}"
         return Process(name, node.name, command, ["--config", str(file)], stage=stage, load=role == "load")
 
-    servers = [process(node, "server", {"address": str(node.ipv4), "port": PORT}) for node in deployment.servers]
+    servers = [
+        process(node, "server", {"address": deployment.address(node), "port": PORT}) for node in deployment.servers
+    ]
     clients = enumerate(deployment.clients)
     return servers + [process(node, "load", settings(deployment, raw, index, seed)) for index, node in clients]
 
