@@ -35,7 +35,6 @@ from shell_world import (
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
-BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 HOST_PORT = "4711"
 SLOW_MODULES = ("asyncio", "numpy", "polars", "psutil", "pydantic", "rich", "scipy", "typer", "yaml")
 """What a shell that starts must not wait for."""
@@ -159,11 +158,10 @@ def check(log: Path) -> Counter[str]:
     return counts
 
 
-@BOTH_USERS
-def test_shells_nest_and_the_host_is_reached_at_mahimahi_base(world: World, user: int) -> None:
+def test_shells_nest_and_the_host_is_reached_at_mahimahi_base(world: World) -> None:
     shells = "mm-delay 20 mm-loss uplink 0 mm-link 12mbit 12mbit --"
     script = f'echo "$MAHIMAHI_BASE $MAHIMAHI_SHELL_PREFIX."; exec "$@" $MAHIMAHI_BASE {HOST_PORT}'
-    done = run(world, *shells.split(), "sh", "-c", script, "sh", *python(ROUND_TRIP), user=user)
+    done = run(world, *shells.split(), "sh", "-c", script, "sh", *python(ROUND_TRIP), user=ORDINARY_USER)
     assert done.returncode == 0, done.stderr
     said, round_trip = done.stdout.splitlines()
     assert said == "100.64.0.1 [delay 20 ms] [loss up=0] [link] ."
@@ -179,10 +177,6 @@ def test_the_prompt_begins_with_the_shells_around_it(world: World) -> None:
     assert done.stdout == "mine\nmine\n[delay 1 ms] [meter] $ \n"
 
 
-def test_the_device_inside_is_called_as_in_the_original(world: World) -> None:
-    assert "ingress:" in run(world, "mm-delay", "1", "cat", "/proc/net/dev").stdout
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: signal.Signals) -> None:
     script = 'trap "echo hung up; exit" HUP; echo $$; sleep 1000 & wait'
@@ -196,16 +190,15 @@ def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: 
     assert not Path(f"/proc/{inhabitant}").exists()
 
 
-@BOTH_USERS
-def test_logs_go_to_pipes_devices_and_fifos(world: World, user: int) -> None:
-    fifo, seen = world.home(user) / "log.fifo", world.home(user) / "fifo.log"
+def test_logs_go_to_pipes_devices_and_fifos(world: World) -> None:
+    fifo, seen = world.home(ORDINARY_USER) / "log.fifo", world.home(ORDINARY_USER) / "fifo.log"
     os.mkfifo(fifo)
-    os.chown(fifo, user, user)
+    os.chown(fifo, ORDINARY_USER, ORDINARY_USER)
     outer = ["mm-link", "12mbit", "12mbit", "--uplink-log=/dev/null", "--downlink-log=/dev/stderr", "--"]
     inner = ["mm-link", "12mbit", "12mbit", f"--downlink-log={fifo}", "--uplink-log=/dev/fd/1", "--"]
     # The reader of the FIFO comes after the link; it gets the whole log, then the end of the file.
     script = f"{shlex.join(inner)} sh -c 'sleep 0.2; cat {fifo} > {seen} & sleep 0.2'; wait"
-    done = run(world, *outer, "sh", "-c", script, user=user)
+    done = run(world, *outer, "sh", "-c", script, user=ORDINARY_USER)
     assert done.returncode == 0
     wait_until(lambda: seen.exists() and seen.read_text().count(" # ") > 100)
     for text, name in (
@@ -226,12 +219,11 @@ def test_a_log_without_a_reader_keeps_nobody_waiting(world: World) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-@BOTH_USERS
-def test_standard_streams_may_be_closed(world: World, user: int) -> None:
-    done = run(world, "sh", "-c", "mm-delay 1 mm-link 12mbit 12mbit echo ok <&-", user=user)
+def test_standard_streams_may_be_closed(world: World) -> None:
+    done = run(world, "sh", "-c", "mm-delay 1 mm-link 12mbit 12mbit echo ok <&-", user=ORDINARY_USER)
     assert (done.returncode, done.stdout, without_remark(done.stderr)) == (0, "ok\n", "")
-    done = run(world, "sh", "-c", "mm-delay 1 sh -c 'echo seen > $HOME/closed' <&- >&- 2>&-", user=user)
-    assert (done.returncode, (world.home(user) / "closed").read_text()) == (0, "seen\n")
+    done = run(world, "sh", "-c", "mm-delay 1 sh -c 'echo seen > $HOME/closed' <&- >&- 2>&-", user=ORDINARY_USER)
+    assert (done.returncode, (world.home(ORDINARY_USER) / "closed").read_text()) == (0, "seen\n")
 
 
 def test_the_environment_of_other_pythons_is_not_read(world: World) -> None:
@@ -300,9 +292,8 @@ def test_a_direction_that_is_never_on_passes_nothing(world: World) -> None:
     assert run(world, "mm-onoff", "downlink", "1", "0", *python(COUNT, INTERNET, "10", "60")).stdout == "10\n"
 
 
-@BOTH_USERS
-def test_the_logs_of_mm_link(world: World, user: int) -> None:
-    folder = world.home(user)
+def test_the_logs_of_mm_link(world: World) -> None:
+    folder = world.home()
     up, down = folder / "up.log", folder / "down.log"
     (folder / "a.up").write_text("0\n3\n3\n7\n")
     arguments = [
@@ -311,13 +302,13 @@ def test_the_logs_of_mm_link(world: World, user: int) -> None:
     ]
     # Back to back, so that the queue also overflows where the sender seldom has a processor.
     command = python(COUNT.replace("time.sleep(0.0005)", "pass"), INTERNET, "100")
-    done = run(world, "mm-delay", "1", "mm-link", *arguments, *command, user=user)
+    done = run(world, "mm-delay", "1", "mm-link", *arguments, *command)
     assert done.returncode == 0, done.stderr
     header, _, rest = up.read_text().partition("# queue: ")
     first, second = header.splitlines()
     assert first == f"# mahimahi mm-link (Uplink) [{folder}/a.up] > {up}"
     # In the words of a shell, on one line although the command has several.
-    words = run(world, "bash", "-c", f"printf '%s\\0' {second.removeprefix('# command line: ')}", user=user).stdout
+    words = run(world, "bash", "-c", f"printf '%s\\0' {second.removeprefix('# command line: ')}").stdout
     assert words.split("\0")[:-1] == ["mm-link", *arguments, *command]
     queue, init, base, config = rest.splitlines()[:4]
     assert queue == "droptail [packets=5]"
@@ -414,10 +405,6 @@ def test_the_graphs_read_the_logs(world: World) -> None:
     [
         pytest.param(signal.SIGTERM, 0, id="SIGTERM-root"),
         pytest.param(signal.SIGKILL, ORDINARY_USER, id="SIGKILL-ordinary"),
-        pytest.param(signal.SIGTERM, ORDINARY_USER, id="SIGTERM-ordinary", marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, 0, id="SIGKILL-root", marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, 0, id="SIGINT-root", marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, ORDINARY_USER, id="SIGINT-ordinary", marks=pytest.mark.slow),
     ],
 )
 def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user: int, number: signal.Signals) -> None:
@@ -448,11 +435,10 @@ def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user
 
 
 # The last one, since from then on the host has another resolver.
-@BOTH_USERS
-def test_names_resolve_inside(world: World, user: int) -> None:
-    if not user:
-        world.serve(NAME_SERVER, "127.0.0.53")
-        world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
+def test_names_resolve_inside(world: World) -> None:
+    world.serve(NAME_SERVER, "127.0.0.53")
+    world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
     source = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
-    done = run(world, "mm-delay", "1", "mm-loss", "downlink", "0", *python(source, "edge.test"), user=user)
+    nested = ["mm-delay", "1", "mm-loss", "downlink", "0", *python(source, "edge.test")]
+    done = run(world, *nested, user=ORDINARY_USER)
     assert done.stdout == "203.0.113.7\n", done.stderr

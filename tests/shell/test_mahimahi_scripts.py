@@ -1,4 +1,4 @@
-"""Call lines of published experiments: scripts written for Mahimahi run unchanged, as root and as a granted user."""
+"""Published experiments: scripts written for Mahimahi run unchanged for a user with the network helper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ else:
 HOST_PORT = "4711"
 INNER_PORT = "5000"
 GRANTED_USER = 42421
-USERS = pytest.mark.parametrize("user", [0, GRANTED_USER], ids=["root", "granted"])
 
 # Runs each line of standard input by the shell, and reports that it is there, as the managers of Pantheon's tunnels do.
 MANAGER = """
@@ -71,22 +70,21 @@ def world() -> Iterator[World]:
         assert done.returncode == 0, done.stderr
         world.grant(GRANTED_USER)
         world.serve(ECHO, "::", HOST_PORT)
-        for user in (0, GRANTED_USER):
-            home = world.home(user)
-            for name in ("up", "down"):
-                (home / name).write_text("1\n2\n3\n")
-            (home / "client").write_text(f'#!/bin/sh\nexec {shlex.join(python(ASK))} "$1" {HOST_PORT}\n')
-            (home / "client").chmod(0o755)
-            # Set-uid root, as sudo, tcpdump and Pantheon's tunnels are on the machines of such scripts.
-            shutil.copy(shutil.which("ip") or "", home / "setuid-ip")
-            (home / "setuid-ip").chmod(0o4755)
+        home = world.home(GRANTED_USER)
+        for name in ("up", "down"):
+            (home / name).write_text("1\n2\n3\n")
+        (home / "client").write_text(f'#!/bin/sh\nexec {shlex.join(python(ASK))} "$1" {HOST_PORT}\n')
+        (home / "client").chmod(0o755)
+        # Set-uid root, as sudo, tcpdump and Pantheon's tunnels are on the machines of such scripts.
+        shutil.copy(shutil.which("ip") or "", home / "setuid-ip")
+        (home / "setuid-ip").chmod(0o4755)
         yield world
 
 
-def script(world: World, text: str, user: int) -> list[str]:
+def script(world: World, text: str) -> list[str]:
     """The command that runs a script in the user's home."""
     path = f"PATH={world.folder / 'bin'}:{os.environ['PATH']}"
-    return ["/usr/bin/env", path, "bash", "-c", f"cd {world.home(user)}; {text}"]
+    return ["/usr/bin/env", path, "bash", "-c", f"cd {world.home(GRANTED_USER)}; {text}"]
 
 
 def lines(process: subprocess.Popen[str], last: str) -> list[str]:
@@ -103,18 +101,17 @@ def lines(process: subprocess.Popen[str], last: str) -> list[str]:
 
 @pytest.mark.parametrize("call", CALL_LINES.values(), ids=CALL_LINES.keys())
 def test_a_published_call_line_reaches_its_server(world: World, call: str) -> None:
-    done = world.run(script(world, call, GRANTED_USER), user=GRANTED_USER)
+    done = world.run(script(world, call), user=GRANTED_USER)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().startswith("::ffff:100.64.0."), done.stderr
 
 
-@USERS
-def test_devices_addresses_and_routes_are_where_scripts_look(world: World, user: int) -> None:
+def test_devices_addresses_and_routes_are_where_scripts_look(world: World) -> None:
     before = world.traces()
     server = shlex.join(python(ECHO, "::", INNER_PORT))
     look = "ip route; ip -o addr; cat /proc/sys/net/ipv4/ip_forward; echo $MAHIMAHI_BASE"
     process = world.start(
-        script(world, f"exec mm-delay 20 sh -c {shlex.quote(f'{look}; exec {server}')}", user), user=user
+        script(world, f"exec mm-delay 20 sh -c {shlex.quote(f'{look}; exec {server}')}"), user=GRANTED_USER
     )
     inside = "\n".join(lines(process, "ready"))
     assert "default via 100.64.0.1 dev ingress" in inside
@@ -128,8 +125,8 @@ def test_devices_addresses_and_routes_are_where_scripts_look(world: World, user:
     assert world.run(python(ASK, "100.64.0.2", INNER_PORT)).stdout.strip() == "::ffff:100.64.0.1"
     # A second shell beside the first has the next addresses; the shell inside that one has those after them.
     done = world.run(
-        script(world, 'mm-delay 1 sh -c "echo \\$MAHIMAHI_BASE; ./client 100.64.0.1; mm-meter ip route"', user),
-        user=user,
+        script(world, 'mm-delay 1 sh -c "echo \\$MAHIMAHI_BASE; ./client 100.64.0.1; mm-meter ip route"'),
+        user=GRANTED_USER,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("100.64.0.3\n::ffff:100.64.0.4\n")
@@ -143,13 +140,12 @@ def test_devices_addresses_and_routes_are_where_scripts_look(world: World, user:
     wait_until(lambda: world.traces() == before)
 
 
-@USERS
-def test_a_manager_behind_the_link_starts_set_uid_tunnels(world: World, user: int) -> None:
+def test_a_manager_behind_the_link_starts_set_uid_tunnels(world: World) -> None:
     # Pantheon's default call: a manager on pipes in a session of its own, whose commands create devices inside.
-    home = world.home(user)
+    home = world.home(GRANTED_USER)
     (home / "manager.py").write_text(MANAGER)
     call = "mm-delay 10 mm-link up down --uplink-log=up.log --downlink-log=down.log"
-    process = world.start(script(world, f"exec {call} {sys.executable} manager.py", user), user=user)
+    process = world.start(script(world, f"exec {call} {sys.executable} manager.py"), user=GRANTED_USER)
     lines(process, "manager is running")
     assert process.stdin is not None
     tunnel = "tuntap add dev tunnel mode tun", "addr add 100.64.0.77 dev tunnel", "-br addr show tunnel"
@@ -158,5 +154,5 @@ def test_a_manager_behind_the_link_starts_set_uid_tunnels(world: World, user: in
     process.stdin.flush()
     answers = lines(process, "last")
     assert "100.64.0.77/32" in answers[0]
-    assert answers[1] == str(user)
+    assert answers[1] == str(GRANTED_USER)
     assert process.wait(60) == 0

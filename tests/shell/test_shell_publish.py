@@ -22,7 +22,6 @@ from shell_world import (
 )
 
 HOST_IPV6 = f"{INTERNET_IPV6[:-1]}2"
-BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 
 # Says who asks, on the way in 100 kB, on the way back 100 kB; prints how long the answer took.
 EXCHANGE = """
@@ -110,7 +109,7 @@ FROM_EVERYWHERE = ((HOST, True), (HOST_IPV6, True), (HOST, False), ("127.0.0.1",
 
 
 @needs_world
-@BOTH_USERS
+@pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 def test_a_server_inside_is_reached_through_the_link(world: World, user: int) -> None:
     serving(world, "--delay", "30 ms", "--publish", "8080:80", user=user)
     for address, internet in FROM_EVERYWHERE:
@@ -125,9 +124,8 @@ def test_a_server_inside_is_reached_through_the_link(world: World, user: int) ->
 
 
 @needs_world
-@BOTH_USERS
-def test_datagrams_reach_a_server_inside_and_answers_come_from_where_was_asked(world: World, user: int) -> None:
-    serving(world, "--delay", "1", "--publish", "5300:53/udp", user=user, source=ECHO, arguments=("::", "53"))
+def test_datagrams_reach_a_server_inside_and_answers_come_from_where_was_asked(world: World) -> None:
+    serving(world, "--delay", "1", "--publish", "5300:53/udp", source=ECHO, arguments=("::", "53"))
     for address, internet in FROM_EVERYWHERE:
         done = world.run(python(ASK_UDP, address, "5300"), internet=internet)
         assert done.returncode == 0, (address, done.stderr)
@@ -135,18 +133,18 @@ def test_datagrams_reach_a_server_inside_and_answers_come_from_where_was_asked(w
 
 
 @needs_world
-@BOTH_USERS
-def test_a_port_on_one_address_is_reached_at_that_alone_and_also_offline(world: World, user: int) -> None:
-    serving(world, "--offline", "--publish", "127.0.0.1:8080:80", user=user)
+def test_a_port_on_one_address_is_reached_at_that_alone_and_also_offline(world: World) -> None:
+    serving(world, "--offline", "--publish", "127.0.0.1:8080:80", user=ORDINARY_USER)
     assert world.run(python(EXCHANGE, "127.0.0.1", "8080")).returncode == 0
     assert world.run(python(EXCHANGE, HOST, "8080"), internet=True).returncode != 0
 
 
 @needs_world
-@BOTH_USERS
-def test_a_port_of_a_shell_around_a_shell_leads_to_where_the_inner_one_publishes(world: World, user: int) -> None:
+def test_a_port_of_a_shell_around_a_shell_leads_to_where_the_inner_one_publishes(world: World) -> None:
     inner = [*cellbed("shell"), "--delay", "20", "--publish", "8000:80", "--", *python(SERVER)]
-    process = world.start([*cellbed("shell"), "--delay", "20", "--publish", "8080:8000", "--", *inner], user=user)
+    process = world.start(
+        [*cellbed("shell"), "--delay", "20", "--publish", "8080:8000", "--", *inner], user=ORDINARY_USER
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     done = world.run(python(EXCHANGE, HOST, "8080"), internet=True)

@@ -38,8 +38,6 @@ else:
 
 GRANTED_USER = 42421
 HOST_PORT = "4711"
-USERS = pytest.mark.parametrize("user", [0, GRANTED_USER], ids=["root", "granted"])
-ALL_USERS = pytest.mark.parametrize("user", [0, GRANTED_USER, ORDINARY_USER], ids=["root", "granted", "ordinary"])
 RESOLVE = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
 # Notes each connection that comes up in the file ARGV[2].
 NOTING = """
@@ -103,7 +101,7 @@ def helper(world: World, *arguments: str, user: int) -> subprocess.CompletedProc
     return world.run([str(NETWORK_HELPER), *arguments], user=user)
 
 
-@ALL_USERS
+@pytest.mark.parametrize("user", [GRANTED_USER, ORDINARY_USER], ids=["granted", "ordinary"])
 def test_addresses_that_public_scripts_have_for_the_host_lead_there(world: World, user: int) -> None:
     before = world.traces()
     asks = [python(ASK, host, HOST_PORT) for host in ("$MAHIMAHI_BASE", "100.64.0.1", "10.0.0.1")]
@@ -121,7 +119,7 @@ def test_addresses_that_public_scripts_have_for_the_host_lead_there(world: World
     assert world.traces() == before
 
 
-@ALL_USERS
+@pytest.mark.parametrize("user", [0, GRANTED_USER, ORDINARY_USER], ids=["root", "granted", "ordinary"])
 def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_helper(world: World, user: int) -> None:
     noted = world.folder / f"noted-{user}"
     port = str(5000 + user % 1000)
@@ -138,9 +136,8 @@ def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_help
         assert not noted.exists()
 
 
-@USERS
-def test_the_outer_device_is_named_after_the_command_and_its_process(world: World, user: int) -> None:
-    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=user)
+def test_the_outer_device_is_named_after_the_command_and_its_process(world: World) -> None:
+    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=GRANTED_USER)
     assert process.stdout is not None
     supervisor = process.stdout.readline().strip()
     device = world.run(["ip", "-o", "-4", "address", "show", "dev", f"delay-{supervisor}"]).stdout
@@ -148,11 +145,10 @@ def test_the_outer_device_is_named_after_the_command_and_its_process(world: Worl
     process.communicate("\n", timeout=60)
 
 
-@USERS
-def test_a_kill_of_everything_leaves_nothing(world: World, user: int) -> None:
+def test_a_kill_of_everything_leaves_nothing(world: World) -> None:
     before = world.traces()
     script = "setsid sleep 1001 & echo $!; sleep 1000"
-    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", script), user=user)
+    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", script), user=GRANTED_USER)
     assert process.stdout is not None
     daemon = process.stdout.readline().strip()
     wait_until(lambda: os.getsid(int(daemon)) == int(daemon))
@@ -161,7 +157,7 @@ def test_a_kill_of_everything_leaves_nothing(world: World, user: int) -> None:
     wait_until(lambda: world.traces() == before)
     # In a session of its own, it outlives the shell.
     process.wait()
-    assert "ended 1 process" in world.run(cellbed("clean"), user=user).stdout
+    assert "ended 1 process" in world.run(cellbed("clean"), user=GRANTED_USER).stdout
     wait_until(lambda: not Path(f"/proc/{daemon}").exists())
 
 

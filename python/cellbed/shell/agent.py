@@ -1,4 +1,4 @@
-"""Processes that serve a shell beside its command: a name server, a forwarder of published ports, a meter.
+"""Processes that serve a shell beside its command: forwarders of published ports and of names, a meter.
 
 All have one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
 (``{"event":"ready"}``), serves, and ends with its standard input. So none outlives its shell.
@@ -11,6 +11,8 @@ import json
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from cellbed.testbed.machine.process import Place
@@ -63,12 +65,17 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def namespaces(place: Place | None) -> dict[str, str | None]:
-    """Return the namespaces of `place` for the task of an agent; ``None``: the current ones."""
-    return {
-        "network_namespace": place.network_namespace if place else None,
-        "user_namespace": place.user_namespace if place else None,
-    }
+def start_forwarder(
+    ports: Sequence[Mapping[str, Any]], *, listen: Place | None = None, connect: Place | None = None
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Start the agent that holds `ports` in the namespaces `listen` and joins what comes in with connections from those
+    of `connect`; ``None``: the current ones.
+
+    ports: of each ``protocol``, ``address`` and ``port`` (0: a free one, the same for all), and its destination: the
+    addresses ``hosts``, of which the first that serves is taken, and the port ``target``.
+    """
+    places = {"listen": listen and asdict(listen), "connect": connect and asdict(connect)}
+    return start("cellbed.shell.forwarder", {"ports": ports, **places})
 
 
 def read_task() -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""The forwarder of published ports: takes what comes in one network namespace, joins it with connections in another.
+"""The forwarder of published ports and of names: what comes in one network namespace is joined with connections from
+another.
 
-Sockets keep the namespace in which they were made. The ports are opened first, in the namespace where the process was
-started; then it enters the namespace of the link's outer end, where all connections to the inner end begin.
+Sockets keep the namespace in which they were made. Published ports are opened where the process was started; then it
+enters the namespace of the link's outer end, where all connections to the inner end begin. For names a child opens the
+ports in the namespace of the shell's gateway and hands them over; connections to the host's resolver begin here.
 A separate process (:mod:`cellbed.shell.agent`).
 """
 
@@ -10,13 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
+import resource
 import socket
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.shell import agent, serving
+from cellbed.shell import agent
+from cellbed.testbed.machine.process import Place
 
 CONNECT_S = 30.0
 IDLE_S = 120.0
@@ -57,18 +63,15 @@ def open_port(port: dict[str, Any]) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of a port. inside, inside_ipv6: addresses of the inner end."""
+    """The destination of a port."""
 
-    inside: str
-    inside_ipv6: str
+    hosts: Sequence[str]
     port: int
 
     def places(self, client: str) -> list[tuple[str, int]]:
         """Return the addresses to try for a client, its own family first, since servers may have only one."""
-        families = [self.inside, self.inside_ipv6]
-        if ":" in client and not client.startswith("::ffff:"):
-            families.reverse()
-        return [(address, self.port) for address in families]
+        is_ipv6 = ":" in client and not client.startswith("::ffff:")
+        return [(host, self.port) for host in sorted(self.hosts, key=lambda host: (":" in host) != is_ipv6)]
 
 
 async def serve_streams(listener: socket.socket, target: Target) -> None:
@@ -202,39 +205,70 @@ class Datagrams:
 _NAMES = {errno.EADDRINUSE: "taken", errno.EACCES: "privileged", errno.EADDRNOTAVAIL: "no address"}
 
 
+def open_ports(ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
+    """Open ports one after the other; those with number 0 all have the one that is found for the first.
+
+    Errors: ``OSError``.
+    """
+    free = 0
+    for port in ports:
+        one = open_port({**port, "port": port["port"] or free})
+        free = one.getsockname()[1]
+        yield one
+
+
+def open_ports_at(place: Place, ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
+    """Open the same ports at another place; the process must have one thread. Errors: ``OSError``."""
+    here, there = socket.socketpair()
+    with here, there:
+        child = os.fork()
+        if child == 0:
+            try:
+                place.enter()
+                opened = list(open_ports(ports))
+                socket.send_fds(there, [b"opened"], [one.fileno() for one in opened])
+            except OSError as error:
+                there.send(str(error).encode())
+            finally:
+                os._exit(0)
+        message, descriptors, _, _ = socket.recv_fds(here, 4096, len(ports))
+        os.waitpid(child, 0)
+    if not descriptors:
+        raise OSError(message.decode(errors="replace"))
+    yield from (socket.socket(fileno=descriptor) for descriptor in descriptors)
+
+
 def main() -> None:
-    """Read the task, open the ports, go to where the link is, serve."""
+    """Read the task, open the ports, go to where connections begin, serve."""
     task = agent.read_task()
-    ports = []
-    for index, port in enumerate(task["ports"]):
-        try:
-            ports.append(open_port(port))
-        except OSError as error:
-            agent.report(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=index)
-            return
-    if task["network_namespace"] is not None:
-        from cellbed import _core
-
-        try:
-            _core.enter(
-                user_namespace=task["user_namespace"],
-                network_namespace=task["network_namespace"],
-                binds=[],
-                cgroups=[],
-                keep_capabilities=False,
-            )
-        except OSError as error:
-            agent.report("error", str(error))
-            return
-    asyncio.run(_serve(ports, task))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each client of a UDP port has a socket
+    listen, connect = (Place(**task[key]) if task[key] else None for key in ("listen", "connect"))
+    opened: list[socket.socket] = []
+    try:
+        opened.extend(open_ports_at(listen, task["ports"]) if listen else open_ports(task["ports"]))
+    except OSError as error:
+        agent.report(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=len(opened))
+        return
+    try:
+        if connect:
+            connect.enter()
+    except OSError as error:
+        agent.report("error", str(error))
+        return
+    asyncio.run(_serve(opened, task["ports"]))
 
 
-async def _serve(ports: list[socket.socket], task: dict[str, Any]) -> None:
-    jobs = []
-    for one, port in zip(ports, task["ports"], strict=True):
-        target = Target(task["inside"], task["inside_ipv6"], port["target"])
-        if port["protocol"] == "tcp":
-            jobs.append(serve_streams(one, target))
-        else:
-            jobs.append(Datagrams(one, target).serve())
-    await serving.serve(*jobs)
+async def _serve(opened: Sequence[socket.socket], ports: Sequence[dict[str, Any]]) -> None:
+    """Report that the ports are served, and serve them until standard input ends."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+    tasks = []
+    for one, port in zip(opened, ports, strict=True):
+        target = Target(port["hosts"], port["target"])
+        job = serve_streams(one, target) if port["protocol"] == "tcp" else Datagrams(one, target).serve()
+        tasks.append(asyncio.create_task(job))
+    agent.report("ready", port=opened[0].getsockname()[1])
+    await ended.wait()
+    for task in tasks:
+        task.cancel()

@@ -15,11 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from cellbed.shell.addresses import HelperNetwork
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, find
 
 DEVICE = "host0"
+NETWORK = "100.127.128.0/24"
+HOST, HOST_IPV6 = "100.127.128.2", "fd63:656c:6c62:fe00::1"
+"""The helper's end, which stands for the host itself; the numbers of both ends are those of slirp4netns(1)."""
+_END, _END_IPV6 = "100.127.128.100", "fd63:656c:6c62:fe00::2"
+"""The namespace's end. The network (shared address space, RFC 6598) exists in that namespace alone."""
 _PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 10.0
 
@@ -59,28 +63,28 @@ def _version(path: str) -> str:
     return (done.stdout + done.stderr).partition("\n")[0]
 
 
-def pasta_command(path: str, place: Place, network: HelperNetwork, ipv6: bool, ready: str) -> list[str]:
+def pasta_command(path: str, place: Place, ipv6: bool, ready: str) -> list[str]:
     """pasta(1): private addresses on both ends, so that every address of the host stays reachable; no ports in."""
     command = [path, "--foreground", "--quiet", "--config-net", "--netns", place.network_namespace]
     if place.user_namespace is not None:
         command += ["--userns", place.user_namespace]
-    addresses = ["--address", str(network.namespace), "--netmask", "24", "--gateway", str(network.host)]
+    addresses = ["--address", _END, "--netmask", "24", "--gateway", HOST]
     if ipv6:
-        addresses += ["--address", str(network.namespace_ipv6), "--gateway", str(network.host_ipv6)]
+        addresses += ["--address", _END_IPV6, "--gateway", HOST_IPV6]
     ports = ["-t", "none", "-u", "none", "-T", "none", "-U", "none"]
     family = [] if ipv6 else ["--ipv4-only"]
     return [*command, *addresses, *family, *ports, "--mtu", "1500", "--ns-ifname", DEVICE, "--pid", ready]
 
 
-def slirp4netns_command(path: str, place: Place, network: HelperNetwork, ready: int, leave: int) -> list[str]:
+def slirp4netns_command(path: str, place: Place, ready: int, leave: int) -> list[str]:
     """slirp4netns(1): IPv4 only; its IPv6 has fixed addresses that may be in use."""
-    command = [path, "--configure", "--mtu=1500", f"--cidr={network.network}", "--netns-type=path"]
+    command = [path, "--configure", "--mtu=1500", f"--cidr={NETWORK}", "--netns-type=path"]
     if place.user_namespace is not None:
         command.append(f"--userns-path={place.user_namespace}")
     return [*command, f"--ready-fd={ready}", f"--exit-fd={leave}", place.network_namespace, DEVICE]
 
 
-def start(name: str, place: Place, network: HelperNetwork, ipv6: bool) -> subprocess.Popen[bytes]:
+def start(name: str, place: Place, ipv6: bool) -> subprocess.Popen[bytes]:
     """Connect the namespaces of `place` through the helper called `name`, and wait until it answers.
 
     The helper ends with this process.
@@ -91,14 +95,14 @@ def start(name: str, place: Place, network: HelperNetwork, ipv6: bool) -> subpro
         raise HelperError(f"{name} is not installed")
     with tempfile.TemporaryFile() as errors:
         if name == "pasta":
-            return _start_pasta(path, place, network, ipv6, errors.fileno())
-        return _start_slirp4netns(path, place, network, errors.fileno())
+            return _start_pasta(path, place, ipv6, errors.fileno())
+        return _start_slirp4netns(path, place, errors.fileno())
 
 
-def _start_pasta(path: str, place: Place, network: HelperNetwork, ipv6: bool, errors: int) -> subprocess.Popen[bytes]:
+def _start_pasta(path: str, place: Place, ipv6: bool, errors: int) -> subprocess.Popen[bytes]:
     with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
         ready = Path(folder, "pasta.pid")
-        command = pasta_command(path, place, network, ipv6, str(ready))
+        command = pasta_command(path, place, ipv6, str(ready))
         process = _start(command, errors)
         deadline = time.monotonic() + _PATIENCE_S
         while not (ready.exists() and ready.read_text(encoding="utf-8").strip()):
@@ -107,11 +111,11 @@ def _start_pasta(path: str, place: Place, network: HelperNetwork, ipv6: bool, er
         return process
 
 
-def _start_slirp4netns(path: str, place: Place, network: HelperNetwork, errors: int) -> subprocess.Popen[bytes]:
+def _start_slirp4netns(path: str, place: Place, errors: int) -> subprocess.Popen[bytes]:
     ready, ready_write = os.pipe()
     leave_read, _leave = os.pipe()
     try:
-        command = slirp4netns_command(path, place, network, ready_write, leave_read)
+        command = slirp4netns_command(path, place, ready_write, leave_read)
         process = _start(command, errors, keep=(ready_write, leave_read))
         os.close(ready_write)
         ready_write = -1

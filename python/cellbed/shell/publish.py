@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, Literal
+from typing import Literal
 
 from cellbed.shell import agent
 from cellbed.shell.addresses import Pair
@@ -114,11 +114,9 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
     place: where the outer end of the link is; ``None``: here. The process ends with this one.
     Errors: :class:`PublishError`, with the port and the reason.
     """
-    ports: list[dict[str, Any]] = [
-        {**asdict(one), "address": str(one.address) if one.address else None} for one in published
-    ]
-    task = {"ports": ports, "inside": str(pair.inside), "inside_ipv6": str(pair.inside_ipv6)}
-    process, event = agent.start("cellbed.shell.forwarder", {**task, **agent.namespaces(place)})
+    hosts = [str(pair.inside), str(pair.inside_ipv6)]
+    ports = [{**asdict(one), "address": str(one.address) if one.address else None, "hosts": hosts} for one in published]
+    process, event = agent.start_forwarder(ports, connect=place)
     if event.get("event") == "ready":
         return process
     port = event.get("port")

@@ -65,8 +65,8 @@ def start_forwarder(
     Returns the process, which ends with this one, and its port.
     Errors: :class:`ResolverError`.
     """
-    task = {"servers": servers, "address": str(gateway), **agent.namespaces(place)}
-    process, event = agent.start("cellbed.shell.dns_forwarder", task)
+    port = {"address": str(gateway), "port": 0, "hosts": servers, "target": 53}
+    process, event = agent.start_forwarder([port | {"protocol": each} for each in ("tcp", "udp")], listen=place)
     if event.get("event") == "ready":
         return process, event["port"]
     raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")

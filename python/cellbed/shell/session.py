@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.shell import agent, helper, resolver, wayout
-from cellbed.shell.addresses import choose_helper_network, has_ipv6_way_out, networks_in_sight
+from cellbed.shell.addresses import has_ipv6_way_out
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
@@ -160,15 +160,14 @@ def _open_through_helper(
     stack: contextlib.ExitStack,
 ) -> Gateway:
     """Return a private namespace for the outer end, joined with the host by the first of the programs that works."""
-    network = choose_helper_network(networks_in_sight())
     ipv6 = has_ipv6_way_out()
-    host = ["--host", str(network.host), *(["--host-ipv6", str(network.host_ipv6)] if ipv6 else [])]
+    host = ["--host", helper.HOST, *(["--host-ipv6", helper.HOST_IPV6] if ipv6 else [])]
     started: dict[str, subprocess.Popen[bytes]] = {}
 
     def connect(outer: Place) -> None:
         for name in names:
             try:
-                started[name] = helper.start(name, outer, network, ipv6)
+                started[name] = helper.start(name, outer, ipv6)
                 break
             except helper.HelperError:
                 if name == names[-1]:
