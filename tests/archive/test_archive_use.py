@@ -73,11 +73,11 @@ def test_an_entry_with_a_recording_is_replayed_as_one(archive: Archive, tmp_path
     link = load(path).links.mobile
     assert link.path.path == archive.recording("walk")
     assert link.up.heavy.trace.opportunities > 0
-    shell = parse_link(recorded=Recorded.both(path="walk"), folder=tmp_path)
+    shell = parse_link(recorded=Recorded("walk"), folder=tmp_path)
     assert "walk" in shell.uplink.description
     add(archive, "plain")
     with pytest.raises(OptionError, match="'plain' contains no recording of two workloads: it has uplink"):
-        parse_link(recorded=Recorded.both(path="plain"), folder=tmp_path)
+        parse_link(recorded=Recorded("plain"), folder=tmp_path)
 
 
 def test_a_link_in_virtual_time_takes_a_name(archive: Archive) -> None:

@@ -111,8 +111,7 @@ def test_its_trains_can_be_replayed_otherwise(folder: Path) -> None:
 def test_what_does_not_suit_the_method_is_refused(folder: Path, path: str, more: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=f"rate: .*{message}"):
         Link(rate=rate(folder / path, **more))
-    recorded = Recorded.both(None, None, None, ("3 ms", "3 ms") if "idle" in more else None, path=path,
-                             method=more.get("method"))  # fmt: skip
+    recorded = Recorded(path, more.get("method"), ("3 ms", "3 ms") if "idle" in more else None)
     with pytest.raises(OptionError, match=f"--recording: .*{message}"):
         parse_link(recorded=recorded, folder=folder)
     text = "\n".join(f'{key} = "{value}"' for key, value in more.items())
@@ -179,7 +178,7 @@ def test_a_program_runs_behind_it(folder: Path) -> None:
 
 
 def test_a_queue_of_the_users_own_stands_before_the_calibrated_one(folder: Path) -> None:
-    link = parse_link(recorded=Recorded.both(path="walk"), queue=EachWay("30 packets"), folder=folder)
+    link = parse_link(recorded=Recorded("walk"), queue=EachWay("30 packets"), folder=folder)
     [stage] = [each for each in link.downlink.stages if each["kind"] == "conditional"]
     assert stage["queue"]["packets"] == 30
 

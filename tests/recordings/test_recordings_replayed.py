@@ -185,13 +185,13 @@ def test_a_wrong_recording_is_told_with_its_line(folder: Path, mobile: str, mess
 
 
 def test_a_shell_takes_the_directory(folder: Path) -> None:
-    link = parse_link(recorded=Recorded.both(path="walk"), folder=folder)
+    link = parse_link(recorded=Recorded("walk"), folder=folder)
     up, down = ({stage["kind"]: stage for stage in each.stages} for each in (link.uplink, link.downlink))
     assert (up["workload-dependent"]["idle_ns"], down["workload-dependent"]["idle_ns"]) == (24 * MS, 21 * MS)
     assert up["workload-dependent"]["queue"]["bytes"] == 60_000
-    idle = ("1 ms", "2 ms")
-    both = Recorded.both(None, None, None, idle, path="plain", method="cellreplay")
-    asked = parse_link(recorded=both, queue=EachWay("30 packets"), folder=folder)
+    asked = parse_link(
+        recorded=Recorded("plain", "cellreplay", ("1 ms", "2 ms")), queue=EachWay("30 packets"), folder=folder
+    )
     [stage] = [stage for stage in asked.downlink.stages if stage["kind"] == "workload-dependent"]
     assert (stage["idle_ns"], stage["queue"]["packets"]) == (2 * MS, 30)
 
@@ -199,12 +199,12 @@ def test_a_shell_takes_the_directory(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"recorded": Recorded.both(path="plain")}, "--recording: .*F of the uplink was not calibrated"),
-        ({"recorded": Recorded.both(path="walk", method="x")}, "--recording: method: 'x' is not known"),
-        ({"recorded": Recorded.both(method="saturation")}, "--method: .*give the directory of one as --recording"),
-        ({"recorded": Recorded.both(("a", "b"), path="walk")}, "--light: the directory of a recording has it"),
-        ({"recorded": Recorded.both(path="walk"), "uplink": "5 Mbit/s"}, "--up: the uplink replays a recording"),
-        ({"recorded": Recorded.both(path="walk"), "radio": "midband-good"}, "--radio: "),
+        ({"recorded": Recorded("plain")}, "--recording: .*F of the uplink was not calibrated"),
+        ({"recorded": Recorded("walk", "x")}, "--recording: method: 'x' is not known"),
+        ({"recorded": Recorded(method="saturation")}, "--method: .*give the directory of one as --recording"),
+        ({"recorded": Recorded(idle=("1 ms", "2 ms"))}, "--idle: .*give the directory of one as --recording"),
+        ({"recorded": Recorded("walk"), "uplink": "5 Mbit/s"}, "--up: the uplink replays a recording"),
+        ({"recorded": Recorded("walk"), "radio": "midband-good"}, "--radio: "),
     ],
 )
 def test_options_that_do_not_go_together_are_told(folder: Path, options: dict[str, Any], message: str) -> None:

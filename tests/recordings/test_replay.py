@@ -17,7 +17,6 @@ from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
-from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.stages import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
@@ -100,33 +99,16 @@ def test_a_wrong_recording_is_told_with_its_line(recording: Path, old: str, new:
         load_text(SCENARIO.replace(old, new), recording / "x.toml")
 
 
-def test_a_shell_takes_a_recording_for_each_direction(recording: Path) -> None:
-    files = Recorded.both(
-        ("up-delay-light-pdo", "down-delay-light-pdo"), ("up-heavy-pdo", "down-heavy-pdo"), None, ("24 ms", "0 ms")
-    )
-    link = parse_link(recorded=files, folder=recording)
-    assert "light down-delay-light-pdo and heavy down-heavy-pdo" in link.downlink.description
-    assert [stage["kind"] for stage in link.uplink.stages] == ["loss", "gate", "workload-dependent", "delay"]
-    with pytest.raises(OptionError, match="--heavy: missing"):
-        parse_link(recorded=(Recorded(light="up-delay-light-pdo"), Recorded()), folder=recording)
-    with pytest.raises(OptionError, match="--up: the uplink replays"):
-        parse_link(uplink="5 Mbit/s", recorded=files, folder=recording)
-
-
 def test_a_live_link_keeps_its_recording_and_changes_its_queue(recording: Path) -> None:
     from cellbed.scenario.settings import read_settings
 
-    stages = list(parse_link(recorded=(_files("up"), _files("down")), folder=recording).uplink.stages)
+    stages = make_plan(load_text(SCENARIO, recording / "x.toml")).directions[0].stages
     [(index, after)] = changed(stages, read_settings(["queue=codel"], recording), "uplink")
     assert (index, after["kind"], after["queue"]["kind"]) == (2, "workload-dependent", "codel")
     assert describe([after]).endswith("CoDel queue of 1 MB at 5 ms")
     assert changed(stages, read_settings(["down"], recording), "uplink") == [(1, stages[1] | {"down": True})]
     with pytest.raises(RateChangeError, match="neither into nor from a cellreplay recording"):
         changed(stages, read_settings(["rate=5 Mbit/s"], recording), "uplink")
-
-
-def _files(way: str) -> Recorded:
-    return Recorded(f"{way}-delay-light-pdo", f"{way}-heavy-pdo")
 
 
 FOUR = ["up-delay-light-pdo", "down-delay-light-pdo", "up-heavy-pdo", "down-heavy-pdo"]
@@ -170,29 +152,14 @@ def test_mm_cellular_says_what_is_wrong(recording: Path, arguments: list[str], m
 
 
 @pytest.mark.needs_tun
-@pytest.mark.parametrize("program", ["shell", "mm-cellular"])
-def test_programs_run_behind_a_recording(recording: Path, program: str) -> None:
+def test_a_program_runs_behind_the_files_of_the_tool(recording: Path) -> None:
     log = recording / "packets.bin"
     send = (
         "import os, socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
         "[s.sendto(bytes(1472), (os.environ['CELLBED_GATEWAY'], 9)) for _ in range(12)]; import time; time.sleep(0.5)"
     )
     files = [str(recording / name) for name in FOUR]
-    if program == "shell":
-        arguments = [
-            "-m",
-            "cellbed",
-            "shell",
-            "--offline",
-            "--light",
-            *files[:2],
-            "--heavy",
-            *files[2:],
-            "--log",
-            str(log),
-        ]
-    else:
-        arguments = ["-m", "cellbed.shell.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
+    arguments = ["-m", "cellbed.shell.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
     done = subprocess.run(
         [*ALONE, sys.executable, *arguments, sys.executable, "-c", send], capture_output=True, text=True, timeout=60
     )

@@ -118,7 +118,7 @@ def test_a_shell_refuses_what_does_not_go_together() -> None:
     with pytest.raises(OptionError, match="--down: a radio link has its own rate"):
         parse_link(radio="lowband-good", downlink="5 Mbit/s", folder=Path())
     with pytest.raises(OptionError, match="replays no recording"):
-        parse_link(radio="lowband-good", recorded=(Recorded(light="x", heavy="y"), Recorded()), folder=Path())
+        parse_link(radio="lowband-good", recorded=Recorded("walk"), folder=Path())
     with pytest.raises(OptionError, match="--up: a radio link has both directions: write --radio lowband-good"):
         parse_link(uplink="radio profile=lowband-good way=uplink", folder=Path())
 

@@ -50,22 +50,11 @@ def shell(
             help="Replay method: 'cellreplay', 'saturation' or 'conditional'. Default: the method it was recorded for."
         ),
     ] = None,
-    light: Annotated[
-        tuple[str, str] | None,
-        typer.Option(help="Light rows of a CellReplay recording instead of rates: uplink, then downlink."),
-    ] = None,
-    heavy: Annotated[
-        tuple[str, str] | None, typer.Option(help="Heavy traces of that recording: uplink, then downlink.")
-    ] = None,
-    latency_offset: Annotated[
-        tuple[str, str] | None,
-        typer.Option(help="Latency offsets by packet size of that recording: uplink, then downlink."),
-    ] = None,
     idle: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="Idle time after which each direction is inactive again: '24 ms' '0 ms'. Default for a recording's "
-            "directory: as calibrated."
+            help="Idle time after which each direction of a recording is inactive again: '24 ms' '0 ms'. Default: as "
+            "calibrated."
         ),
     ] = None,
     delay: Annotated[
@@ -133,7 +122,6 @@ def shell(
       cellbed shell --radio lowband-driving --delay "5 ms"
       cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
       cellbed shell --recording recordings/walk -- ./client
-      cellbed shell --light up-light down-light --heavy up-heavy down-heavy --idle "24 ms" "21 ms" -- ./client
     """
     from cellbed.shell import ShellMeter, run_shell
     from cellbed.shell.meter import open_meter
@@ -144,7 +132,7 @@ def shell(
     link: ShellLink = parse_link(
         uplink=up,
         downlink=down,
-        recorded=Recorded.both(light, heavy, latency_offset, idle, path=recording, method=method),
+        recorded=Recorded(recording, method, idle),
         delay=EachWay(delay, uplink_delay, downlink_delay),
         loss=EachWay(loss, uplink_loss, downlink_loss),
         queue=EachWay(queue or "1 MB", uplink_queue, downlink_queue) if any_queue else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellbed.archive import TraceSource
@@ -16,7 +16,7 @@ from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, UnitError
-from cellbed.support.ways import Way
+from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import Parameters, Playing
 from cellbed.testbed.plan import Direction
 
@@ -41,61 +41,34 @@ class EachWay:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recording of two workloads by its directory or by its files, and F; what is ``None`` was not given.
+    """A recording to replay: path of its directory or name of its entry, method, and F of uplink and downlink."""
 
-    The fields are keys of the scenario's tables: path and method with ``kind = "recording"``, the files with
-    ``kind = "cellreplay"``.
-    """
-
-    light: str | None = None
-    heavy: str | None = None
-    latency_offset: str | None = None
-    idle: str | None = None
     path: str | None = None
     method: str | None = None
-
-    @classmethod
-    def both(
-        cls, *pairs: tuple[str, str] | None, path: str | None = None, method: str | None = None
-    ) -> tuple[Recorded, Recorded]:
-        """Those of the uplink and of the downlink, from a pair for each of the files, then of F."""
-        apart = [pair or (None, None) for pair in pairs]
-        files = (cls(*(pair[way] for pair in apart)) for way in (0, 1))
-        uplink, downlink = (replace(each, path=path, method=method) for each in files)
-        return uplink, downlink
+    idle: tuple[str, str] | None = None
 
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
         """Return the option of the direction's capacity, and its text. plain: the one without a recording.
 
-        Errors: :class:`OptionError` for half a recording, and for a capacity beside one.
+        Errors: :class:`OptionError` for options of a recording without one, and for a capacity beside one.
         """
-        given = {key: text for key, text in asdict(self).items() if text is not None}
-        if not given:
+        if self.path is None:
+            for option, value in (("--method", self.method), ("--idle", self.idle)):
+                if value is not None:
+                    raise OptionError(f"{option}: only for recordings: give the directory of one as --recording")
             return plain
         if plain[1] != "unlimited":
             raise OptionError(f"{plain[0]}: the {way} replays a recording: leave out one or the other")
-        if self.path is not None:
-            self._check_alone()
-            return "--recording", _table(kind="recording", way=way, **given)
-        if self.method is not None:
-            raise OptionError("--method: only for recordings: give the directory of one as --recording")
-        for key in ("light", "heavy"):
-            if key not in given:
-                raise OptionError(f"--{key}: missing: a replay of two workloads needs light rows and a heavy trace")
-        return way, _table(kind="cellreplay", **given)
-
-    def _check_alone(self) -> None:
-        for key in ("light", "heavy", "latency_offset"):
-            if getattr(self, key) is not None:
-                option = key.replace("_", "-")
-                raise OptionError(f"--{option}: the directory of a recording has it: leave out one or the other")
+        keys = {"path": self.path, "method": self.method, "idle": self.idle and self.idle[WAYS.index(way)]}
+        given = {key: text for key, text in keys.items() if text is not None}
+        return "--recording", _table(kind="recording", way=way, **given)
 
 
 def parse_link(
     *,
     uplink: str = "unlimited",
     downlink: str = "unlimited",
-    recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
+    recorded: Recorded = Recorded(),
     delay: EachWay = EachWay("0 ms"),
     loss: EachWay = EachWay("0"),
     queue: EachWay | None = None,
@@ -107,8 +80,8 @@ def parse_link(
 ) -> ShellLink:
     """Return the link that the options describe. Traces are read, so that a malformed one is refused here.
 
-    recorded: what uplink and downlink replay in place of a rate. queue: left out drop-tail of 1 MB, or what a radio
-    link or a recording has. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where
+    recorded: what is replayed in place of rates. queue: left out drop-tail of 1 MB, or what a radio link or a recording
+    has. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where
     relative paths start.
     Errors: :class:`OptionError`.
     """
@@ -137,19 +110,19 @@ def parse_link(
         return ShellDirection(tuple(planned.stages), planned.description, trace)
 
     return ShellLink(
-        direction("uplink", (INSIDE, OUTSIDE), recorded[0].capacity("uplink", ("--up", uplink))),
-        direction("downlink", (OUTSIDE, INSIDE), recorded[1].capacity("downlink", ("--down", downlink))),
+        direction("uplink", (INSIDE, OUTSIDE), recorded.capacity("uplink", ("--up", uplink))),
+        direction("downlink", (OUTSIDE, INSIDE), recorded.capacity("downlink", ("--down", downlink))),
     )
 
 
-def _check_radio(profile: str, rates: dict[str, str], recorded: tuple[Recorded, Recorded]) -> None:
+def _check_radio(profile: str, rates: dict[str, str], recorded: Recorded) -> None:
     if profile not in PROFILES:
         hint = did_you_mean(profile, PROFILES)
         raise OptionError(f"--radio: '{profile}' is not known: {hint}write one of {', '.join(PROFILES)}")
     for option, rate in rates.items():
         if rate != "unlimited":
             raise OptionError(f"{option}: a radio link has its own rate: leave out {option} or --radio")
-    if any(each != Recorded() for each in recorded):
+    if recorded != Recorded():
         raise OptionError("--radio: a radio link is generated and replays no recording: leave out one or the other")
 
 
