@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +16,8 @@ from pathlib import Path
 import pytest
 
 from shell_world import (
-    ASK,
     ECHO,
-    HOST,
     INTERNET,
-    INTERNET_IPV6,
-    NAME_SERVER,
     ORDINARY_USER,
     World,
     cellbed,
@@ -232,24 +227,9 @@ def test_the_environment_of_other_pythons_is_not_read(world: World) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
-def test_the_exit_status_is_the_commands(world: World) -> None:
-    for script, status in (("exit 7", 7), ("kill -TERM $$", 143), ("exec no-such-program 2>/dev/null", 127)):
-        done = run(world, "mm-loss", "downlink", "0.5", "sh", "-c", script)
-        assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
-    done = run(world, "mm-delay", "5", "no-such-program")
-    assert done.returncode == 127
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_signal_that_the_caller_ignores_is_ignored_by_the_command(world: World) -> None:
     done = run(world, "env", "--ignore-signal=INT", "mm-delay", "1", "sh", "-c", "kill -INT $$; echo alive")
     assert (done.returncode, done.stdout) == (0, "alive\n")
-
-
-def test_standard_input_output_and_error_are_the_callers(world: World) -> None:
-    process = start(world, "mm-onoff", "uplink", "1", "0", "sh", "-c", "cat; echo error >&2")
-    assert process.communicate("in and out\n", timeout=60) == ("in and out\n", "error\n")
-    assert process.returncode == 0
 
 
 def test_nothing_slow_is_imported(world: World) -> None:
@@ -376,30 +356,6 @@ def test_a_delay_varies_as_a_file_says(world: World) -> None:
     assert float(done.stdout) >= 0.060, done.stderr
 
 
-def test_servers_inside_are_published_and_ipv6_leads_out(world: World) -> None:
-    server = python(ECHO, "::", "5000")
-    link = ["mm-link", "--publish=5000", "12mbit", "12mbit", "--"]
-    process = start(world, "mm-delay", "--publish=5001:5000", "10", *link, *server)
-    assert first_line(process) == "ready"
-    asked = world.run(python(ASK, HOST, "5001"), internet=True)
-    assert asked.stdout.strip() == f"::ffff:{INTERNET}", asked.stderr
-    process.terminate()
-    process.wait()
-    done = run(world, "mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", *python(ASK, INTERNET_IPV6, "7"))
-    assert done.stdout.strip() == f"{INTERNET_IPV6[:-1]}2", done.stderr
-
-
-def test_the_graphs_read_the_logs(world: World) -> None:
-    log = world.folder / "graph.log"
-    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", *python(COUNT, INTERNET, "50", "60"))
-    assert done.stdout == "50\n", done.stderr
-    for command in (["mm-throughput-graph", "10"], ["mm-delay-graph"]):
-        drawn = run(world, *command, str(log))
-        assert drawn.returncode == 0, drawn.stderr
-        assert ET.fromstring(drawn.stdout).tag.endswith("svg")
-        assert "95th percentile per-packet queueing delay" in drawn.stderr
-
-
 @pytest.mark.parametrize(
     ("number", "user"),
     [
@@ -432,13 +388,3 @@ def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user
         assert world.run(cellbed("clean"), user=user).returncode == 0
     assert left_over(world) == before
     assert world.records(user) == []
-
-
-# The last one, since from then on the host has another resolver.
-def test_names_resolve_inside(world: World) -> None:
-    world.serve(NAME_SERVER, "127.0.0.53")
-    world.resolve_with("nameserver 127.0.0.53\noptions timeout:5\n")
-    source = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
-    nested = ["mm-delay", "1", "mm-loss", "downlink", "0", *python(source, "edge.test")]
-    done = run(world, *nested, user=ORDINARY_USER)
-    assert done.stdout == "203.0.113.7\n", done.stderr

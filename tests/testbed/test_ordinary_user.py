@@ -1,4 +1,4 @@
-"""Whole runs of an ordinary user: of the default kind of node, of containers, and with few processes allowed."""
+"""Whole runs of an ordinary user, and with few processes allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from shell_world import ORDINARY_USER, World, cellbed, missing
-from test_container import CONFIG, LACKING, root_file_system
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -24,7 +23,6 @@ memory = "256 MiB"
 [nodes.edge]
 cpus = 0.5
 memory = "256 MiB"
-{backend}
 [links.mobile]
 up = "12 Mbit/s"
 down = "12 Mbit/s"
@@ -43,16 +41,14 @@ ready = {{ port = 8080 }}
 copy_in = {{ page = "page" }}
 """
 SERVER = [sys.executable, "-m", "http.server", "8080"]
-CONTAINER = 'backend = {{ kind = "container", image = "{}" }}'
 
 
-def run(world: World, user: int, before: str = "", **parts: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+def run(world: World, user: int, before: str = "") -> tuple[subprocess.CompletedProcess[str], Path]:
     """Run the scenario; returns its end, and the home of the user. before: begins the command of a shell."""
     home = world.home(user)
     (home / "page").write_text("a page\n")
     client = json.dumps([sys.executable, "-c", FETCH, "http://web:8080/page"])
-    parts = {"backend": "", "server": json.dumps(SERVER), **parts}
-    (home / "run.toml").write_text(SCENARIO.format(client=client, **parts))
+    (home / "run.toml").write_text(SCENARIO.format(client=client, server=json.dumps(SERVER)))
     words = [*cellbed("run"), str(home / "run.toml"), "--out", str(home / "runs"), "--no-limits"]
     command = ["sh", "-c", f'{before} exec "$@"', "sh", *words]
     return world.run(["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", *command], user=user, timeout=170), home
@@ -71,30 +67,6 @@ def test_a_run_of_an_ordinary_user_is_whole_and_leaves_nothing(world: World) -> 
     content = json.loads((folder / "run.json").read_text())
     assert content["status"] == "complete"
     assert folder.stat().st_uid == ORDINARY_USER
-    assert left(home) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(bool(LACKING), reason=f"needs {LACKING}")
-def test_a_run_of_an_ordinary_user_with_a_container_is_whole_and_leaves_nothing(world: World) -> None:
-    home = world.home(ORDINARY_USER)
-    name = "localhost/cellbed-test:whole"
-    podman = ["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", "podman", "--storage-driver=vfs", "import"]
-    imported = subprocess.run(
-        world.command(
-            [*podman, *(word for each in CONFIG for word in ("--change", each)), "-", name], user=ORDINARY_USER
-        ),
-        input=root_file_system(),
-        env=world.environment(ORDINARY_USER),
-        capture_output=True,
-        check=False,
-    )
-    assert imported.returncode == 0, imported.stderr
-    server = json.dumps(["httpd", "-f", "-p", "8080"])
-    done, home = run(world, ORDINARY_USER, backend=CONTAINER.format(name), server=server)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (folder,) = (home / "runs").glob("ordinary-*")
-    assert (folder / "files" / "web" / "endpoint-0" / "page").read_text() == "a page\n"
     assert left(home) == []
 
 

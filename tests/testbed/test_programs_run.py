@@ -9,11 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cellbed.cli.plan_table import show_plan
 from cellbed.measure.connections import PARTS
-from cellbed.scenario import ScenarioError, load, parse
+from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine.process import find
-from cellbed.testbed.plan import make_plan
 from in_process import cellbed as in_process
 from in_process import run_apart
 from run_commands import needs_limits
@@ -271,11 +269,6 @@ def test_the_program_of_cellbed_takes_no_command() -> None:
         ScenarioError, match=r"workload.server.command: the server of this kind is a program of cellbed"
     ):
         parse(spoiled, source="test.toml", folder=Path())
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in SCENARIOS.glob("*.toml")))
-def test_the_scenarios_of_the_project_are_valid(name: str) -> None:
-    show_plan(make_plan(load(SCENARIOS / name)))
 
 
 UNUSABLE = """\

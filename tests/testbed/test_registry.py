@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.runformat.folder import write_json
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.state import Record, parse_record
 from in_process import cellbed
 from shell_world import wait_until
@@ -196,6 +197,11 @@ def test_a_record_is_not_written_through_a_link(live: Path, tmp_path: Path) -> N
     record.note_cgroup(Path("/sys/fs/cgroup", record.identifier))
     assert victim.read_text() == "kept"
     assert parse_record((live / f"{record.identifier}.json").read_bytes(), record.identifier) == record
+
+
+def test_a_name_of_a_testbed_is_no_path(live: Path) -> None:
+    with pytest.raises(CellbedError, match="'a/b' is no name for a testbed"):
+        Record.create("testbed", name="a/b")
 
 
 def interrupt_at_each_line(write: Callable[[], object], function: Callable[..., object]) -> Iterator[int]:

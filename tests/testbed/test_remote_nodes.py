@@ -137,11 +137,10 @@ def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 VM = pytest.param("vm", marks=pytest.mark.needs_tun)
 HOST = pytest.param("host", marks=pytest.mark.needs_tun)
 SLOW_VM = pytest.param("vm", marks=[pytest.mark.needs_tun, pytest.mark.slow])
-EACH = pytest.mark.parametrize("bed", [HOST, VM], indirect=True, scope="module")
 EACH_IF_SLOW = pytest.mark.parametrize("bed", [HOST, SLOW_VM], indirect=True, scope="module")
 
 
-@EACH
+@pytest.mark.parametrize("bed", [HOST, VM], indirect=True, scope="module")
 def test_programs_behave_like_those_of_this_machine(bed: Testbed) -> None:
     at = node(bed)
     process = at.spawn(
@@ -372,7 +371,7 @@ for address in (sys.argv[1], "fd63:656c:6c62:1::2"):
     ]  # fmt: skip
 
 
-@EACH
+@EACH_IF_SLOW
 def test_limits_hold_inside(bed: Testbed) -> None:
     at = node(bed)
     assert at.group is not None
@@ -388,7 +387,7 @@ def test_limits_hold_inside(bed: Testbed) -> None:
     assert sample.cpu_ns
 
 
-@EACH
+@EACH_IF_SLOW
 def test_clock_is_measured(bed: Testbed) -> None:
     at = node(bed)
     at.sample()

@@ -14,13 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cellbed.measure.packets import RECORD
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.machine.state import process_start
-from emulator_process import EMULATE, EmulatorProcess, bottleneck, delay, line_of_two, packets
+from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets
 from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
 
 needs_a_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -87,32 +88,6 @@ def test_a_disk_that_has_room_again_gets_the_records_from_then_on(tmp_path: Path
     assert len(log) + account["records_lost"] == 2 * 2 * 500
     assert account["records_lost"] > 0
     assert set(range(501, 1001)) <= set(log["packet"].tolist())
-
-
-def test_a_disk_that_fills_under_a_log_of_mahimahis_stops_no_packet(tmp_path: Path) -> None:
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    disk.mkdir()
-    kept.mkdir()
-    trace = tmp_path / "steady.up"
-    trace.write_text("".join(f"{ms}\n" * 10 for ms in range(1, 101)))
-    schedule = {"kind": "trace", "path": str(trace), "looped": True}
-    config = line_of_two([bottleneck(schedule) | {"mahimahi": True}], [])
-    heading = ["mahimahi mm-link (uplink)"]
-    config["directions"][0]["mahimahi_log"] = {"path": str(disk / "up.log"), "heading": heading}
-    command = on_a_disk_of(256, disk, f"cp {disk}/up.log {kept}")
-    with EmulatorProcess(config, command) as emulator:
-        emulator.ready()
-        emulator.command(do="start", at_ns=time.monotonic_ns())
-        flow = emulator.probe(bytes=100, bit_rate=8_000_000, seconds=2)
-        account = emulator.stop()
-    assert None not in flow["received_ns"]
-    assert account["records_lost"] > 0
-    assert "No space left on device" in account["records_problem"]
-    text = (kept / "up.log").read_text()
-    assert text.startswith("# mahimahi mm-link (uplink)\n")
-    assert text.endswith("\n")
-    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
-    assert {line[1] for line in lines} == {"+", "-", "#"}
 
 
 def test_an_error_that_the_end_of_an_emulator_causes_names_the_emulator(tmp_path: Path) -> None:
@@ -236,6 +211,24 @@ def test_setting_the_clock_changes_nothing_since_nobody_reads_it(tmp_path: Path)
     assert len(read) > 100
     assert {clock for _, clock in read} == {"CLOCK_MONOTONIC"}
     assert "timerfd_create" in {call for call, _ in read}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to set a clock apart")
+@pytest.mark.parametrize("offset", ["-1", "315360000"], ids=["just after the start of the machine", "ten years later"])
+def test_where_the_monotonic_clock_stands_does_not_matter(offset: str) -> None:
+    # As early as it can be: a clock may not be negative.
+    uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
+    shift = str(5 - uptime) if offset == "-1" else offset
+    command = ["unshare", "--time", "--fork", "--kill-child", f"--monotonic={shift}", sys.executable, "-c", EMULATE]
+    if subprocess.run([*command[:-3], "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this kernel has no time namespaces")
+    with EmulatorProcess(line_of_two([constant(100_000_000), delay(5)], []), command) as emulator:
+        emulator.ready()
+        flow = emulator.probe(bytes=1000, bit_rate=8_000_000, seconds=0.5)
+        took = np.array(flow["received_ns"]) - np.array(flow["sent_ns"])
+        assert len(took) == 500
+        assert took.min() >= 5_080_000
+        emulator.stop()
 
 
 def descriptors() -> dict[str, str]:

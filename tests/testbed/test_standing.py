@@ -223,13 +223,10 @@ def test_a_command_has_the_terminal_and_its_interrupt(place: Place) -> None:
     [
         (("exec", "endpont-0", "--", "true"), 2, "no node is called 'endpont-0': did you mean 'endpoint-0'?"),
         (("exec", "edge-0", "--", "no-such-command"), 127, "no command is called 'no-such-command'"),
-        (("exec", "--testbed", "fisrt", "edge-0", "true"), 2, "no live run, testbed or shell is called 'fisrt'"),
         (("logs", "workloat"), 2, "no program 'workloat' has a log: did you mean 'workload'?"),
         (("tap", "mobile-2"), 2, "no link is called 'mobile-2': did you mean 'mobile-"),
         (("down", "fisrt"), 2, "no live run, testbed or shell is called 'fisrt': did you mean 'first'?"),
-        (("status", "fisrt"), 2, "no live run, testbed or shell is called 'fisrt': did you mean 'first'?"),
         (("up", "standing.toml", "--name", "first"), 2, "a testbed called 'first' is up: choose another name"),
-        (("up", "standing.toml", "--name", "a/b"), 2, "'a/b' is no name for a testbed"),
     ],
 )
 def test_what_is_not_there_is_named(place: Place, words: tuple[str, ...], status: int, answer: str) -> None:
