@@ -182,7 +182,7 @@ def test_rates_are_written_in_several_ways(tmp_path: Path) -> None:
     assert parse_trace(trace).duration_ns == 1_000_000
 
 
-def test_launchers_are_installed_listed_and_taken_away(tmp_path: Path) -> None:
+def test_launchers_are_installed_and_taken_away(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
 
     def call(*arguments: str) -> tuple[int, str]:
@@ -192,12 +192,10 @@ def test_launchers_are_installed_listed_and_taken_away(tmp_path: Path) -> None:
     assert "not on your PATH" in call("install")[1]
     assert sorted(path.name for path in folder.iterdir()) == sorted(COMMANDS)
     assert all(os.access(path, os.X_OK) for path in folder.iterdir())
-    assert call("ls")[1].count("this installation of cellbed") == len(COMMANDS)
     said = subprocess.run([folder / "mm-delay"], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr.splitlines()[0]) == (1, "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]")
     # A program of somebody else's is neither replaced nor removed.
     (folder / "mm-link").write_text("#!/bin/sh\n")
-    assert "another program" in call("ls")[1]
     status, text = call("install")
     assert status != 0
     assert f"{folder / 'mm-link'} exists and was not installed by cellbed" in text

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from cellbed.shell.mahimahi.install import Launcher
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Commands that stand in for Mahimahi's."
@@ -20,7 +16,6 @@ _Prefix = Annotated[
     typer.Option("--prefix", help="The commands are in its folder bin.", show_default="~/.local", metavar="FOLDER"),
 ]
 _DEFAULT = Path("~/.local")
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 @app.command("install")
@@ -56,22 +51,3 @@ def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
 
     removed = uninstall(prefix.expanduser())
     print(f"{len(removed)} commands were removed from {prefix.expanduser().absolute() / 'bin'}")
-
-
-@app.command("ls")
-def list_launchers(prefix: _Prefix = _DEFAULT, as_json: _Json = False) -> None:
-    """List the commands and the programs that provide them.
-
-    \b
-    Example:
-      cellbed mahimahi ls --prefix /usr/local
-    """
-    from cellbed.shell.mahimahi.install import launchers
-
-    found: list[Launcher] = launchers(prefix.expanduser())
-    if as_json:
-        print(json.dumps([{"name": it.name, "path": str(it.path), "state": it.state} for it in found], indent=2))
-        return
-    for it in found:
-        words = {"installed": "this installation of cellbed", "other": "another program", "absent": "not installed"}
-        print(f"{it.name:<20} {words[it.state]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.shell.mahimahi.__main__ import COMMANDS
@@ -18,23 +17,8 @@ class InstallError(CellbedError):
     """Launchers cannot be installed or removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
-    """A command and its file. state: ``"installed"``, ``"other"`` (a foreign program, or a launcher of another
-    installation of cellbed) or ``"absent"``."""
-
-    name: str
-    path: Path
-    state: str
-
-
-def launchers(prefix: Path) -> list[Launcher]:
-    """Return the state of each command in ``PREFIX/bin``."""
-    return [Launcher(name, path, _state(path, name)) for name, path in _paths(prefix)]
-
-
-def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
-    """Install a launcher of each command in ``PREFIX/bin``; each runs this installation of cellbed.
+def install(prefix: Path, *, force: bool = False) -> list[Path]:
+    """Install a launcher of each command in ``PREFIX/bin``, which runs this installation of cellbed; returns them.
 
     force: replace foreign programs with the same names. Errors: :class:`InstallError`, and nothing is changed.
     """
@@ -53,7 +37,7 @@ def install(prefix: Path, *, force: bool = False) -> list[Launcher]:
             temporary.replace(path)
     except OSError as error:
         raise InstallError(f"{error.filename}: cannot write: {error.strerror}; choose another --prefix") from error
-    return launchers(prefix)
+    return [path for _, path in _paths(prefix)]
 
 
 def uninstall(prefix: Path) -> list[Path]:
@@ -93,10 +77,3 @@ def _is_ours(path: Path) -> bool:
         return _MARK in path.read_text(errors="replace", encoding="utf-8").splitlines()[1:2]
     except OSError:
         return False
-
-
-def _state(path: Path, name: str) -> str:
-    try:
-        return "installed" if path.read_text(errors="replace", encoding="utf-8") == _script(name) else "other"
-    except OSError:
-        return "other" if os.path.lexists(path) else "absent"
