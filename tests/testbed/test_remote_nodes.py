@@ -25,7 +25,7 @@ from cellbed.scenario.nodes import VmBackend
 from cellbed.support import errors
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
-from cellbed.testbed.machine import cgroups
+from cellbed.testbed.machine import cgroups, privilege
 from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
@@ -307,7 +307,7 @@ print("enforced")
 @pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
 def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
     at = node(bed)
-    for module in (cgroups, errors):
+    for module in (cgroups, errors, privilege):
         assert module.__file__ is not None
         at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
     process = at.spawn(

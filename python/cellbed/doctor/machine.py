@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cellbed.testbed.machine.privilege import user_name
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,7 @@ class Machine:
     @property
     def user_name(self) -> str:
         """The user's login name, or the number where there is none."""
-        try:
-            return pwd.getpwuid(self.user).pw_name
-        except KeyError:
-            return str(self.user)
+        return user_name(self.user)
 
     @property
     def grant_command(self) -> str:

@@ -5,17 +5,16 @@ Both run in the host's network namespace as the user and answer for a device in 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import select
-import signal
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import Place, find
 
 DEVICE = "host0"
@@ -24,7 +23,6 @@ HOST, HOST_IPV6 = "100.127.128.2", "fd63:656c:6c62:fe00::1"
 """The helper's end, which stands for the host itself; the numbers of both ends are those of slirp4netns(1)."""
 _END, _END_IPV6 = "100.127.128.100", "fd63:656c:6c62:fe00::2"
 """The namespace's end. The network (shared address space, RFC 6598) exists in that namespace alone."""
-_PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 10.0
 
 
@@ -133,11 +131,6 @@ def _start_slirp4netns(path: str, place: Place, errors: int) -> subprocess.Popen
 
 
 def _start(command: list[str], errors: int, keep: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
-    library = ctypes.CDLL(None)
-
-    def end_with_parent() -> None:
-        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -145,7 +138,7 @@ def _start(command: list[str], errors: int, keep: tuple[int, ...] = ()) -> subpr
         stderr=errors,
         start_new_session=True,
         pass_fds=keep,
-        preexec_fn=end_with_parent,
+        preexec_fn=die_with_parent,
     )
 
 

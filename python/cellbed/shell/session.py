@@ -27,6 +27,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.links.live import control_path
+from cellbed.testbed.machine.privilege import user_name
 from cellbed.testbed.machine.process import Place, end
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed
@@ -185,7 +186,7 @@ def _open_through_helper(
     if _depth() == 0:
         _say(
             f"TCP to the outside ends in {name}, in front of the link; for TCP from end to end: "
-            f"sudo cellbed grant {_user_name()} --network"
+            f"sudo cellbed grant {user_name(os.getuid())} --network"
         )
     return gateway
 
@@ -345,13 +346,6 @@ def _depth() -> int:
     """Return the number of shells around this one."""
     depth = os.environ.get(DEPTH_VARIABLE, "")
     return int(depth) if depth.isascii() and depth.isdecimal() else 0
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _login_shell() -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.privilege import user_name
 
 PERIOD_US = 10_000
 """Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
@@ -321,23 +322,14 @@ def _version_2_base(unified: Path) -> Path:
 
 
 def _advice(why: str) -> str:
-    command = f"sudo {Path(sys.argv[0]).absolute()} grant {_user_name()}"
+    command = f"sudo {Path(sys.argv[0]).absolute()} grant {user_name(os.getuid())}"
     if os.geteuid() == 0:
         return f"CPU and memory limits cannot be enforced here: {why}. To run without limits: --no-limits."
     return (
-        f"CPU and memory limits cannot be enforced for user {_user_name()}: {why}.\n"
+        f"CPU and memory limits cannot be enforced for user {user_name(os.getuid())}: {why}.\n"
         f"  Allow it once with:  {command}\n"
         "  or run without:      --no-limits (stated in the report)"
     )
-
-
-def _user_name() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _version_1_mounts() -> Iterator[tuple[str, Path]]:

@@ -1,9 +1,10 @@
-"""The right to set up the network namespace of this process, alone or with the network helper."""
+"""Users and their rights: to set up the network namespace of this process, alone or with the network helper."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 from pathlib import Path
 
 CAP_NET_ADMIN = 12
@@ -16,6 +17,14 @@ NETWORK_USERS = Path("/etc/cellbed/network-users")
 """The user ids that may use it, one a line."""
 _NS_GET_USERNS = 0xB701
 """ioctl of namespace files: a descriptor of the user namespace that owns them (ioctl_ns(2))."""
+
+
+def user_name(user: int) -> str:
+    """Return the login name of a user, or the number where there is none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def may_configure_network() -> bool:
