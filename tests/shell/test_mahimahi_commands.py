@@ -22,6 +22,7 @@ from shell_world import (
     World,
     cellbed,
     missing,
+    next_line,
     open_world,
     python,
     wait_until,
@@ -81,37 +82,17 @@ print("turns")
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with open_world() as world:
-        done = world.run([*cellbed("mahimahi"), "install", "--prefix", str(world.folder)])
-        assert done.returncode == 0, done.stderr
+        world.install_mahimahi()
         world.serve(ECHO, "::", HOST_PORT)
         yield world
 
 
-def on_path(world: World, *command: str) -> list[str]:
-    # However these tests were started: a shell's background jobs ignore SIGINT.
-    return ["/usr/bin/env", "--default-signal=INT", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
-
-
 def run(world: World, *command: str, user: int = 0) -> subprocess.CompletedProcess[str]:
-    return world.run(on_path(world, *command), user=user)
+    return world.run(world.on_path(*command), user=user)
 
 
 def start(world: World, *command: str, user: int = 0) -> subprocess.Popen[str]:
-    return world.start(on_path(world, *command), user=user)
-
-
-def left_over(world: World) -> tuple[str, str, set[str]]:
-    """What a shell could leave behind on the host."""
-    return world.rules(), world.setting("ipv4/ip_forward"), world.devices()
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        assert process.stderr is not None
-        pytest.fail(f"the shell ended: {process.stderr.read()}")
-    return line.strip()
+    return world.start(world.on_path(*command), user=user)
 
 
 def events(log: Path) -> list[tuple[int, str, tuple[int, ...]]]:
@@ -176,7 +157,7 @@ def test_the_prompt_begins_with_the_shells_around_it(world: World) -> None:
 def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: signal.Signals) -> None:
     script = 'trap "echo hung up; exit" HUP; echo $$; sleep 1000 & wait'
     process = start(world, "mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", "sh", "-c", script)
-    inhabitant = int(first_line(process))
+    inhabitant = int(next_line(process))
     # What `pkill mm-delay` and `killall mm-delay` look for.
     assert Path(f"/proc/{process.pid}/comm").read_text() == "mm-delay\n"
     process.send_signal(number)
@@ -325,7 +306,7 @@ def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) ->
     process = start(
         world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", "sh", "-c", "echo up; sleep 1000"
     )
-    first_line(process)
+    next_line(process)
     wait_until(lambda: log.exists() and log.read_text().count(" # ") > 100)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -367,14 +348,14 @@ def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user
     home = world.home(user)
     for way, stamps in (("up", "1\n3\n4\n"), ("down", "0\n1\n2\n2\n")):
         (home / f"{way}.trace").write_text(stamps)
-    before = left_over(world)
+    before = world.traces()
     shells = (
         f"mm-delay 25 mm-loss uplink 0.0001 mm-link {home}/up.trace {home}/down.trace --uplink-queue=droptail "
         f"--uplink-queue-args=packets=100 --uplink-log={home}/up.log --downlink-log={home}/down.log -- sh -c"
     )
     script = f"{shlex.join(python(ROUND_TRIP))} $MAHIMAHI_BASE {HOST_PORT} && sleep 1000; echo survived"
     process = start(world, *shells.split(), script, user=user)
-    assert float(first_line(process)) >= 0.05
+    assert float(next_line(process)) >= 0.05
     # The logs are a tenth of a second behind.
     wait_until(lambda: all(tells_departures(home / f"{way}.log") for way in ("up", "down")))
     os.killpg(process.pid, number)
@@ -386,5 +367,5 @@ def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user
         assert check(home / f"{way}.log")["-"] > 0
     if number == signal.SIGKILL:
         assert world.run(cellbed("clean"), user=user).returncode == 0
-    assert left_over(world) == before
+    assert world.traces() == before
     assert world.records(user) == []

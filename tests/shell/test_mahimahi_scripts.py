@@ -15,7 +15,7 @@ import pytest
 
 from cellbed.doctor import changes
 from cellbed.testbed.machine.process import inhabitants
-from shell_world import ASK, ECHO, World, cellbed, missing, open_world, python, wait_until
+from shell_world import ASK, ECHO, GRANTED_USER, World, missing, open_world, python, wait_until
 
 if missing() is None and not changes.COMPILED_HELPER.exists():
     pytestmark = pytest.mark.skip(reason="needs the compiled helper: make setup")
@@ -24,8 +24,6 @@ else:
 
 HOST_PORT = "4711"
 INNER_PORT = "5000"
-GRANTED_USER = 42421
-
 # Runs each line of standard input by the shell, and reports that it is there, as the managers of Pantheon's tunnels do.
 MANAGER = """
 import subprocess, sys
@@ -66,8 +64,7 @@ CALL_LINES = {
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with open_world() as world:
-        done = world.run([*cellbed("mahimahi"), "install", "--prefix", str(world.folder)])
-        assert done.returncode == 0, done.stderr
+        world.install_mahimahi()
         world.grant(GRANTED_USER)
         world.serve(ECHO, "::", HOST_PORT)
         home = world.home(GRANTED_USER)
@@ -83,8 +80,7 @@ def world() -> Iterator[World]:
 
 def script(world: World, text: str) -> list[str]:
     """The command that runs a script in the user's home."""
-    path = f"PATH={world.folder / 'bin'}:{os.environ['PATH']}"
-    return ["/usr/bin/env", path, "bash", "-c", f"cd {world.home(GRANTED_USER)}; {text}"]
+    return world.on_path("bash", "-c", f"cd {world.home(GRANTED_USER)}; {text}")
 
 
 def lines(process: subprocess.Popen[str], last: str) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from shell_world import (
     World,
     cellbed,
     missing,
+    next_line,
     python,
     wait_until,
     without_remark,
@@ -64,15 +64,6 @@ print(time.monotonic() - begin)
 def in_turn(*commands: list[str]) -> list[str]:
     """Commands one after the other, as one; the first that fails is the last."""
     return ["sh", "-ec", "\n".join(map(shlex.join, commands))]
-
-
-def wait_for_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        assert process.stderr is not None
-        pytest.fail(f"the shell ended: {process.stderr.read()}")
-    return line.strip()
 
 
 @ROOT_AND_NESTED_ORDINARY
@@ -176,7 +167,7 @@ def test_a_host_without_a_network_still_has_shells(world: World) -> None:
 
 def test_the_end_of_the_emulator_is_told_and_ends_the_command(world: World) -> None:
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
-    wait_for_line(process)
+    next_line(process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     [emulator] = [child for child in children if "emulate" in Path(f"/proc/{child}/cmdline").read_text()]
     os.kill(int(emulator), signal.SIGKILL)
@@ -256,7 +247,7 @@ def test_nothing_is_left_after_the_end_of_the_program_or_a_signal(
     assert world.records(user) == []
     # A program with a child: both have to go. Ctrl-C goes to the whole group, as the terminal sends it.
     process = world.start([*cellbed("shell"), "--", *python(PARENT)], user=user)
-    family = list(map(int, wait_for_line(process).split()))
+    family = list(map(int, next_line(process).split()))
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
     else:
@@ -271,7 +262,7 @@ def test_an_interactive_shell_that_ignores_sigterm_is_ended_all_the_same(world: 
     process = world.start(
         [*cellbed("shell"), "--", "sh", "-c", "trap '' TERM HUP; echo here; while :; do sleep 1; done"]
     )
-    wait_for_line(process)
+    next_line(process)
     process.terminate()
     assert process.wait(30) == 128 + signal.SIGTERM
     assert "cellbed" not in world.rules()
@@ -283,7 +274,7 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     world.serve(NAME_SERVER, "127.0.0.53")
     world.resolve_with("nameserver 127.0.0.53\n")
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"], user=user)
-    wait_for_line(process)
+    next_line(process)
     # The network helper, the emulator, the name server, the command, and what connects an ordinary user's namespace.
     children = list(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
     assert len(children) == (5 if user else 4)
@@ -304,8 +295,8 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
 def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> None:
     assert world.setting("ipv4/ip_forward") == "0"
     first, second = (world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; read line"]) for _ in range(2))
-    wait_for_line(first)
-    wait_for_line(second)
+    next_line(first)
+    next_line(second)
     for process, left in ((first, "1"), (second, "0")):
         assert process.stdin is not None
         process.stdin.close()
@@ -315,7 +306,7 @@ def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> Non
 
 def test_a_killed_shell_does_not_keep_the_next_one_from_restoring_the_settings(world: World) -> None:
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
-    wait_for_line(process)
+    next_line(process)
     assert world.setting("ipv4/ip_forward") == "1"
     process.kill()
     process.wait()
@@ -327,7 +318,7 @@ def test_a_killed_shell_does_not_keep_the_next_one_from_restoring_the_settings(w
 def test_shells_side_by_side_do_not_disturb_each_other(world: World) -> None:
     ask = ["sh", "-c", 'echo "$CELLBED_GATEWAY"; read line; exec "$@"', "sh", *python(ASK, INTERNET, "7")]
     both = [world.start([*cellbed("shell"), "--delay", "1", "--", *ask]) for _ in range(2)]
-    assert len({wait_for_line(process) for process in both}) == 2
+    assert len({next_line(process) for process in both}) == 2
     for process in both:
         output, errors = process.communicate("\n", timeout=30)
         assert output.strip() == f"::ffff:{HOST}", errors

@@ -17,6 +17,7 @@ from shell_world import (
     World,
     cellbed,
     missing,
+    next_line,
     python,
     without_remark,
 )
@@ -96,11 +97,7 @@ def serving(
 ) -> subprocess.Popen[str]:
     """A shell in which a server is up."""
     process = world.start([*cellbed("shell"), *options, "--", *python(source, *arguments)], user=user)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if line != "ready\n":
-        assert process.stderr is not None
-        pytest.fail(process.stderr.read())
+    assert next_line(process) == "ready"
     return process
 
 
@@ -145,8 +142,7 @@ def test_a_port_of_a_shell_around_a_shell_leads_to_where_the_inner_one_publishes
     process = world.start(
         [*cellbed("shell"), "--delay", "20", "--publish", "8080:8000", "--", *inner], user=ORDINARY_USER
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    assert next_line(process) == "ready"
     done = world.run(python(EXCHANGE, HOST, "8080"), internet=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[0]) >= 0.080
@@ -184,8 +180,7 @@ def test_a_published_port_is_free_again_when_the_shell_has_ended(world: World) -
 @needs_world
 def test_where_nothing_listens_inside_a_connection_is_refused(world: World) -> None:
     process = world.start([*cellbed("shell"), "--publish", "8080:80", "--", "sh", "-c", "echo ready; exec sleep 1000"])
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    assert next_line(process) == "ready"
     for address, internet in ((HOST, True), ("127.0.0.1", False)):
         done = world.run(python(EXCHANGE, address, "8080"), internet=internet)
         assert "Connection" in done.stderr.splitlines()[-1]

@@ -22,7 +22,7 @@ from pathlib import Path
 INTERNET = "198.51.100.1"
 INTERNET_IPV6 = "2001:db8:77::1"
 HOST = "198.51.100.2"
-ORDINARY_USER = 42420
+ORDINARY_USER, GRANTED_USER = 42420, 42421
 REPOSITORY = Path(__file__).parents[2]
 
 # Answers every datagram and connection with the address it came from, so that a test sees who is seen.
@@ -192,6 +192,16 @@ class World:
             empty.touch(mode=0o644)
             assert self.run(["mount", "--bind", str(empty), real]).returncode == 0
 
+    def install_mahimahi(self) -> None:
+        """Install Mahimahi's commands, for :meth:`on_path`."""
+        done = self.run([*cellbed("mahimahi"), "install", "--prefix", str(self.folder)])
+        assert done.returncode == 0, done.stderr
+
+    def on_path(self, *command: str) -> list[str]:
+        """A command by which Mahimahi's are found. A shell's background jobs ignore SIGINT: this one does not."""
+        path = f"PATH={self.folder / 'bin'}:{os.environ['PATH']}"
+        return ["/usr/bin/env", "--default-signal=INT", path, *command]
+
     def grant(self, user: int) -> None:
         """Let a user have the network helper, as `cellbed grant USER --network` does."""
         layers = self.folder / "layers"
@@ -330,6 +340,14 @@ def wait_until(holds: Callable[[], bool]) -> None:
     """Return when `holds` does; the test's own time limit ends a wait in vain."""
     while not holds():
         time.sleep(0.01)
+
+
+def next_line(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints; it must not have ended."""
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    assert line or process.stderr is None, process.stderr.read()
+    return line
 
 
 def without_remark(errors: str) -> str:

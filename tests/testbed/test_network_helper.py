@@ -20,12 +20,14 @@ from cellbed.testbed.machine.privilege import NETWORK_HELPER, NETWORK_USERS
 from shell_world import (
     ASK,
     ECHO,
+    GRANTED_USER,
     INTERNET,
     NAME_SERVER,
     ORDINARY_USER,
     World,
     cellbed,
     missing,
+    next_line,
     open_world,
     python,
     wait_until,
@@ -36,7 +38,6 @@ if missing() is None and not changes.COMPILED_HELPER.exists():
 else:
     pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
-GRANTED_USER = 42421
 HOST_PORT = "4711"
 RESOLVE = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
 # Notes each connection that comes up in the file ARGV[2].
@@ -86,15 +87,10 @@ print(done.returncode, os.read(read, 4096).decode())
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with open_world() as world:
-        done = world.run([*cellbed("mahimahi"), "install", "--prefix", str(world.folder)])
-        assert done.returncode == 0, done.stderr
+        world.install_mahimahi()
         world.grant(GRANTED_USER)
         world.serve(ECHO, "::", HOST_PORT)
         yield world
-
-
-def on_path(world: World, *command: str) -> list[str]:
-    return ["/usr/bin/env", f"PATH={world.folder / 'bin'}:{os.environ['PATH']}", *command]
 
 
 def helper(world: World, *arguments: str, user: int) -> subprocess.CompletedProcess[str]:
@@ -107,14 +103,14 @@ def test_addresses_that_public_scripts_have_for_the_host_lead_there(world: World
     asks = [python(ASK, host, HOST_PORT) for host in ("$MAHIMAHI_BASE", "100.64.0.1", "10.0.0.1")]
     script = "ip -o -4 address show dev ingress; ip route; cat /proc/sys/net/ipv4/ip_forward; "
     script += "; ".join(f"{sys.executable} -c '{ASK}' {ask[-2]} {HOST_PORT}" for ask in asks)
-    done = world.run(on_path(world, "mm-delay", "1", "sh", "-c", script), user=user)
+    done = world.run(world.on_path("mm-delay", "1", "sh", "-c", script), user=user)
     address, default, *rest = done.stdout.splitlines()
     assert "inet 100.64.0.2 peer 100.64.0.1/32" in address, done.stderr
     assert default.startswith("default via 100.64.0.1 dev ingress")
     assert rest[1] == "1"
     assert len(rest) == 5, done.stderr
     nested = ["mm-delay", "1", "mm-link", "12mbit", "12mbit", "--", *python(ASK, "10.0.0.1", HOST_PORT)]
-    done = world.run(on_path(world, *nested), user=user)
+    done = world.run(world.on_path(*nested), user=user)
     assert done.returncode == 0, done.stderr
     assert world.traces() == before
 
@@ -125,7 +121,7 @@ def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_help
     port = str(5000 + user % 1000)
     world.serve(NOTING, port, str(noted), internet=True)
     # The answer to the first segment is lost: the server has no connection unless somebody else answers in front of it.
-    done = world.run(on_path(world, "mm-loss", "downlink", "1", *python(CONNECT_IN_VAIN, INTERNET, port)), user=user)
+    done = world.run(world.on_path("mm-loss", "downlink", "1", *python(CONNECT_IN_VAIN, INTERNET, port)), user=user)
     assert done.stdout == "no answer\n", done.stderr
     if user == ORDINARY_USER:
         assert done.stderr.count("\n") == 1
@@ -137,7 +133,7 @@ def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_help
 
 
 def test_the_outer_device_is_named_after_the_command_and_its_process(world: World) -> None:
-    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=GRANTED_USER)
+    process = world.start(world.on_path("mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=GRANTED_USER)
     assert process.stdout is not None
     supervisor = process.stdout.readline().strip()
     device = world.run(["ip", "-o", "-4", "address", "show", "dev", f"delay-{supervisor}"]).stdout
@@ -148,7 +144,7 @@ def test_the_outer_device_is_named_after_the_command_and_its_process(world: Worl
 def test_a_kill_of_everything_leaves_nothing(world: World) -> None:
     before = world.traces()
     script = "setsid sleep 1001 & echo $!; sleep 1000"
-    process = world.start(on_path(world, "mm-delay", "1", "sh", "-c", script), user=GRANTED_USER)
+    process = world.start(world.on_path("mm-delay", "1", "sh", "-c", script), user=GRANTED_USER)
     assert process.stdout is not None
     daemon = process.stdout.readline().strip()
     wait_until(lambda: os.getsid(int(daemon)) == int(daemon))
@@ -305,13 +301,6 @@ def serve_by_hand(world: World, *then: str) -> subprocess.Popen[str]:
     source = "\n".join([CALLER, *then])
     process = world.start(python(source, str(NETWORK_HELPER)), user=GRANTED_USER)
     return process
-
-
-def next_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline().strip()
-    assert line or process.stderr is None, process.stderr.read()
-    return line
 
 
 CALLER = """
