@@ -134,13 +134,6 @@ MISTAKES = {
     "application that ends too early": Mistake(
         'on = "edge"', 'on = "edge"\nstart = "9 s"\nstop = "9 s"', 28, "workload.stop", ("not after 'start'",)
     ),
-    "model of another runtime": Mistake(
-        'on = "edge"',
-        'on = "edge"\nmodel = "bad.toml"\nruntime = "litert"',
-        28,
-        "workload.runtime",
-        ("'litert' runs a model in TFLite format",),
-    ),
     "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "at least 0.1")),
     "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
     "CPUs as truth": Mistake("cpus = 1.0", "cpus = true", 7, "nodes.endpoint.cpus", ("true is not a number",)),

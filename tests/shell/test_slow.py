@@ -60,11 +60,11 @@ def test_nothing_is_looked_up(tmp_path: Path) -> None:
     for key, value in (("duration", "14 s"), ("rate", "1 /s"), ("up", "2 Mbit/s"), ("down", "2 Mbit/s")):
         text = re.sub(rf"(?m)^{key} = .*$", f'{key} = "{value}"', text)
     text = text.replace("[workload]", "[apps.photographs]")
-    for name, kind, keys in (
-        ("tflite", "image-classification", 'runtime = "litert"'),
-        ("sentences", "translation", ""),
+    for name, kind in (
+        ("pictures", "image-classification"),
+        ("sentences", "translation"),
     ):
-        text += f'[apps.{name}]\nkind = "{kind}"\nserver = "edge"\nrate = "0.5 /s"\n{keys}\n'
+        text += f'[apps.{name}]\nkind = "{kind}"\nserver = "edge"\nrate = "0.5 /s"\n'
     scenario.write_text(text)
     sink = [sys.executable, str(Path(__file__).parent.with_name("support") / "dns_sink.py"), str(names)]
     strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=connect,sendto,sendmmsg", "-A", "-o", str(trace)]

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.image_classification import mobilenet
 from cellbed.workloads.image_classification.classifier import Classifier, load, load_onnx_runtime
-from cellbed.workloads.offloading.task import ModelError, check
+from cellbed.workloads.offloading.task import ModelError
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +121,7 @@ def test_a_model_that_takes_no_photograph_is_refused(
 
 def test_what_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "own.onnx"
-    spec = SimpleNamespace(model=path, images=1, runtime="onnx")
+    spec = SimpleNamespace(model=path, images=1)
     with pytest.raises(CellbedError, match=r"workload\.model: .*no such model file"):
         image_classification.prepare(spec, tmp_path, lambda _: None)
     path.write_bytes(b"this is not a model")
@@ -144,32 +143,3 @@ def test_reports_say_what_seeded_labels_are_worth() -> None:
 
     assert labels in cautions(None)
     assert labels not in cautions("own.onnx")
-
-
-def test_litert_gives_the_same_classes(seeded: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert", reason="the package ai-edge-litert is missing: pip install cellbed[litert]")
-    path = mobilenet.seeded_model(tmp_path, "litert")
-    onnx_runtime, litert = Classifier(seeded), Classifier(path, "litert")
-    assert (litert.input.channels_first, litert.input.height, litert.input.width) == (False, 224, 224)
-    for number in range(4):
-        pixels = np.random.default_rng(number).integers(0, 256, (90, 120, 3), np.uint8)
-        buffer = io.BytesIO()
-        Image.fromarray(pixels).resize((480, 360)).save(buffer, "JPEG")
-        picture = buffer.getvalue()
-        assert litert.compute(litert.decode(picture)) == onnx_runtime.compute(onnx_runtime.decode(picture))
-        scores = [each._network.scores(each.decode(picture)) for each in (onnx_runtime, litert)]
-        np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-3)
-    check("cellbed.workloads.image_classification.classifier", model=str(path), runtime="litert")
-    (tmp_path / "own.tflite").write_bytes(b"no model")
-    with pytest.raises(ModelError, match="LiteRT cannot load this model"):
-        Classifier(tmp_path / "own.tflite", "litert")
-
-
-def test_litert_is_needed_only_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
-    spec = SimpleNamespace(model=None, images=1, runtime="litert")
-    with pytest.raises(
-        CellbedError, match=r"workload\.runtime: the package ai-edge-litert is not installed: pip install"
-    ):
-        image_classification.prepare(spec, tmp_path)
-    assert not list(tmp_path.iterdir())

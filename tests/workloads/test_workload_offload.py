@@ -407,20 +407,6 @@ def test_one_seed_gives_one_schedule_and_the_same_photographs(make_bed: Callable
 
 
 @needs_mosquitto
-def test_both_runtimes_answer_with_the_same_classes(make_bed: Callable[..., Bed]) -> None:
-    pytest.importorskip("ai_edge_litert", reason="the package ai-edge-litert is missing: pip install cellbed[litert]")
-    answers = []
-    for runtime in ("onnx", "litert"):
-        bed = make_bed(runtime=runtime, timeout=60 * SECOND)
-        bed.prepare(duration_ns=SECOND)
-        bed.start(0, 1)
-        bed.send(duration_ns=SECOND, drain_ns=60 * SECOND)
-        answers.append({request["input"]: request["output"] for request in bed.requests()})
-    assert answers[0] == answers[1]
-    assert None not in answers[0].values()
-
-
-@needs_mosquitto
 def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=60 * SECOND)

@@ -1,11 +1,10 @@
-"""The task of image classification, in ONNX Runtime or LiteRT: from the bytes of a JPEG to a class."""
+"""The task of image classification, in ONNX Runtime: from the bytes of a JPEG to a class."""
 
 import io
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +42,7 @@ def load_onnx_runtime() -> Any:
     return onnxruntime
 
 
-class Network(Protocol):
-    """A loaded model."""
-
-    input: Input
-
-    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the score of each class."""
-
-
-class OnnxNetwork:
+class Network:
     """A model in ONNX Runtime, on one thread that sleeps when it has nothing to do."""
 
     def __init__(self, path: Path) -> None:
@@ -73,59 +63,19 @@ class OnnxNetwork:
         self._output = self._session.get_outputs()[0].name
 
     def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """As of :class:`Network`."""
+        """Return the score of each class."""
         found: NDArray[np.float32] = self._session.run([self._output], {self.input.name: image})[0]
         return found
-
-
-class LiteRtNetwork:
-    """A model in LiteRT, on one thread."""
-
-    def __init__(self, path: Path) -> None:
-        """Load the model. Raises ModelError."""
-        from ai_edge_litert.interpreter import Interpreter
-
-        try:
-            self._interpreter = Interpreter(model_path=str(path), num_threads=1)
-        except (ValueError, RuntimeError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise ModelError(f"{path}: LiteRT cannot load this model: {reason}") from error
-        entries = self._interpreter.get_input_details()
-        # The types have ONNX's names, as errors show them. An open size is -1.
-        kinds = {np.float32: "tensor(float)"}
-        self.input = _input(
-            path,
-            [
-                (each["name"], kinds.get(each["dtype"], each["dtype"].__name__), list(each["shape_signature"]))
-                for each in entries
-            ],
-        )
-        self._index = entries[0]["index"]
-        height, width = self.input.height, self.input.width
-        size = (1, 3, height, width) if self.input.channels_first else (1, height, width, 3)
-        self._interpreter.resize_tensor_input(self._index, size)
-        self._interpreter.allocate_tensors()
-        self._output = self._interpreter.get_output_details()[0]["index"]
-
-    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """As of :class:`Network`."""
-        self._interpreter.set_tensor(self._index, image)
-        self._interpreter.invoke()
-        found: NDArray[np.float32] = self._interpreter.get_tensor(self._output)
-        return found
-
-
-_NETWORKS: dict[str, Callable[[Path], Network]] = {"onnx": OnnxNetwork, "litert": LiteRtNetwork}
 
 
 class Classifier:
     """A network and the preparation of its input."""
 
-    def __init__(self, path: Path, runtime: str = "onnx") -> None:
+    def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
         if not path.is_file():
             raise ModelError(f"{path}: no such model file")
-        self._network = _NETWORKS[runtime](path)
+        self._network = Network(path)
         self.input = self._network.input
 
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
@@ -151,9 +101,9 @@ class Classifier:
         return f"class {int(np.argmax(self._network.scores(image)))}"
 
 
-def load(model: str, runtime: str = "onnx") -> Classifier:
+def load(model: str) -> Classifier:
     """Return the classifier of a model file after it has classified a grey image. Raises ModelError."""
-    classifier = Classifier(Path(model), runtime)
+    classifier = Classifier(Path(model))
     grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
     buffer = io.BytesIO()
     grey.save(buffer, "JPEG")

@@ -1,7 +1,6 @@
 """Image classification offloaded over MQTT: endpoints send photographs, a remote node answers with their classes."""
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,30 +25,25 @@ def prepare(table: "ImageClassification", cache: Path, note: Note = silent) -> N
 
     Raises CellbedError.
     """
-    if table.runtime == "litert" and find_spec("ai_edge_litert") is None:
-        raise CellbedError(
-            'workload.runtime: the package ai-edge-litert is not installed: pip install "cellbed[litert]" '
-            'with a version of Python for which it exists, or write runtime = "onnx"'
-        )
     photographs.data_bank(cache, count=table.images or photographs.COUNT, note=note)
     if table.model is None:
-        mobilenet.seeded_model(cache, table.runtime, note=note)
+        mobilenet.seeded_model(cache, note=note)
         return
     try:
-        task.check(_TASK, model=str(table.model), runtime=table.runtime)
+        task.check(_TASK, model=str(table.model))
     except task.ModelError as error:
         raise CellbedError(f"workload.model: {error}") from error
 
 
 def programs(table: "ImageClassification", cache: Path) -> offloading.Programs:
     """Return the contents of its programs. Call prepare before."""
-    model = mobilenet.seeded_model(cache, table.runtime) if table.model is None else Path(table.model).absolute()
+    model = mobilenet.seeded_model(cache) if table.model is None else Path(table.model).absolute()
     return offloading.Programs(
         topic="cellbed/image-classification",
         client="cellbed.workloads.image_classification.jpeg",
         inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT).folder,
         task=_TASK,
-        options={"model": str(model), "runtime": table.runtime},
+        options={"model": str(model)},
     )
 
 

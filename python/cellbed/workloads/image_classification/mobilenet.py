@@ -7,7 +7,7 @@ of the convolutions, as an exporter for inference does.
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
 
@@ -40,22 +40,14 @@ _BOTTLENECKS = (
 )
 _FIRST, _LAST = 32, 1280
 
-Runtime = Literal["onnx", "litert"]
-"""ONNX Runtime, or LiteRT (TensorFlow Lite)."""
-_WRITERS: dict[Runtime, tuple[str, str]] = {
-    "onnx": ("onnx", __name__),
-    "litert": ("tflite", "cellbed.workloads.image_classification.tflite"),
-}
 
-
-def seeded_model(cache: Path, runtime: Runtime = "onnx", *, seed: int = SEED, note: Note = silent) -> Path:
+def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     """Return the model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be
     built."""
-    ending, module = _WRITERS[runtime]
-    path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.{ending}"
+    path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
     if not path.is_file():
         note(f"building MobileNetV2 with seeded weights, once: {path}")
-        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", module, temporary, seed))
+        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", __name__, temporary, seed))
     return path
 
 

@@ -24,10 +24,7 @@ class ImageClassification(Offloading):
     kind: Literal["image-classification"]
     on: Name | None = Field(None, description="The same as 'server'.", examples=["edge"])
     model: Annotated[pathlib.Path, FILE] | None = Field(
-        None, description="Model to run, in ONNX or TFLite format. Default: MobileNetV2 with seeded weights."
-    )
-    runtime: Literal["onnx", "litert"] = Field(
-        "onnx", description="ONNX Runtime, or LiteRT for models in TFLite format."
+        None, description="Model to run, in ONNX format. Default: MobileNetV2 with seeded weights."
     )
     images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
     policy: AnyPolicy | None = Field(  # type: ignore[assignment]
@@ -50,6 +47,3 @@ class ImageClassification(Offloading):
             yield from group_misfits("on", self.on, groups)
             if self.server is not None:
                 yield "on", "the same as 'server': remove one of the two"
-        if self.model is not None and (self.model.suffix == ".tflite") != (self.runtime == "litert"):
-            runs = "a model in TFLite format, FILE.tflite" if self.runtime == "litert" else "no model in TFLite format"
-            yield "runtime", f"{self.runtime!r} runs {runs}: write another model or runtime"
