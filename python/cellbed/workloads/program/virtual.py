@@ -208,7 +208,7 @@ class _Programs:
                 yield _Load(setting, program)
             elif isinstance(program.model, Listening):
                 host = setting.world.hosts[program.command.node]
-                setting.world.listen(host, program.model.port, iperf3.Server(setting.world))
+                setting.world.listen(host, program.model.port, iperf3.Server())
 
 
 def _unreachable(
