@@ -64,15 +64,6 @@ def build_elsewhere(what: str, module: str, path: Path, seed: int) -> None:
         raise CellbedError(f"{path.parent}: cannot build {what}: {reason[-1] if reason else 'no reason given'}")
 
 
-def discard(folder: Path) -> None:
-    """Take a damaged folder out of the way in one step, then delete it."""
-    with _explained(folder):
-        grave = Path(tempfile.mkdtemp(prefix=f".{folder.name}.damaged.", dir=folder.parent))
-        with contextlib.suppress(FileNotFoundError):
-            folder.rename(grave / folder.name)
-        shutil.rmtree(grave, ignore_errors=True)
-
-
 def _rename_unless_there(temporary: Path, folder: Path) -> None:
     try:
         temporary.rename(folder)

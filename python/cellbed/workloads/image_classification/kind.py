@@ -41,7 +41,7 @@ def programs(table: "ImageClassification", cache: Path) -> offloading.Programs:
     return offloading.Programs(
         topic="cellbed/image-classification",
         client="cellbed.workloads.image_classification.jpeg",
-        inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT).folder,
+        inputs=photographs.data_bank(cache, count=table.images or photographs.COUNT),
         task=_TASK,
         options={"model": str(model)},
     )

@@ -4,21 +4,18 @@ A crop, a size and a compression are drawn for each photograph at a fixed seed, 
 version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
 """
 
-import hashlib
 import importlib.util
 import io
-import json
 import math
 import mmap
 import random
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.cache import Note, build_folder, discard, silent
+from cellbed.workloads.cache import Note, build_folder, silent
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -27,67 +24,38 @@ COUNT = 100
 SEED = 1
 SMALLEST, MEDIAN, LARGEST = 7_000, 65_000, 170_000  # bytes
 SPREAD = 0.9  # standard deviation of the logarithm, before the cut
+_CENTRE = 11.318485231684885
+"""Mean of the logarithm before the cut, so that the median after it is MEDIAN."""
 
 NOTE = "the photographs are crops of one that Matplotlib carries, with realistic sizes"
 """What a report must say of the data."""
 
-_FORMAT = 2
-_MANIFEST = "manifest.json"
+_FORMAT = 3
 _SOURCE = "grace_hopper.jpg"
 
 
-@dataclass(frozen=True, slots=True)
-class Photograph:
-    """One file of the bank. bytes: its size; sha256: of its content, hexadecimal."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bank:
-    """A data bank on disk."""
-
-    folder: Path
-    photographs: tuple[Photograph, ...]
-
-    def load(self) -> list[mmap.mmap]:
-        """Return the content of each photograph, in order: mapped, so that many endpoints have it in memory once.
-
-        Errors: ``OSError``; ``ValueError`` for an empty file.
-        """
-        return [_mapped(self.folder / photograph.name) for photograph in self.photographs]
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    with inputs.opened(path) as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Bank:
-    """Return the bank of ``count`` photographs under ``cache``, built where it is missing or damaged.
+def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Path:
+    """Return the folder of ``count`` photographs under ``cache``, built where it is missing.
 
     Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
     import PIL
 
     folder = cache / f"photographs-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
-    if (bank := _open(folder)) is not None:
-        return bank
-    if folder.exists():
-        discard(folder)
-    note(f"building the data bank of {count} photographs, once: {folder}")
-    build_folder(folder, lambda temporary: _build(temporary, count, seed))
-    if (bank := _open(folder)) is None:
-        raise CellbedError(f"{folder}: the data bank does not match its manifest right after it was built; try again")
-    return bank
+    if not folder.is_dir():
+        note(f"building the data bank of {count} photographs, once: {folder}")
+        build_folder(folder, lambda temporary: _build(temporary, count, seed))
+    return folder
 
 
-def open_bank(folder: Path) -> Bank:
-    """Return the bank in ``folder`` as its manifest lists it; nothing is verified (data_bank did). For quick starts."""
-    manifest = inputs.json_value(folder / _MANIFEST)
-    return Bank(folder, tuple(Photograph(**entry) for entry in manifest["photographs"]))
+def load(folder: Path) -> dict[str, mmap.mmap]:
+    """Return the photographs of a data bank by name: mapped, so that many endpoints have them in memory once."""
+    return {path.name: _mapped(path) for path in sorted(folder.glob("*.jpg"))}
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with inputs.opened(path) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def target_sizes(count: int, seed: int) -> list[int]:
@@ -96,15 +64,8 @@ def target_sizes(count: int, seed: int) -> list[int]:
     One size is drawn from the middle of each of ``count`` equally likely strata, so a small bank has the shape of the
     distribution, too.
     """
-    low, middle, high = math.log(SMALLEST), math.log(MEDIAN), math.log(LARGEST)
-    # The cut moves the median: look for the centre that puts it right, by halving.
-    bottom, top = low, high + 3 * SPREAD
-    for _ in range(60):
-        normal = NormalDist((bottom + top) / 2, SPREAD)
-        if normal.cdf(middle) * 2 > normal.cdf(low) + normal.cdf(high):
-            bottom = normal.mean
-        else:
-            top = normal.mean
+    low, high = math.log(SMALLEST), math.log(LARGEST)
+    normal = NormalDist(_CENTRE, SPREAD)
     first, last = normal.cdf(low), normal.cdf(high)
     sizes = [
         round(math.exp(normal.inv_cdf(first + (last - first) * (stratum + 0.5) / count))) for stratum in range(count)
@@ -113,41 +74,15 @@ def target_sizes(count: int, seed: int) -> list[int]:
     return sizes
 
 
-def _open(folder: Path) -> Bank | None:
-    """Return the bank in ``folder``, or None unless every file agrees with its manifest."""
-    try:
-        bank = open_bank(folder)
-        contents = bank.load()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    whole = all(
-        hashlib.sha256(content).hexdigest() == photograph.sha256
-        for photograph, content in zip(bank.photographs, contents, strict=True)
-    )
-    return bank if whole and bank.photographs else None
-
-
 def _build(folder: Path, count: int, seed: int) -> None:
-    import PIL
     from PIL import Image
 
     with Image.open(_source()) as image:
         original = image.convert("RGB")
-    photographs = []
+    original.info.clear()  # a comment
     for number, size in enumerate(target_sizes(count, seed)):
-        generator = random.Random(f"{seed}/{number}")
-        content = _photograph(original, size, generator)
-        name = f"{number:0{max(3, len(str(count - 1)))}d}.jpg"
-        (folder / name).write_bytes(content)
-        photographs.append(Photograph(name, len(content), hashlib.sha256(content).hexdigest()))
-    manifest = {
-        "format": _FORMAT,
-        "seed": seed,
-        "pillow": PIL.__version__,
-        "source": f"Matplotlib's {_SOURCE}",
-        "photographs": [asdict(photograph) for photograph in photographs],
-    }
-    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        content = _photograph(original, size, random.Random(f"{seed}/{number}"))
+        (folder / f"{number:0{max(3, len(str(count - 1)))}d}.jpg").write_bytes(content)
 
 
 def _photograph(original: "Image.Image", size: int, generator: random.Random) -> bytes:
