@@ -8,17 +8,19 @@ turn. Without offloading, the servers are the endpoints themselves, each its own
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
+from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment, Node
-from cellbed.workloads.offloading import broker
+from cellbed.workloads.offloading import broker, task
 
 PORT = 1883
 """MQTT's registered port."""
@@ -27,65 +29,6 @@ _LOOPBACK = "127.0.0.1"
 
 # One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Programs:
-    """The contents of a kind's programs.
-
-    topic: of its requests. client: module of the endpoint, whose function ``open_inputs`` opens the data bank at the
-    path `inputs`. task: module of what the service computes, and `options`: of its function ``load``.
-    """
-
-    topic: str
-    client: str
-    inputs: Path
-    task: str
-    options: dict[str, Any]
-
-
-def processes(deployment: Deployment, raw: Path, kind: Programs, *, seed: int, port: int) -> list[Process | Command]:
-    """Broker and service for each server, and the clients; see :class:`cellbed.workloads.kind.Workload`."""
-    table, servers, clients = deployment.table, deployment.servers, deployment.clients
-    port += deployment.number  # a node can have brokers of several applications
-    started: list[Process | Command] = []
-    for node in servers:
-        name, addresses = (
-            f"{deployment.name}.{node.name}.broker",
-            sorted({str(node.ipv4), deployment.address(node), _LOOPBACK}),
-        )
-        started.append(broker.command(name, node.name, addresses, port, raw))
-    for node in servers:
-        settings = {
-            "node": node.name,
-            "broker_host": _LOOPBACK,
-            "broker_port": port,
-            "request_topic": kind.topic,
-            "task": kind.task,
-            "options": kind.options,
-            "workers": table.workers or max(1, math.ceil(node.cpus)),
-            "record": str(deployment.file(raw, node, "service.jsonl")),
-        }
-        started.append(_process(deployment, "service", "cellbed.workloads.offloading.service", node, raw, settings))
-    for index, node in enumerate(clients):
-        settings = endpoint_settings(deployment, raw, kind, index, seed, port)
-        started.append(_process(deployment, "endpoint", kind.client, node, raw, settings))
-    return started
-
-
-def endpoint_settings(
-    deployment: Deployment, raw: Path, kind: Programs, index: int, seed: int, port: int
-) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
-    servers, clients = deployment.servers, deployment.clients
-    return {
-        **deployment.load(raw, index, seed),
-        "broker_host": deployment.address(servers[index % len(servers)]),
-        "broker_port": port,
-        "request_topic": kind.topic,
-        "inputs": str(kind.inputs),
-        "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
-    }
 
 
 def _process(
@@ -136,29 +79,108 @@ _LOCAL_SPANS = (
 # fmt: on
 
 
-def description(
-    kind: str, table: Mapping[str, Any], measures: tuple[Measure, ...], cautions: tuple[Caution, ...]
-) -> Description:
-    """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of workload that offloads over MQTT; see :class:`cellbed.workloads.kind.Workload`.
 
-    Where the servers are the clients' own nodes, nothing crosses the network, and there are no parts of it.
+    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
+    the service computes. bank: makes the data bank of a table. model: makes the model with seeded weights, which is
+    used where the table has none; seeded: what a report says of it. data: what it says of the data bank.
     """
-    server = table.get("server") or table.get("on")
-    local = server is not None and server == table.get("client")
-    return Description(
-        kind=kind,
-        title=f"{kind.replace('-', ' ')} on {server or 'a remote node'}",
-        spans=_LOCAL_SPANS if local else _SPANS,
-        client_columns={"input": "text", "started_ns": "integer", "output": "text"},
-        server_columns={
-            "received_ns": "integer",
-            "dequeued_ns": "integer",
-            "compute_start_ns": "integer",
-            "compute_end_ns": "integer",
-            "reply_sent_ns": "integer",
-            "worker": "integer",
-        },
-        same=("input",),
-        measures=measures,
-        cautions=cautions,
-    )
+
+    name: str
+    client: str
+    task: str
+    bank: Callable[[Any, Path, Note], Path]
+    model: Callable[..., Path]
+    seeded: Caution
+    data: Caution
+    measures: tuple[Measure, ...]
+
+    def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
+        """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
+
+        Raises CellbedError.
+        """
+        self.bank(table, cache, note)
+        if table.model is None:
+            self.model(cache, note=note)
+            return
+        try:
+            task.check(self.task, model=str(table.model))
+        except task.ModelError as error:
+            raise CellbedError(f"workload.model: {error}") from error
+
+    def processes(
+        self, deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT
+    ) -> list[Process | Command]:
+        """Broker and service for each server, and the clients. Call prepare before."""
+        table, servers, clients = deployment.table, deployment.servers, deployment.clients
+        model = Path(table.model) if table.model is not None else self.model(cache)
+        port += deployment.number  # a node can have brokers of several applications
+        started: list[Process | Command] = []
+        for node in servers:
+            name, addresses = (
+                f"{deployment.name}.{node.name}.broker",
+                sorted({str(node.ipv4), deployment.address(node), _LOOPBACK}),
+            )
+            started.append(broker.command(name, node.name, addresses, port, raw))
+        for node in servers:
+            settings = {
+                "node": node.name,
+                "broker_host": _LOOPBACK,
+                "broker_port": port,
+                "request_topic": self._topic,
+                "task": self.task,
+                "options": {"model": str(model.absolute())},
+                "workers": table.workers or max(1, math.ceil(node.cpus)),
+                "record": str(deployment.file(raw, node, "service.jsonl")),
+            }
+            started.append(_process(deployment, "service", "cellbed.workloads.offloading.service", node, raw, settings))
+        for index, node in enumerate(clients):
+            settings = self.endpoint_settings(deployment, raw, cache, index, seed, port)
+            started.append(_process(deployment, "endpoint", self.client, node, raw, settings))
+        return started
+
+    def endpoint_settings(
+        self, deployment: Deployment, raw: Path, cache: Path, index: int, seed: int, port: int
+    ) -> dict[str, Any]:
+        """Return the configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
+        servers, clients = deployment.servers, deployment.clients
+        return {
+            **deployment.load(raw, index, seed),
+            "broker_host": deployment.address(servers[index % len(servers)]),
+            "broker_port": port,
+            "request_topic": self._topic,
+            "inputs": str(self.bank(deployment.table, cache, silent)),
+            "connect_patience_ns": (30 + len(clients)) * 1_000_000_000,
+        }
+
+    @property
+    def _topic(self) -> str:
+        return f"cellbed/{self.name}"
+
+    def describe(self, table: Mapping[str, Any]) -> Description:
+        """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back.
+
+        Where the servers are the clients' own nodes, nothing crosses the network, and there are no parts of it.
+        """
+        server = table.get("server") or table.get("on")
+        local = server is not None and server == table.get("client")
+        return Description(
+            kind=self.name,
+            title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",
+            spans=_LOCAL_SPANS if local else _SPANS,
+            client_columns={"input": "text", "started_ns": "integer", "output": "text"},
+            server_columns={
+                "received_ns": "integer",
+                "dequeued_ns": "integer",
+                "compute_start_ns": "integer",
+                "compute_end_ns": "integer",
+                "reply_sent_ns": "integer",
+                "worker": "integer",
+            },
+            same=("input",),
+            measures=self.measures,
+            cautions=(*([self.seeded] if table.get("model") is None else []), self.data),
+        )

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cellbed.workloads import lifecycle
+from cellbed.workloads.cache import silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
 from cellbed.workloads.offloading.endpoint import Endpoint, Inputs, Settings
@@ -233,10 +233,9 @@ class _Timed:
 
 @dataclass(frozen=True, slots=True)
 class Offloading:
-    """See :class:`~cellbed.workloads.virtual.model.Model`. programs: of the kind (its function ``programs``). rate,
-    seconds: of the run that measures a profile."""
+    """See :class:`~cellbed.workloads.virtual.model.Model`. rate, seconds: of the run that measures a profile."""
 
-    programs: Callable[[Any, Path], kind.Programs]
+    kind: kind.Kind
     rate: str
     seconds: int = 20
     covers: tuple[str, ...] = ()
@@ -251,7 +250,6 @@ class Offloading:
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
         world, draw = setting.world, setting.draw(each)
-        programs = self.programs(each.table, setting.cache)
         port, known = kind.PORT + each.number, dict[int, str]()
         for node in each.servers:
             file = each.file(setting.raw, node, "service.jsonl")
@@ -259,11 +257,13 @@ class Offloading:
             host = world.hosts[node.name]
             workers = each.table.workers or max(1, math.ceil(node.cpus))
             world.listen(host, port, Broker(_Service(world, host, workers, draw, known, record)))
-        inputs: Inputs = importlib.import_module(programs.client).open_inputs(programs.inputs)
+        inputs: Inputs = importlib.import_module(self.kind.client).open_inputs(
+            self.kind.bank(each.table, setting.cache, silent)
+        )
         payload_of = cache(inputs.payload)
         for index, node in enumerate(each.clients):
             timed = _Timed(inputs.names, payload_of, draw, known, node.name)
-            settings = kind.endpoint_settings(each, setting.raw, programs, index, setting.seed, port)
+            settings = self.kind.endpoint_settings(each, setting.raw, setting.cache, index, setting.seed, port)
             generator = Endpoint(Settings(**settings), timed)
             client = Client(world, world.hosts[node.name], generator, each, draw)
             timed.program = client.program
