@@ -14,7 +14,7 @@ from cellbed.scenario.core import CoreDelay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.places import PLACES
-from cellbed.scenario.queues import CoDel, DropHead, DropTail, Infinite, Pie
+from cellbed.scenario.queues import DropTail, Infinite
 from cellbed.scenario.table import Ways
 from scenario_text import GOOD
 
@@ -114,21 +114,6 @@ def test_queue_limit_in_bytes_or_packets(queue: str, limit: QueueLimit) -> None:
     scenario = _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', queue))
     assert isinstance(scenario.links.mobile.queue.uplink, DropTail)
     assert scenario.links.mobile.queue.uplink.limit == limit
-
-
-def test_managed_queues_have_the_defaults_of_their_rfcs() -> None:
-    def queue(text: str) -> object:
-        return _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', text)).links.mobile.queue.downlink
-
-    limit = QueueLimit(bytes=1_000_000)
-    ms = 1_000_000
-    assert queue('kind = "drophead"') == DropHead(kind="drophead")
-    codel = queue('kind = "codel"')
-    assert isinstance(codel, CoDel)
-    assert (codel.target, codel.interval, codel.limit) == (5 * ms, 100 * ms, limit)
-    pie = queue('kind = "pie", target = "20 ms"')
-    assert isinstance(pie, Pie)
-    assert (pie.target, pie.burst, pie.limit) == (20 * ms, 150 * ms, limit)
 
 
 def test_infinite_queue_must_be_asked_for() -> None:

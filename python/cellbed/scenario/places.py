@@ -4,8 +4,7 @@ The published figures are round-trip times (G. Mishchenko, "Network Simulation f
 bachelor thesis, Vrije Universiteit Amsterdam, 2025, Table 5.2). The thesis takes the core as symmetric and halves
 them (§5.1), and so do we: **a place's one-way delay is half of its published round-trip time**, so that a name means
 the table has ("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values
-(0, 3.125, 7.5 and 45 ms one way); they are kept here for the record. To use them, write the delay itself, as in
-``cloud = "3.125 ms"``.
+(0, 3.125, 7.5 and 45 ms one way). To use them, write the delay itself, as in ``cloud = "3.125 ms"``.
 
 Of the distributions around them the thesis has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
 tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
@@ -50,26 +49,13 @@ class RoundTrips:
     queue: int
     sigma: float
 
-    def percentile(self, share: float, hours: Hours) -> int:
-        """Return a quantile of the round-trip times, ns, over many changes of route."""
-        low, high = min(least for _, least in self.routes), 10**12
-        while high - low > 1000:
-            middle = (low + high) // 2
-            below = sum(part * self._below(middle - least, hours) for part, least in self.routes)
-            low, high = (middle, high) if below < share else (low, middle)
-        return high
-
-    def _below(self, queue: int, hours: Hours) -> float:
-        if queue <= 0:
-            return 0.0
-        return NormalDist().cdf(math.log(queue / self._queue(hours)) / self.sigma)
-
-    def _queue(self, hours: Hours) -> float:
+    def typical_queue(self, hours: Hours) -> float:
+        """Return the median of the queueing, ns."""
         return self.queue * (PEAK if hours == "peak" else 1.0)
 
     def over(self, duration: int, hours: Hours, random: Random) -> list[tuple[int, int]]:
         """Round-trip times over `duration` ns: (from when, ns), `HOLD` apart, with the route that holds."""
-        normal = NormalDist(math.log(self._queue(hours)), self.sigma)
+        normal = NormalDist(math.log(self.typical_queue(hours)), self.sigma)
         least, until = self._route(random), random.expovariate(1 / ROUTE)
         found = []
         for at in range(0, duration, max(HOLD, duration // _MOST)):
@@ -88,57 +74,27 @@ class RoundTrips:
 class Place:
     """A place in the core network.
 
-    one_way: nanoseconds, the delay that the link gets. published_rtt: the round-trip time in print, for people.
-    measured: nanoseconds one way in the public configuration of the same locations; not used by any link.
-    round_trips: the distribution whose median in off-peak hours is the published time.
+    one_way: nanoseconds, the delay that the link gets. round_trips: the distribution whose median in off-peak hours is
+    the published time.
     """
 
     name: str
-    where: str
     one_way: int
-    published_rtt: str
-    measured: int
     round_trips: RoundTrips
 
 
-def _routes(*shares: tuple[float, float]) -> tuple[tuple[float, int], ...]:
-    return tuple((share, round(milliseconds * _MS)) for share, milliseconds in shares)
+def _place(name: str, one_way: float, routes: tuple[tuple[float, float], ...], queue: float, sigma: float) -> Place:
+    """Return a place; times in ms."""
+    found = tuple((share, round(least * _MS)) for share, least in routes)
+    return Place(name, round(one_way * _MS), RoundTrips(found, round(queue * _MS), sigma))
 
 
 PLACES: dict[str, Place] = {
     place.name: place
     for place in (
-        Place(
-            "base-edge",
-            "edge at the tower, Amsterdam",
-            _MS // 2,
-            "1 ms",
-            0,
-            RoundTrips(_routes((1.0, 0.9)), _MS // 10, 0.6),
-        ),
-        Place(
-            "eu-central-1",
-            "local cloud, Frankfurt",
-            5 * _MS,
-            "10 ms",
-            3_125_000,
-            RoundTrips(_routes((1.0, 9.7)), 3 * _MS // 10, 0.8),
-        ),
-        Place(
-            "eu-west-3",
-            "regional cloud, Paris",
-            10 * _MS,
-            "20 ms",
-            7_500_000,
-            RoundTrips(_routes((0.6, 19.22), (0.4, 22.22)), 4 * _MS // 10, 0.8),
-        ),
-        Place(
-            "us-east-1",
-            "transcontinental cloud, Virginia",
-            40 * _MS,
-            "80 ms",
-            45 * _MS,
-            RoundTrips(_routes((1.0, 79.2)), 8 * _MS // 10, 0.9),
-        ),
+        _place("base-edge", 0.5, ((1.0, 0.9),), 0.1, 0.6),  # edge at the tower, Amsterdam
+        _place("eu-central-1", 5, ((1.0, 9.7),), 0.3, 0.8),  # local cloud, Frankfurt
+        _place("eu-west-3", 10, ((0.6, 19.22), (0.4, 22.22)), 0.4, 0.8),  # regional cloud, Paris
+        _place("us-east-1", 40, ((1.0, 79.2),), 0.8, 0.9),  # transcontinental cloud, Virginia
     )
 }
