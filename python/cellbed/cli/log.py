@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,17 +20,10 @@ app = typer.Typer(
 _Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", metavar="RUN|FILE")]
 
 
-class _Format(StrEnum):
-    mahimahi = "mahimahi"
-    csv = "csv"
-    parquet = "parquet"
-    pcapng = "pcapng"
-
-
 @app.command("convert")
 def convert_log(
     log: _Log,
-    to: Annotated[_Format, typer.Option("--to", help="The format.")],
+    to: Annotated[Literal["mahimahi", "csv", "parquet", "pcapng"], typer.Option("--to", help="The format.")],
     direction: Annotated[
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
@@ -50,7 +42,7 @@ def convert_log(
     from cellbed.measure.packetlog.convert import convert
     from cellbed.measure.packetlog.log import open_log
 
-    path = convert(open_log(log), to.value, output, direction, lambda text: print(f"note: {text}", file=sys.stderr))
+    path = convert(open_log(log), to, output, direction, lambda text: print(f"note: {text}", file=sys.stderr))
     if path is not None:
         print(path)
 

@@ -1,37 +1,26 @@
 """``cellbed report``: rebuild the tables and the report of a run."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-
-class Open(StrEnum):
-    """Cases in which the report opens in a browser."""
-
-    auto = "auto"
-    yes = "yes"
-    no = "no"
-
-
-class Ending(StrEnum):
-    """Formats of figures."""
-
-    svg = "svg"
-    pdf = "pdf"
+Open = Literal["auto", "yes", "no"]
+"""Cases in which the report opens in a browser."""
+Ending = Literal["svg", "pdf"]
+"""Formats of figures."""
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")],
     open_: Annotated[
         Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
-    ] = Open.auto,
+    ] = "auto",
     figures: Annotated[
         Path | None, typer.Option(help="Write every figure into this folder, too.", metavar="FOLDER")
     ] = None,
-    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = Ending.svg,
+    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = "svg",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Rebuild the tables, the summary and report.html of a run from its raw files.
@@ -54,6 +43,6 @@ def report(
     if figures is not None:
         from cellbed.report.figures import write
 
-        written = write(run, figures, ending.value)
+        written = write(run, figures, ending)
         print(f"{len(written)} figures in {figures}", file=sys.stderr)
-    html.open_page(path, open_.value, quiet=as_json)
+    html.open_page(path, open_, quiet=as_json)

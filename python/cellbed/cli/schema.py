@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
-class What(StrEnum):
-    """Files that a schema describes."""
-
-    scenario = "scenario"
-    sweep = "sweep"
-    simulation = "simulation"
-    recording = "recording"
-
-
 def schema(
     what: Annotated[
-        What, typer.Argument(help="Schema of scenario, sweep or simulation files, or of recording.json.")
-    ] = What.scenario,
+        Literal["scenario", "sweep", "simulation", "recording"],
+        typer.Argument(help="Schema of scenario, sweep or simulation files, or of recording.json."),
+    ] = "scenario",
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors and other programs.
 
@@ -33,11 +24,11 @@ def schema(
     """
     import json
 
-    if what is What.recording:
+    if what == "recording":
         from cellbed.recordings.description import json_schema
-    elif what is What.sweep:
+    elif what == "sweep":
         from cellbed.experiments.sweep.file import json_schema
-    elif what is What.simulation:
+    elif what == "simulation":
         from cellbed.datacentre.file import json_schema
     else:
         from cellbed.scenario.json_schema import json_schema

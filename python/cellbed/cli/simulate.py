@@ -45,7 +45,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     open_: Annotated[
         Open, typer.Option("--open", help="Open the report in a browser. auto: only on a desktop terminal.")
-    ] = Open.auto,
+    ] = "auto",
 ) -> None:
     """Simulate flows of a data centre, and to the users of radio cells, in virtual time.
 
@@ -81,10 +81,10 @@ def simulate(
 
         show(summary)
         print(folder / "report.html")
-    if open_ is not Open.no:
+    if open_ != "no":
         from cellbed.report import html
 
-        html.open_page(folder / "report.html", open_.value, quiet=as_json)
+        html.open_page(folder / "report.html", open_, quiet=as_json)
 
 
 def _show(described: Described, seeds: range, as_json: bool) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
     from cellbed.experiments.sweep.store import Result
     from cellbed.experiments.sweep.trials import Plan, Trial
-
-
-class Average(StrEnum):
-    """Statistics of a point over its repetitions."""
-
-    mean = "mean"
-    median = "median"
 
 
 class _OfFile(TyperGroup):
@@ -177,8 +169,10 @@ def report(
         Path | None,
         typer.Option(help="Write every figure into this folder.", metavar="FOLDER"),
     ] = None,
-    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = Ending.svg,
-    statistic: Annotated[Average, typer.Option("--statistic", help="Of a point, over its repetitions.")] = Average.mean,
+    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = "svg",
+    statistic: Annotated[
+        Literal["mean", "median"], typer.Option("--statistic", help="Of a point, over its repetitions.")
+    ] = "mean",
     half_width: Annotated[
         float,
         typer.Option(
@@ -191,7 +185,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything but the figures as JSON.")] = False,
     open_: Annotated[
         Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
-    ] = Open.auto,
+    ] = "auto",
 ) -> None:
     """Make the report of a sweep: a figure per factor, intervals over repetitions, effects.
 
@@ -210,19 +204,19 @@ def report(
     from cellbed.report.sweep import show
 
     found = Sweep.load(folder).report(
-        measure or (), statistic=statistic.value, half_width=half_width / 100, disturbed=with_disturbed
+        measure or (), statistic=statistic, half_width=half_width / 100, disturbed=with_disturbed
     )
     page = out or folder / "report.html"
     found.write(page)
     if figures is not None:
-        written = found.write_figures(figures, ending.value)
+        written = found.write_figures(figures, ending)
         print(f"{len(written)} figures in {figures}", file=sys.stderr)
     if as_json:
         print(json.dumps(found.content, indent=1))
     else:
         show(found)
         print(page)
-    html.open_page(page, open_.value, quiet=as_json)
+    html.open_page(page, open_, quiet=as_json)
 
 
 def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
