@@ -53,9 +53,6 @@ def replay(
     ] = None,
     length: Annotated[str, typer.Option(help="Length of each recording.")] = "120 s",
     seed: Annotated[int, typer.Option(min=0, max=2**32, help="Seed of the radio conditions and the applications.")] = 1,
-    virtual: Annotated[
-        bool, typer.Option("--virtual", help="Run everything in virtual time, as without it.", hidden=True)
-    ] = True,
     quick: Annotated[
         bool, typer.Option("--quick", help="Quick look: two conditions, shortened applications, 3 trials.")
     ] = False,
