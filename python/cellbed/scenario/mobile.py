@@ -127,3 +127,30 @@ class MobileLink(Table):
                 yield ("changes", index, "up"), change.up
             if change.down is not None:
                 yield ("changes", index, "down"), change.down
+
+
+class WholeLink(Table):
+    """Base of last miles that are generated or recorded as a whole, with a delay of their own."""
+
+    loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
+    duplication: DuplicationEachWay = written(0.0)
+    corruption: CorruptionEachWay = written(0.0)
+    outage: OutageEachWay = written([])
+
+    @property
+    def base_delay(self) -> Ways[int]:
+        """Beside the link's own."""
+        return Ways(0, 0)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """None are known beforehand."""
+        return ()
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """Keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
+        return list(outage_misfits(self.outage, duration))
+
+    def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
+        """Capacities from files that are read later: none."""
+        return iter(())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as File
@@ -12,17 +11,9 @@ from pydantic import Field
 
 from cellbed.archive import TraceError, TraceSource, find_folder, obstacle, open_archive
 from cellbed.archive.light_rows import latency_offsets, light_rows
-from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.fields import QueueLimit, TextField, quantity
-from cellbed.scenario.impairments import (
-    CorruptionEachWay,
-    DuplicationEachWay,
-    LossEachWay,
-    OutageEachWay,
-    outage_misfits,
-)
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.mobile import Change, Offset
+from cellbed.scenario.mobile import Offset, WholeLink
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.table import EachWay, Path, Table, Ways, written
 from cellbed.support.units import DURATION
@@ -219,7 +210,7 @@ class RecordedDirection(_Replayed):
         return self._replay(self.way, self.idle)
 
 
-class RecordedLink(_Replayed):
+class RecordedLink(WholeLink, _Replayed):
     """A last mile that replays a recording, one per endpoint."""
 
     idle: Annotated[Ways[int | None], EachWay(Annotated[int, _IDLE])] | None = Field(
@@ -232,10 +223,6 @@ class RecordedLink(_Replayed):
         description="Bottleneck queue, one per direction. Default: drop-tail with the calibrated limit, or 1 MB.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
-    loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
-    duplication: DuplicationEachWay = written(0.0)
-    corruption: CorruptionEachWay = written(0.0)
-    outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into the recording.")
     loop: bool = Field(True, description="Whether the recording repeats when it ends.")
 
@@ -249,16 +236,6 @@ class RecordedLink(_Replayed):
         """The replay of the downlink. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
-    @property
-    def base_delay(self) -> Ways[int]:
-        """Beside the recording's own."""
-        return Ways(0, 0)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """None are known beforehand."""
-        return ()
-
     def completed(self) -> Self:
         """Return the link with the calibrated queues by default."""
         up, down = (getattr(self.queue, way, None) or calibrated_queue(self.path.description, way) for way in WAYS)
@@ -266,7 +243,7 @@ class RecordedLink(_Replayed):
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
-        found = list(outage_misfits(self.outage, duration))
+        found = super().misfits(duration)
         try:
             end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)
         except TraceError as error:
@@ -274,7 +251,3 @@ class RecordedLink(_Replayed):
         if self.start >= end and not self.loop:
             found.append((("start",), f"the recording ends after {DURATION.format(end)}: write an earlier time"))
         return found
-
-    def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """Capacities from files: none, the recording has been read."""
-        return iter(())
