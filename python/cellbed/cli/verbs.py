@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import keyword
 from typing import Any
@@ -20,34 +19,14 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     """
 
     class Verbs(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            return list(verbs)
+        def __init__(self, **attributes: Any) -> None:
+            # They are listed, completed and suggested by their first lines, without an import of their modules.
+            commands = {verb: TyperCommand(verb, help=line) for verb, line in verbs.items()}
+            super().__init__(**attributes | {"commands": commands})
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            wrong = args[0]
-            if wrong not in verbs and wrong[:1] != "-" and not ctx.resilient_parsing:
-                begun = [verb for verb in verbs if verb.startswith(wrong)] if wrong else []
-                near = begun or difflib.get_close_matches(wrong.lower(), verbs, n=2)
-                hint = f"Did you mean {' or '.join(near)}?" if near else f"Commands: {', '.join(verbs)}."
-                ctx.fail(f"unknown command '{wrong}'. {hint}")
-            if ctx.resilient_parsing and wrong in verbs:
-                # A shell completes what follows the verb.
-                return wrong, _load(package, wrong), args[1:]
-            return super().resolve_command(ctx, args)
-
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
-            """List the verbs by their first lines, without an import of their modules."""
-            limit = formatter.width - 6 - max(map(len, verbs))
-            rows = [(verb, TyperCommand(verb, help=line).get_short_help_str(limit)) for verb, line in verbs.items()]
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name not in verbs:
-                return None
-            if ctx.resilient_parsing:
-                return TyperCommand(cmd_name, help=verbs[cmd_name])
-            return _load(package, cmd_name)
+            verb, _, rest = super().resolve_command(ctx, args)
+            return verb, None if verb is None else _load(package, verb), rest
 
     return Verbs
 
