@@ -85,10 +85,6 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
     return tuple(path)
 
 
-def _is_form(step: str | int, value: Any) -> bool:
-    return step in (PLAIN, BOTH, APART) or (isinstance(value, Mapping) and value.get("kind") == step)
-
-
 def _child(here: Any, step: str | int) -> Any:
     if isinstance(here, Mapping):
         return here.get(step)
