@@ -5,10 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import shutil
-import subprocess
-import sys
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +19,9 @@ from cellbed.measure.packetlog import log as log_module
 from cellbed.measure.packetlog.convert import COLUMNS, write_csv, write_parquet
 from cellbed.measure.packetlog.log import ENTERS, figures, in_order, open_log, reason
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
-from cellbed.measure.packetlog.pcapng import write_pcapng
 from cellbed.measure.packets import MAGIC, RECORD
-from emulator_process import EDGE, ENDPOINT, EmulatorProcess, constant, delay, line_of_two, packets
 from in_process import cellbed
 from run_folder import Shape, make_run
-
-needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed (package tshark)")
-
-TALK = """
-import socket, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-with socket.create_server((sys.argv[1], 7000), family=family) as server:
-    print("ready", flush=True)
-    connection, _ = server.accept()
-    while connection.recv(65536):
-        pass
-"""
-SEND = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
-    connection.sendall(bytes(200_000))
-"""
 
 
 @st.composite
@@ -301,106 +278,6 @@ def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -
     assert "core-edge-0.uplink" in done.stderr
 
 
-def tshark(path: Path, *fields: str) -> list[list[str]]:
-    command = [
-        "tshark",
-        "-r",
-        str(path),
-        "-o",
-        "tcp.analyze_sequence_numbers:FALSE",
-        "-T",
-        "fields",
-        "-E",
-        "separator=|",
-    ]
-    done = subprocess.run(
-        [*command, *(part for field in fields for part in ("-e", field))], capture_output=True, text=True, check=True
-    )
-    return [line.split("|") for line in done.stdout.splitlines()]
-
-
-@needs_tshark
-@pytest.mark.parametrize("family", [4, 6])
-def test_tshark_decodes_a_real_connection(family: int, tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    config = line_of_two([constant(10_000_000, queue_bytes=30_000), delay(5)], [delay(5)], raw)
-    with EmulatorProcess(config) as emulator:
-        emulator.ready()
-        command = [sys.executable, "-c", TALK, EDGE[family]]
-        with subprocess.Popen(command, preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"ready\n"
-            emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family]])
-        emulator.probe(bit_rate=20_000_000, seconds=0.1, family=family)
-        emulator.stop()
-    nodes = [("endpoint", ENDPOINT), ("tower", {}), ("edge", EDGE)]
-    described = {
-        "format": 1,
-        "t0_ns": None,
-        "nodes": [{"name": name, "addresses": list(addresses.values())} for name, addresses in nodes],
-        "directions": [
-            {
-                "index": index,
-                "name": each["name"],
-                "link": "line",
-                "way": "uplink",
-                "from": each["from"],
-                "to": each["to"],
-            }
-            for index, each in enumerate(config["directions"])
-        ],
-    }
-    (tmp_path / "run.json").write_text(json.dumps(described))
-    with (tmp_path / "log.pcapng").open("wb") as file:
-        write_pcapng(open_log(tmp_path), file)
-
-    rows = packets(raw)
-    ip = "ip" if family == 4 else "ipv6"
-    seen = tshark(
-        tmp_path / "log.pcapng", "frame.interface_name", "frame.time_epoch", "frame.len", f"{ip}.src", f"{ip}.dst",
-        "tcp.srcport", "udp.srcport", "tcp.dstport", "udp.dstport", "tcp.seq_raw", "tcp.len", "frame.comment",
-        "_ws.malformed",
-    )  # fmt: skip
-    by_vertex = {0: str(ip_address(ENDPOINT[family])), 2: str(ip_address(EDGE[family]))}
-    expected = []
-    for row in rows:
-        tcp = row["protocol"] == 6
-        for end, moment in (("in", row["arrived"]), ("out", row["departed"])):
-            if end == "out" and row["drop"]:
-                continue
-            ports = [str(row["source_port"]), "", str(row["destination_port"]), ""]
-            expected.append([
-                f"{config['directions'][row['direction']]['name']} {end}",
-                f"{moment // 10**9}.{moment % 10**9:09}",
-                str(row["bytes"]),
-                by_vertex[int(row["source_vertex"])],
-                by_vertex[int(row["destination_vertex"])],
-                *(ports if tcp else ["", ports[0], "", ports[2]]),
-                str(row["tcp_sequence"]) if tcp else "",
-                str(row["payload"]) if tcp else "",
-                f"dropped: {reason(int(row['drop']))}" if row["drop"] else "",
-            ])  # fmt: skip
-    assert sorted(line[:12] for line in seen) == sorted(expected)
-    assert {line[12] for line in seen} == {""}
-    assert any(line[11] == "dropped: queue-full" for line in seen)
-    assert any(line[5] == "7000" for line in seen)
-    times = [line[1] for line in seen]
-    assert times == sorted(times)
-
-
-@needs_tshark
-@settings(max_examples=4, deadline=None)
-@given(rows=records())
-def test_any_log_is_a_whole_capture_file(folder: Path, rows: np.ndarray[Any, Any]) -> None:
-    log = write_log(folder / "packets.bin", rows)
-    with (folder / "any.pcapng").open("wb") as file:
-        write_pcapng(log, file)
-    seen = tshark(folder / "any.pcapng", "frame.number", "frame.len")
-    expected = [*rows["bytes"], *rows["bytes"][rows["drop"] == 0]]
-    assert sorted(int(line[1]) for line in seen) == sorted(expected)
-
-
 def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
     assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []
 
@@ -424,6 +301,3 @@ def test_drops_of_a_managed_queue_are_told_as_congestion(tmp_path: Path) -> None
         "congestion",
         "queue-full",
     ]
-    file = io.BytesIO()
-    write_pcapng(log, file)
-    assert b"dropped: congestion" in file.getvalue()

@@ -252,7 +252,7 @@ def test_logs_are_printed_and_followed(place: Place) -> None:
 
 
 def test_a_link_is_captured_whole_and_live(place: Place) -> None:
-    from cellbed.measure.packetlog.pcapng import section
+    from cellbed.measure.packetlog.capture import section
 
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with place.popen("tap", "mobile-0", "--out", "-", **pipes, errors="replace") as tap:  # further packets are no text

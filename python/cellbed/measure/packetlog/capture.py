@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from cellbed.measure.packetlog.pcapng import interface, packet, section
-
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
 _PACKET_STATISTICS, _SOL_PACKET = 6, 263
@@ -95,3 +93,38 @@ def _drain(source: socket.socket, names: dict[bool, int], file: IO[bytes], most:
         seconds, nanoseconds = struct.unpack("qq", ancillary[0][2][:16])
         file.write(packet(number, seconds * 10**9 + nanoseconds, content[:most], len(content)))
         count += 1
+
+
+# Blocks of pcapng (draft-ietf-opsawg-pcapng).
+
+_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
+_RAW_IP = 101  # LINKTYPE_RAW
+_SHB_APPLICATION, _IF_NAME, _IF_RESOLUTION = 4, 2, 9
+_NANOSECONDS = 9  # 10^-9 s
+
+
+def section() -> bytes:
+    """Return the block with which a file begins."""
+    body = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
+    return _block(_SECTION, body + _option(_SHB_APPLICATION, b"cellbed") + _option(0, b""))
+
+
+def interface(name: str) -> bytes:
+    """Return the block that describes the next interface, with raw IP packets and times in ns."""
+    options = _option(_IF_NAME, name.encode()) + _option(_IF_RESOLUTION, bytes([_NANOSECONDS]))
+    return _block(_INTERFACE, struct.pack("<HHI", _RAW_IP, 0, 0) + options + _option(0, b""))
+
+
+def packet(number: int, time_ns: int, captured: bytes, length: int) -> bytes:
+    """Return the block of one packet at the interface of this number. captured: its first bytes; length: its own."""
+    head = struct.pack("<IIIII", number, time_ns >> 32, time_ns & 0xFFFFFFFF, len(captured), length)
+    return _block(_PACKET, head + captured + bytes(-len(captured) % 4))
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + length + body + length

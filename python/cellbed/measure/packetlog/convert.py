@@ -73,8 +73,8 @@ def write_parquet(log: PacketLog, file: IO[bytes], direction: int | None = None)
     write_frames((table(log, records) for records in log.chunks(direction)), COLUMNS, file, "zstd")
 
 
-Format = Literal["mahimahi", "csv", "parquet", "pcapng"]
-ENDINGS: dict[Format, str] = {"mahimahi": "log", "csv": "csv", "parquet": "parquet", "pcapng": "pcapng"}
+Format = Literal["mahimahi", "csv", "parquet"]
+ENDINGS: dict[Format, str] = {"mahimahi": "log", "csv": "csv", "parquet": "parquet"}
 
 
 def convert(
@@ -123,10 +123,6 @@ def _writer(
             note(f"{error}; opportunities are left out")
             schedule = None
         return lambda file: write_mahimahi(log, file, direction, schedule)
-    if to == "pcapng":
-        from cellbed.measure.packetlog.pcapng import write_pcapng
-
-        return lambda file: write_pcapng(log, file, direction)
     write = write_csv if to == "csv" else write_parquet
     return lambda file: write(log, file, direction)
 
@@ -148,7 +144,5 @@ def _default(log: PacketLog, to: Format, direction: int | None) -> Path:
 def _to_standard_output(write: Callable[[IO[bytes]], None], to: Format) -> None:
     if to == "parquet":
         raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
-    if to == "pcapng" and sys.stdout.isatty():
-        raise LogError(f"{to} is binary and standard output is a terminal; write to a file with -o FILE, or to a pipe")
     write(sys.stdout.buffer)
     sys.stdout.buffer.flush()
