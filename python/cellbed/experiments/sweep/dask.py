@@ -1,37 +1,27 @@
 """Trials on a Dask cluster: the :class:`Executor` behind ``--on``, and what its tasks do on a worker.
 
-A trial is one task with one unit of the resource `RESOURCE`. Worker and client share no files: the inputs of a trial
-are tar archives on which its task depends, so that Dask brings each to a worker once. The folder of the run comes back
-as a tar archive.
+A trial is one task with one unit of the resource `RESOURCE`. Workers and client have the folders of the scenario and
+of the sweep by the same paths, as on a shared file system.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import math
-import os
 import queue
 import re
 import secrets
-import shlex
-import shutil
-import tarfile
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
-from cellbed.archive import ARCHIVE, place_of
 from cellbed.experiments.child import ChildRun
 from cellbed.experiments.sweep.runner import Outcome
-from cellbed.experiments.sweep.trials import Trial, inputs_of, texts
+from cellbed.experiments.sweep.trials import Trial, inputs_of
 from cellbed.library import RunError
 from cellbed.scenario.reader import TablesError, checked
 from cellbed.support.errors import CellbedError
@@ -42,21 +32,15 @@ _PORT = 8786
 _CONNECT_S = 10.0
 """How long the scheduler, and then the first worker, may take to appear."""
 
-Sent = tuple[str, frozenset[str]]
-"""An input: SHA-256 of its content, and its paths as the scenario has them."""
-
-
 # What runs on the workers.
 
 _running: set[str] = set()
 """Keys of tasks with a child process."""
 
 
-def run_trial(tables: dict[str, Any], sent: list[Sent], limits: Enforcement, *packed: bytes) -> dict[str, Any]:
-    """Run a scenario on this worker: the outcome, with the packed folder of the run.
-
-    packed: the content of each input in `sent`. Those outside of the folder of the scenario get another path in it.
-    """
+def run_trial(tables: dict[str, Any], asked: dict[str, str], sent: Set[str], limits: Enforcement) -> dict[str, Any]:
+    """Run a scenario on this worker: the outcome of its child process. asked: of :class:`ChildRun`. sent: hashes of the
+    client's inputs."""
     import distributed
 
     worker = distributed.get_worker()
@@ -68,33 +52,17 @@ def run_trial(tables: dict[str, Any], sent: list[Sent], limits: Enforcement, *pa
         task = worker.state.tasks.get(key)
         return task is None or task.state == "cancelled"
 
-    with tempfile.TemporaryDirectory(prefix="cellbed-", dir=worker.local_directory) as scratch:
-        folder, out = Path(scratch, "scenario"), Path(scratch, "runs")
-        folder.mkdir()
-        moved: dict[str, str] = {}
-        for (sha256, names), content in zip(sent, packed, strict=True):
-            source = unpack(content, Path(scratch, "inputs", sha256))
-            for name in names:
-                if _is_outside(name):
-                    moved[name] = str(source)
-                else:
-                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    (shutil.copytree if source.is_dir() else shutil.copy2)(source, folder / name)
-        tables = _with_paths(tables, moved)
-        outcome: dict[str, Any] = {"folder": None, "status": "failed", "disturbed": False, "exit_code": 1}
-        if (error := _other_inputs(tables, folder, {sha256 for sha256, _ in sent})) is not None:
-            return {**outcome, "error": error, "took_s": 0.0}
-        _running.add(key)
-        try:
-            asked = {"text": tomli_w.dumps(tables), "folder": str(folder), "out": str(out)}
-            outcome |= _in_child(asked, limits, is_cancelled)
-        except RunError as error:
-            outcome["error"] = str(error)
-        finally:
-            _running.discard(key)
-        if outcome["folder"] is not None and not is_cancelled():
-            outcome["packed"] = pack(Path(outcome["folder"]))
-        return {**outcome, "took_s": time.monotonic() - began}
+    outcome: dict[str, Any] = {"folder": None, "status": "failed", "disturbed": False, "exit_code": 1}
+    if (problem := _obstacle(tables, Path(asked["folder"]), Path(asked["out"]), sent)) is not None:
+        return {**outcome, "error": problem, "took_s": 0.0}
+    _running.add(key)
+    try:
+        outcome |= _in_child(asked, limits, is_cancelled)
+    except RunError as error:
+        outcome["error"] = str(error)
+    finally:
+        _running.discard(key)
+    return {**outcome, "took_s": time.monotonic() - began}
 
 
 def _in_child(asked: dict[str, str], limits: Enforcement, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
@@ -108,10 +76,12 @@ def _in_child(asked: dict[str, str], limits: Enforcement, is_cancelled: Callable
     return child.close()
 
 
-def _other_inputs(tables: dict[str, Any], folder: Path, sent: set[str]) -> str | None:
-    """Why the scenario does not use the inputs of the client: the worker's archive may have another entry of a name."""
+def _obstacle(tables: dict[str, Any], folder: Path, out: Path, sent: Set[str]) -> str | None:
+    """Return why the scenario cannot be run here: the worker's archive may have another entry of a name."""
+    if not out.is_dir():
+        return f"{out}: not on the worker: give all machines the folders of the sweep and the scenario by the same path"
     try:
-        used = {each.sha256 for each in inputs_of(checked(tables, folder), tables, folder) if each.name not in ARCHIVE}
+        used = {each.sha256 for each in inputs_of(checked(tables, folder), tables, folder)}
     except TablesError:
         return None  # The child reports it.
     if used == sent:
@@ -122,52 +92,9 @@ def _other_inputs(tables: dict[str, Any], folder: Path, sent: set[str]) -> str |
     )
 
 
-def _is_outside(name: str) -> bool:
-    """Return whether a path as written is outside of the folder of the scenario."""
-    return name.startswith(("/", "~")) or name.split("/")[0] == ".."
-
-
-def _with_paths(value: Any, paths: Mapping[str, str]) -> Any:
-    """Tables with other paths. In text with several words, such as a command, absolute paths are replaced, too."""
-    match value:
-        case str() if value in paths:
-            return paths[value]
-        case str():
-            for written, path in paths.items():
-                if written.startswith("/"):
-                    word = rf"(?<!\S)(['\"]?){re.escape(written)}\1(?!\S)"
-                    value = re.sub(word, shlex.quote(path).replace("\\", r"\\"), value)
-            return value
-        case dict():
-            return {paths.get(key, key): _with_paths(each, paths) for key, each in value.items()}
-        case list():
-            return [_with_paths(each, paths) for each in value]
-        case _:
-            return value
-
-
 def running(token: str) -> int:
     """Return the number of runs of a sweep on this worker."""
     return sum(token in key for key in _running)
-
-
-def pack(path: Path) -> bytes:
-    """Return a file, or the files of a folder, as a tar archive. Links are followed, as in their hash."""
-    found = [path] if path.is_file() else [each for each in sorted(path.rglob("*")) if each.is_file()]
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w|gz", dereference=True) as archive:
-        for each in found:
-            archive.add(each, str(Path(path.name, each.relative_to(path))), recursive=False)
-    return packed.getvalue()
-
-
-def unpack(packed: bytes, folder: Path) -> Path:
-    """Write what such an archive has below a folder; its path. Errors: :class:`tarfile.TarError`, ValueError."""
-    folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(packed), mode="r|*") as archive:
-        archive.extractall(folder, filter="data")
-    (found,) = folder.iterdir()
-    return found
 
 
 # What runs on the client.
@@ -178,7 +105,6 @@ class _Task:
     """A trial on the cluster."""
 
     trial: Trial
-    place: Path
     future: Any
     began: float
 
@@ -197,8 +123,6 @@ class Cluster:
         # Part of the key of each task, so that no two sweeps share a key.
         self._token = f"cellbed-{secrets.token_hex(6)}"
         self._tasks: dict[str, _Task] = {}
-        # By hash: inputs on the cluster.
-        self._inputs: dict[str, Any] = {}
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # By address of a worker: how many trials it runs at once.
         self._workers: dict[str, int] = {}
@@ -238,16 +162,12 @@ class Cluster:
             if isinstance(backend, dict) and backend.get("kind") == "host":
                 text = "several workers would use this machine at once: run this sweep without --on"
                 raise CellbedError(f"nodes.{name}.backend: {text}")
-        sent = placed(trial)
-        for each in trial.inputs:
-            if each.sha256 in sent and each.sha256 not in self._inputs:
-                # A task, not scattered data: the scheduler makes it again when its worker is lost.
-                name = f"{self._token}-{each.sha256}"
-                self._inputs[each.sha256] = self._client.submit(bytes, pack(each.path), key=name, pure=False)
         key = f"{self._token}-{trial.key}-{secrets.token_hex(4)}"
-        asked = (trial.tables, list(sent.items()), self._limits, *(self._inputs[sha256] for sha256 in sent))
-        future = self._client.submit(run_trial, *asked, key=key, resources={RESOURCE: 1}, pure=False)
-        self._tasks[key] = _Task(trial, place, future, time.monotonic())
+        asked = {"text": trial.text, "folder": str(trial.folder.absolute()), "out": str(place.absolute())}
+        sent = frozenset(each.sha256 for each in trial.inputs)
+        given = (trial.tables, asked, sent, self._limits)
+        future = self._client.submit(run_trial, *given, key=key, resources={RESOURCE: 1}, pure=False)
+        self._tasks[key] = _Task(trial, future, time.monotonic())
         future.add_done_callback(self._ended.put)
 
     def wait(self, timeout_s: float) -> list[Outcome]:
@@ -272,10 +192,9 @@ class Cluster:
             self._check_connection()
             return replace(failed, error=f"on a worker: {error or type(error).__name__}")
         try:
-            folder = unpack(found["packed"], task.place / "run") if found.get("packed") else None
             return Outcome(
                 trial=task.trial,
-                folder=folder,
+                folder=None if found["folder"] is None else Path(found["folder"]),
                 status=str(found["status"]),
                 disturbed=bool(found["disturbed"]),
                 error=None if found["error"] is None else str(found["error"]),
@@ -351,17 +270,6 @@ class Cluster:
             "on each machine that runs trials, start "
             f"`dask worker {at} --resources {RESOURCE}=1 --nthreads 1 --nworkers 1 --no-dashboard`"
         )
-
-
-def placed(trial: Trial) -> dict[str, frozenset[str]]:
-    """Return the paths of each input in the scenario, by its hash. Traces that every installation has are left out."""
-    found: dict[str, frozenset[str]] = {}
-    for each in trial.inputs:
-        if each.name not in ARCHIVE:
-            written = {text for text in texts(trial.tables) if place_of(text, trial.folder) == each.path}
-            names = {name if _is_outside(name) else os.path.normpath(name) for name in {each.name, *written}}
-            found[each.sha256] = found.get(each.sha256, frozenset()) | names
-    return found
 
 
 def _versions(packages: Mapping[str, str | None]) -> dict[str, str | None]:

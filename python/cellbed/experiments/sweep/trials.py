@@ -394,8 +394,8 @@ def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[I
                 path = Path(word)
                 if path.is_absolute() and path.is_file() and not any(path.is_relative_to(it) for it in _SYSTEM):
                     found.setdefault(path, word)
-    for text in texts(data):
-        # A path as it is written, by which another machine can find the file beside its copy of the scenario.
+    for text in _texts(data):
+        # A path as it is written.
         if len(text) < 4096 and "\0" not in text and (path := (folder / text).absolute()) in found:
             found[path] = text
     try:
@@ -421,17 +421,17 @@ def _inside(value: Any) -> Iterator[Any]:
             yield from _inside(each)
 
 
-def texts(value: Any) -> Iterator[str]:
+def _texts(value: Any) -> Iterator[str]:
     match value:
         case str():
             yield value
         case Mapping():
             for key, inner in value.items():
                 yield key
-                yield from texts(inner)
+                yield from _texts(inner)
         case list():
             for inner in value:
-                yield from texts(inner)
+                yield from _texts(inner)
 
 
 def content_hash(path: Path) -> str:
