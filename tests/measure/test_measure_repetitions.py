@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cellbed.measure.repetitions import (
-    cliffs_delta,
-    compare_paired,
     holm,
     mean_bounds,
     mean_interval,
     paired_difference,
+    paired_p,
     paired_ratio,
     quantile_interval,
     repetitions_needed,
-    standardised_difference,
 )
 
 SIMULATIONS = 20_000
@@ -97,8 +95,6 @@ def test_the_ratio_of_pairs_is_that_of_every_pair() -> None:
     found = paired_ratio(base, 1.5 * base)
     assert found is not None
     assert [found.value, found.low, found.high] == pytest.approx([1.5] * 3)
-    (compared,) = compare_paired(base, {"half as much again": 1.5 * base})
-    assert compared.ratio == found
     assert paired_ratio([1, 0], [1, 2]) is None
     assert paired_ratio([1, math.inf], [1, 2]) is None
 
@@ -150,18 +146,6 @@ def test_repetitions_without_a_value_are_never_left_out() -> None:
     assert quantile_interval([1, 2, math.nan]).note == "refused: 1 of 3 repetitions have no value"
 
 
-def test_effect_sizes_by_hand() -> None:
-    assert cliffs_delta([1, 2, 3], [4, 5, 6]) == 1
-    assert cliffs_delta([1, 2, 3], [1, 2, 3]) == 0
-    assert cliffs_delta([1, 2, 3, 4], [0, 2.5, math.inf]) == pytest.approx((-4 + 0 + 4) / 12)
-    # Five differences with mean 2 and deviation 1: Hedges' correction for 4 degrees of freedom is 0.7979.
-    differences = np.array([-1, -1, 0, 1, 1]) + 2.0
-    assert standardised_difference(differences) == pytest.approx(2 * 0.79788, rel=1e-4)
-    assert standardised_difference([1, 1, 1]) is None
-    with pytest.raises(ValueError, match="both sides"):
-        cliffs_delta([], [1])
-
-
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1, 1]
@@ -175,32 +159,16 @@ def test_holm_is_between_the_p_value_and_bonferroni_and_keeps_the_order(ps: list
     assert [found for _, found in sorted(zip(ps, adjusted, strict=True))] == sorted(adjusted)
 
 
-def test_settings_are_compared_repetition_by_repetition() -> None:
+def test_pairs_are_tested_as_by_students_t() -> None:
     random = np.random.default_rng(1)
-    offset = random.normal(0, 5, 8)  # the part that is common to a repetition
-    base = 10 + offset + random.normal(0, 0.1, 8)
-    others = {"slower": base + 1 + random.normal(0, 0.1, 8), "same": 10 + offset + random.normal(0, 0.1, 8)}
-    others["lost"] = np.where(np.arange(8) == 3, math.inf, base)
-    slower, same, lost = compare_paired(base, others)
-    assert slower.distinct
-    assert slower.difference.value == pytest.approx(1, abs=0.2)
-    assert slower.p == pytest.approx(stats.ttest_rel(others["slower"], base).pvalue)
-    assert slower.p_adjusted == pytest.approx(2 * (slower.p or 0))  # of two comparisons that have one
-    assert slower.effect is not None
-    assert slower.effect > 3
-    assert same.distinct is False
-    assert (lost.p, lost.distinct, lost.difference.value, lost.effect) == (None, None, None, None)
-    assert lost.delta > 0
-    with pytest.raises(ValueError, match="short: 2 repetitions, where the first has 8"):
-        compare_paired(base, {"short": [1, 2]})
+    differences = random.normal(1, 0.2, 8)
+    assert paired_p(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert (paired_p([0, 0, 0]), paired_p([1, 1, 1])) == (1, 0)
 
 
 def test_false_findings_among_many_comparisons_are_as_rare_as_for_one() -> None:
-    random = np.random.default_rng(1)
-    found = [
-        any(each.distinct for each in compare_paired(base, {str(i): random.normal(size=6) for i in range(10)}))
-        for base in random.normal(size=(300, 6))
-    ]
+    pairs = np.random.default_rng(1).normal(size=(300, 10, 6))
+    found = [min(holm([paired_p(differences) for differences in comparisons])) < 0.05 for comparisons in pairs]
     assert np.mean(found) < 0.08
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cellbed.measure.repetitions import (
-    compare_paired,
     holm,
     mean_interval,
+    paired_difference,
+    paired_p,
+    paired_ratio,
     quantile_interval,
     repetitions_needed,
 )
@@ -142,9 +144,7 @@ class Study:
 
         Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
         ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
-        ``effect`` (standardised difference; of a fit in standard deviations of its residuals), ``delta`` (Cliff's,
-        between pairs only), ``p``, ``p_adjusted``, ``distinct`` and ``note``: why
-        there is no interval.
+        ``p``, ``p_adjusted``, ``distinct`` and ``note``: why there is no interval.
         """
         import polars as pl
 
@@ -155,7 +155,7 @@ class Study:
             found["distinct"] = None if found["p"] is None else found["p_adjusted"] < 1 - CONFIDENCE
         schema: dict[str, Any] = dict.fromkeys(("factor", "first", "level"), pl.String)
         schema |= dict.fromkeys(("difference", "low", "high", *_RATIO), pl.Float64) | {"repetitions": pl.Int64}
-        schema |= dict.fromkeys(("effect", "delta", "p", "p_adjusted"), pl.Float64)
+        schema |= dict.fromkeys(("p", "p_adjusted"), pl.Float64)
         schema |= {"distinct": pl.Boolean, "note": pl.String}
         cells = [[*about, *(found[name] for name in list(schema)[3:])] for *about, found in rows]
         return pl.DataFrame(cells, schema=schema, orient="row")
@@ -218,8 +218,7 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
             half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
             p = float(2 * stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
             shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p}
-            effect = slope / deviation if deviation else None
-            about = {"repetitions": int(used.sum()), "effect": effect, "delta": None, "note": None}
+            about = {"repetitions": int(used.sum()), "note": None}
             about |= dict.fromkeys(_RATIO)
             yield factor.name, first, level, shown | about
 
@@ -264,17 +263,19 @@ def _statement(before: _Values, after: _Values) -> dict[str, Any]:
     """Return a comparison as the columns of a row of effects."""
     if not len(before):
         return _refused("no repetition has all of the points")
-    (found,) = compare_paired(before, {"": after})
-    shown = asdict(found) | asdict(found.difference) | {"difference": found.difference.value}
-    ends = [None] * 3 if found.ratio is None else [found.ratio.value, found.ratio.low, found.ratio.high]
-    shown |= dict(zip(_RATIO, ends, strict=True))
-    if np.isnan(before).any() or np.isnan(after).any():
-        shown["delta"] = None
-    return shown
+    with np.errstate(invalid="ignore"):
+        differences = after - before
+    found, ratio = paired_difference(differences), paired_ratio(before, after)
+    ends = [None] * 3 if ratio is None else [ratio.value, ratio.low, ratio.high]
+    return {
+        **{"difference": found.value, "low": found.low, "high": found.high, **dict(zip(_RATIO, ends, strict=True))},
+        **{"repetitions": found.repetitions, "note": found.note},
+        "p": None if found.low is None else paired_p(differences),
+    }
 
 
 def _refused(why: str) -> dict[str, Any]:
-    names = ("difference", "low", "high", *_RATIO, "effect", "delta", "p")
+    names = ("difference", "low", "high", *_RATIO, "p")
     return {**dict.fromkeys(names), "repetitions": 0, "note": f"refused: {why}"}
 
 

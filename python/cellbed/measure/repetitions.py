@@ -1,4 +1,4 @@
-"""Repetitions of an experiment: intervals, effect sizes, paired comparisons, how many more are needed. Pure.
+"""Repetitions of an experiment: intervals, paired comparisons, how many more are needed. Pure.
 
 The unit is the repetition, with one value each, such as the P99 of its latency. The requests of a run share its trace
 offset and seed, so they are one draw of everything that is random between runs. For intervals within a run see
@@ -8,7 +8,7 @@ offset and seed, so they are one draw of everything that is random between runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -125,33 +125,6 @@ def _lower_end(ordered: Values, quantile: float) -> Values:
         return np.where((lower == upper) | (share == 0), lower, (1 - share) * lower + share * upper)
 
 
-def cliffs_delta(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how often values of `second` are above those of `first`, less how often below: −1 to 1, 0 for none.
-
-    Cliff, "Dominance statistics", Psychological Bulletin 114, 1993. Values may be infinite. Raises ValueError for none.
-    """
-    one, other = _values(first), _values(second)
-    if not len(one) or not len(other):
-        raise ValueError("an effect size needs values on both sides")
-    return float((other[:, None] > one).mean() - (other[:, None] < one).mean())
-
-
-def standardised_difference(differences: ArrayLike) -> float | None:
-    """Return the mean of paired differences over their standard deviation, with Hedges' correction for few pairs.
-
-    Hedges & Olkin, Statistical Methods for Meta-Analysis, 1985, §5. None for fewer than three pairs, differences that
-    are not finite, or equal differences.
-    """
-    sample, n = _sample(differences)
-    if n < 3 or not np.isfinite(sample).all() or (deviation := float(sample.std(ddof=1))) == 0:
-        return None
-    from scipy.special import gammaln
-
-    half = (n - 1) / 2
-    correction = math.exp(gammaln(half) - gammaln(half - 0.5)) / math.sqrt(half)
-    return correction * float(sample.mean()) / deviation
-
-
 def paired_difference(differences: ArrayLike) -> Interval:
     """Return the mean of paired differences with its 95 % interval by Student's t (Box, Hunter & Hunter, Statistics for
     Experimenters, 2005, §3.2). At least two pairs, all finite."""
@@ -173,48 +146,15 @@ def paired_ratio(first: ArrayLike, second: ArrayLike) -> Interval | None:
     return replace(found, value=value, low=low, high=high)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A level of a factor compared with the first one, over repetitions that both have.
+def paired_p(differences: ArrayLike) -> float:
+    """Return the p-value of Student's t for a mean difference of zero. At least two pairs, all finite."""
+    from scipy.special import stdtr
 
-    difference: mean of level − first. ratio: :func:`paired_ratio`. effect: :func:`standardised_difference`. delta:
-    :func:`cliffs_delta`. p: of Student's t for a mean difference of zero; p_adjusted: by Holm's correction for all
-    comparisons made together.
-    distinct: whether p_adjusted is below 5 %. p, p_adjusted and distinct are ``None`` where the difference has no
-    interval.
-    """
-
-    name: str
-    difference: Interval
-    ratio: Interval | None
-    effect: float | None
-    delta: float
-    p: float | None
-    p_adjusted: float | None
-    distinct: bool | None
-
-
-def compare_paired(first: ArrayLike, others: Mapping[str, ArrayLike]) -> list[Comparison]:
-    """Return each of `others` compared with `first`, repetition by repetition. The values of all are in the same order
-    of repetitions; the correction is for these comparisons. Raises ValueError for sequences of different lengths."""
-    base = _values(first)
-    found = []
-    for name, values in others.items():
-        sample = _values(values)
-        if len(sample) != len(base):
-            raise ValueError(f"{name}: {len(sample)} repetitions, where the first has {len(base)}")
-        with np.errstate(invalid="ignore"):
-            differences = sample - base
-        found.append((name, sample, differences, paired_difference(differences), paired_ratio(base, sample)))
-    ps = [_p(differences) if difference.low is not None else None for *_, differences, difference, _ in found]
-    adjusted = iter(holm([p for p in ps if p is not None]))
-    comparisons = []
-    for (name, sample, differences, difference, ratio), p in zip(found, ps, strict=True):
-        p_adjusted = None if p is None else next(adjusted)
-        effect, delta = standardised_difference(differences), cliffs_delta(base, sample)
-        distinct = None if p_adjusted is None else p_adjusted < 1 - CONFIDENCE
-        comparisons.append(Comparison(name, difference, ratio, effect, delta, p, p_adjusted, distinct))
-    return comparisons
+    sample, n = _sample(differences)
+    deviation, mean = float(sample.std(ddof=1)), float(sample.mean())
+    if deviation == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stdtr(n - 1, -abs(mean) / (deviation / math.sqrt(n))))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -243,15 +183,6 @@ def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
         return None
     wanted = (_t(n) * float(sample.std(ddof=1)) / half_width) ** 2
     return max(0, math.ceil(wanted - 1e-9) - n)
-
-
-def _p(differences: Values) -> float:
-    from scipy.special import stdtr
-
-    n, deviation, mean = len(differences), float(differences.std(ddof=1)), float(differences.mean())
-    if deviation == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stdtr(n - 1, -abs(mean) / (deviation / math.sqrt(n))))
 
 
 def _t(n: int) -> float:

@@ -80,7 +80,7 @@ def _save(content: bytes, path: Path) -> None:
 
 def of_run(run: Path) -> dict[str, Drawing]:
     """Return the figures of a measured run by name: of each application its distribution and its parts, of each link
-    that the report draws and of each node its series."""
+    that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
     from cellbed.report.timeline import timeline
 
@@ -98,11 +98,6 @@ def of_run(run: Path) -> dict[str, Drawing]:
         found["endpoints"] = drawing
     for link in charts["links"]:
         found[f"link-{link['name']}"] = _link(link, charts["span"])
-    for node in charts["nodes"]:
-        if node["time"]:
-            found[f"node-{node['name']}"] = Drawing(3.2, partial(_draw_node, node=node, span=charts["span"]))
-    if charts["host"]["time"]:
-        found["machine"] = Drawing(3.2, partial(_draw_host, host=charts["host"], span=charts["span"]))
     return found
 
 
@@ -317,31 +312,6 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{direction['name']}: highest queue")
     if axes is not None:
         axes.set(xlabel=TIME, xlim=span)
-
-
-def _draw_node(figure: FigureBase, node: dict[str, Any], span: Sequence[float]) -> None:
-    """Draw processor time and memory of a node."""
-    above, below = figure.subplots(2, 1, sharex=True)
-    shades = plot.of_place("endpoint" if node["class"] == "endpoint" else "remote")
-    if node["cpus"]:
-        above.axhline(node["cpus"], color=plot.INK, lw=1, ls="--", label="limit")
-        above.legend(loc="upper right")
-    for axes, column, label in ((above, "cpu", "CPU, cores"), (below, "used", "memory, MiB")):
-        axes.fill_between(node["time"], _numbers(node[column]), step="pre", color=shades[1], alpha=0.7, lw=0)
-        axes.set(ylabel=label, ylim=(0, None))
-    above.set_title(node["name"])
-    below.set(xlabel=TIME, xlim=span)
-
-
-def _draw_host(figure: FigureBase, host: dict[str, Any], span: Sequence[float]) -> None:
-    """Draw CPU pressure of this machine, and what other programs used of it."""
-    above, below = figure.subplots(2, 1, sharex=True)
-    pressure = _numbers(host["pressure"] or [None] * len(host["time"]))
-    for axes, values in ((above, pressure), (below, _numbers(host["foreign"]))):
-        axes.stairs(np.nan_to_num(values), np.r_[host["time"], host["time"][-1] + 1], fill=True, color=plot.MUTED)
-    above.set(ylabel="CPU pressure, %", ylim=(0, 100))
-    above.set_title("This machine" if host["pressure"] else "This machine (its kernel does not report CPU pressure)")
-    below.set(ylabel="others, processors", ylim=(0, host["cpus"]), xlabel=TIME, xlim=span)
 
 
 def _shade(axes: Axes, link: dict[str, Any]) -> None:

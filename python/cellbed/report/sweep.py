@@ -330,7 +330,7 @@ def _effects(measured: Mapping[str, Any]) -> Any:
     table = Table(box=None, pad_edge=False)
     table.add_column("effect of")
     table.add_column("level")
-    for name in ("difference", "95 % interval", "ratio", "95 % interval", "standardised", "Cliff's delta", "p (Holm)"):
+    for name in ("difference", "95 % interval", "ratio", "95 % interval", "p (Holm)"):
         table.add_column(name, justify="right")
     table.add_column("")
     difference = partial(formats.measure_difference, measured["measure"])
@@ -342,8 +342,6 @@ def _effects(measured: Mapping[str, Any]) -> Any:
             interval(row, difference),
             formats.ratio(row["ratio"]),
             ratio_interval(row),
-            formats.number(row["effect"]),
-            formats.number(row["delta"]),
             p_value(row["p_adjusted"]),
             Text(verdict(row)),
         )
