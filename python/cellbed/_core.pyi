@@ -379,21 +379,8 @@ def import_series(
 
     request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. tell: called every few MiB
     with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns JSON:
-    ``parts`` (``part``, ``content``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
+    ``parts`` (``part``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
 
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
     read or written.
     """
-
-def write_rates(
-    folder: str | PathLike[str], part: str, duration_ns: int, at_ns: NDArray[np.int64], bit_s: NDArray[np.float64]
-) -> None:
-    """Write rates as the Parquet file ``PART.parquet`` in `folder`; part: ``uplink`` or ``downlink``.
-
-    Errors: :class:`ValueError` with the number of the row, from 0, or None, and the reason; :class:`OSError`.
-    """
-
-def write_round_trips(
-    folder: str | PathLike[str], duration_ns: int, at_ns: NDArray[np.int64], round_trip_ns: NDArray[np.int64]
-) -> None:
-    """Write round-trip times, below zero without an answer, as ``round-trip.parquet`` in `folder`. Errors: as above."""

@@ -31,7 +31,7 @@ mod _core {
     #[pymodule_export]
     use super::fabric::{simulate, transports};
     #[pymodule_export]
-    use super::imports::{import_series, write_rates, write_round_trips};
+    use super::imports::import_series;
     #[pymodule_export]
     use super::link::{Direction, queue_disciplines};
     #[pymodule_export]

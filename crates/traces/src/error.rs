@@ -20,8 +20,6 @@ pub enum Place {
     Whole,
     /// In a packet of a capture, or a block beside it.
     Packet(u64),
-    /// In a row of a table.
-    Row(u64),
 }
 
 impl fmt::Display for Place {
@@ -29,7 +27,6 @@ impl fmt::Display for Place {
         match self {
             Self::Whole => write!(f, "the file"),
             Self::Packet(number) => write!(f, "packet {number}"),
-            Self::Row(number) => write!(f, "row {number}"),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Seek};
 use std::net::IpAddr;
+use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::error::Result;
-use crate::target::{Imported, Part, Target};
+use crate::series::{Imported, Part};
 use crate::{capture, mahimahi};
 
 /// The format and its options, which each format's module defines.
@@ -38,14 +39,10 @@ pub enum Request {
     },
 }
 
-/// Reads a recording.
-pub fn import(
-    source: impl Read + Seek,
-    request: &Request,
-    target: &impl Target,
-) -> Result<Imported> {
+/// Reads a recording into files of a folder.
+pub fn import(source: impl Read + Seek, request: &Request, folder: &Path) -> Result<Imported> {
     match request {
-        Request::Mahimahi { direction } => mahimahi(source, *direction, target),
+        Request::Mahimahi { direction } => mahimahi(source, *direction, folder),
         Request::Capture {
             flow,
             all_flows,
@@ -62,7 +59,7 @@ pub fn import(
                 parts: directions.clone(),
                 each_packet: *each_packet,
             };
-            capture::capture(source, &request, target)
+            capture::capture(source, &request, folder)
         }
     }
 }

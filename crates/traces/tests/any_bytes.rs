@@ -1,13 +1,11 @@
 //! Whatever a file holds, an importer gives series of some length or says in one line what is wrong.
 
-#[path = "../fuzz/any/mod.rs"]
-mod any_bytes;
-
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 
-use any_bytes::read;
 use cellbed_link::Trace;
+use cellbed_traces::{Imported, import};
 use proptest::prelude::*;
 
 const REQUESTS: [(&str, &str); 3] = [
@@ -19,10 +17,33 @@ const REQUESTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The seeds of a fuzz target.
+/// Reads bytes as a request says: series of some length, or an error of one line.
+fn read(bytes: &[u8], request: &str) -> Option<Imported> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let request = serde_json::from_str(request).expect("a request");
+    match import(Cursor::new(bytes), &request, folder.path()) {
+        Ok(done) => {
+            let mut parts = done.parts.iter();
+            assert!(parts.len() > 0 && parts.all(|it| it.rows > 0 && it.duration_ns > 0));
+            let mut notes = done.notes.iter();
+            assert!(notes.all(|note| !note.contains(char::is_control)));
+            Some(done)
+        }
+        Err(error) => {
+            let message = error.in_file("x".as_ref());
+            assert!(
+                message.starts_with('x') && !message.contains(char::is_control),
+                "{message:?}"
+            );
+            None
+        }
+    }
+}
+
+/// Files to change.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/seeds")
+        .join("tests/seeds")
         .join(target);
     let mut paths: Vec<_> = fs::read_dir(folder)
         .unwrap()

@@ -7,8 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use super::packets::Packet;
 use crate::error::{ImportError, Place, Result, counted, shown};
 
-/// Maximum number of flows. Beyond it the smallest half is dropped, which never contains the main flow of a capture.
-const MOST_FLOWS: usize = 1 << 16;
 /// Maximum number of flows that an error names.
 const NAMED: usize = 3;
 
@@ -154,16 +152,12 @@ pub struct Flows {
     flows: HashMap<Key, Flow>,
     seen: u64,
     bytes: u64,
-    forgotten: u64,
 }
 
 impl Flows {
     pub(super) fn add(&mut self, packet: &Packet) {
         let (key, up) = Key::of(packet);
         self.bytes += u64::from(packet.bytes);
-        if self.flows.len() == MOST_FLOWS && !self.flows.contains_key(&key) {
-            self.forget();
-        }
         let number = self.seen;
         let flow = self.flows.entry(key).or_insert_with(|| {
             self.seen += 1;
@@ -183,20 +177,6 @@ impl Flows {
             bytes: packet.bytes.into(),
             hop_limit: packet.hop_limit,
         });
-    }
-
-    fn forget(&mut self) {
-        let mut sizes: Vec<u64> = self.flows.values().map(Flow::bytes).collect();
-        let middle = sizes.len() / 2;
-        let (_, &mut median, _) = sizes.select_nth_unstable(middle);
-        let before = self.flows.len();
-        let mut spare = middle;
-        self.flows.retain(|_, flow| {
-            let goes = spare > 0 && flow.bytes() <= median;
-            spare -= usize::from(goes);
-            !goes
-        });
-        self.forgotten += (before - self.flows.len()) as u64;
     }
 
     /// All of them.
@@ -256,7 +236,6 @@ impl Flows {
         Ok(Self {
             seen: found.len() as u64,
             bytes: found.iter().map(Flow::bytes).sum(),
-            forgotten: 0,
             flows: found.into_iter().map(|flow| (flow.key, flow)).collect(),
         })
     }

@@ -9,12 +9,12 @@ mod packets;
 
 use std::io::{Read, Seek, SeekFrom};
 use std::net::IpAddr;
+use std::path::Path;
 
 pub use flows::{Choice, Flow, Flows, Way};
 
 use crate::error::{ImportError, Place, Result, Seconds, counted};
-use crate::series::{Opportunity, Table};
-use crate::target::{Imported, Part, Target};
+use crate::series::{Imported, Opportunities, Part, Written};
 use packets::{Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
@@ -41,11 +41,7 @@ pub struct Request {
 }
 
 /// Makes opportunities of the chosen flow's packets: an opportunity is when another 1500 bytes of IP have arrived.
-pub fn capture(
-    mut source: impl Read + Seek,
-    request: &Request,
-    target: &impl Target,
-) -> Result<Imported> {
+pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -> Result<Imported> {
     let length = source.seek(SeekFrom::End(0))?;
     source.seek(SeekFrom::Start(0))?;
     let mut flows = Flows::default();
@@ -59,9 +55,9 @@ pub fn capture(
     let parts = parts(&chosen, device, request)?;
 
     source.seek(SeekFrom::Start(0))?;
-    let mut series: Vec<Arrivals<_>> = parts
+    let mut series: Vec<Arrivals> = parts
         .iter()
-        .map(|&part| Arrivals::new(part, request.each_packet, target))
+        .map(|&part| Arrivals::new(part, request.each_packet, folder))
         .collect::<Result<_>>()?;
     let mut clock = Clock::default();
     each_packet(&mut source, length, |number, packet| {
@@ -71,7 +67,7 @@ pub fn capture(
         let at_ns = clock.read(packet.stamp_ns, number)?;
         let part = part_of(device == packet.from);
         match series.iter_mut().find(|arrivals| arrivals.part == part) {
-            Some(arrivals) => arrivals.add(at_ns, packet.bytes, Place::Packet(number)),
+            Some(arrivals) => arrivals.add(at_ns, packet.bytes),
             None => Ok(()),
         }
     })?;
@@ -214,26 +210,26 @@ fn told_of_device(
 }
 
 /// Arrivals of one direction on their way to become opportunities.
-struct Arrivals<W: std::io::Write + Send> {
+struct Arrivals {
     part: Part,
     each_packet: bool,
     bytes: u64,
     given: u64,
-    table: Table<Opportunity, W>,
+    series: Opportunities,
 }
 
-impl<W: std::io::Write + Send> Arrivals<W> {
-    fn new(part: Part, each_packet: bool, target: &impl Target<File = W>) -> Result<Self> {
+impl Arrivals {
+    fn new(part: Part, each_packet: bool, folder: &Path) -> Result<Self> {
         Ok(Self {
             part,
             each_packet,
             bytes: 0,
             given: 0,
-            table: Table::new(part, target)?,
+            series: Opportunities::create(part, folder)?,
         })
     }
 
-    fn add(&mut self, at_ns: i64, bytes: u32, place: Place) -> Result<()> {
+    fn add(&mut self, at_ns: i64, bytes: u32) -> Result<()> {
         self.bytes += u64::from(bytes);
         let due = if self.each_packet {
             self.given + 1
@@ -241,14 +237,14 @@ impl<W: std::io::Write + Send> Arrivals<W> {
             self.bytes / OPPORTUNITY_BYTES
         };
         while self.given < due {
-            self.table.push(Opportunity(at_ns), place)?;
+            self.series.push(at_ns)?;
             self.given += 1;
         }
         Ok(())
     }
 
-    fn finish(self, end_ns: i64) -> Result<crate::target::Written> {
-        self.table.finish(end_ns)
+    fn finish(self, end_ns: i64) -> Result<Written> {
+        self.series.finish(end_ns)
     }
 }
 

@@ -20,8 +20,6 @@ const LARGEST_BLOCK: usize = 1 << 24;
 /// The largest packet of which the first bytes were captured: twice what Linux puts together before a network card cuts it up (IPv6
 /// jumbograms of 512 KiB). Each 1500 bytes become an opportunity, so that a few damaged lengths would fill a disk.
 const LARGEST_WHOLE: u32 = 1 << 20;
-/// Interfaces of a section that are remembered.
-const MOST_INTERFACES: usize = 1 << 16;
 const NANOS: i128 = 1_000_000_000;
 
 /// An IP packet of a capture.
@@ -209,9 +207,6 @@ fn block_read(
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
         PcapBlockOwned::NG(Block::InterfaceDescription(it)) => {
-            if interfaces.len() == MOST_INTERFACES {
-                return Err(damaged(survey, "describes more interfaces than supported"));
-            }
             let resolution = match it.if_tsresol {
                 power @ 0..=19 => 10u128.pow(power.into()),
                 power @ 0x80..=0xbf => 1 << (power & 0x7f),

@@ -80,8 +80,6 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
         raise TraceError(f"{path}: {error.strerror or error}") from None
     for written in done["parts"]:
         part: Part = written["part"]
-        draft.parts[part] = Series(
-            Content(written["content"]), draft.folder / f"{part}.parquet", written["duration_ns"]
-        )
+        draft.parts[part] = Series(Content.OPPORTUNITIES, draft.folder / f"{part}.parquet", written["duration_ns"])
     draft.notes.extend(done["notes"])
     dated(draft, done["begun_ns"])

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 UNANSWERED = -1
 """The round-trip time of a probe without an answer."""
 
+_LONGEST_TRACE_NS = (2**32 - 1) * 1_000_000
+"""The longest trace that can be played, as in Mahimahi's format, some 49 days."""
+_LONGEST_NS = 10 * 365 * 86_400 * 10**9
+"""Ten years: a time beyond them is in another unit."""
+_HIGHEST_BIT_S = 1e12
+"""More than any link."""
+
 
 def write_series(
     draft: Draft,
@@ -33,25 +40,40 @@ def write_series(
     order of time, impossible rates, and a duration that does not fit.
     """
     import numpy as np
+    import polars as pl
 
-    from cellbed import _core
-
-    content = Content.ROUND_TRIP if part == "round-trip" else Content.RATE
+    is_rate = part != "round-trip"
+    longest = _LONGEST_TRACE_NS if is_rate else _LONGEST_NS
     try:
-        times = np.ascontiguousarray(at_ns, np.int64)
-        if content is Content.RATE:
-            _core.write_rates(draft.folder, part, duration_ns, times, np.ascontiguousarray(values, np.float64))
-        else:
-            _core.write_round_trips(draft.folder, duration_ns, times, np.ascontiguousarray(values, np.int64))
+        rows = pl.DataFrame({"at_ns": np.asarray(at_ns, np.int64), "value": np.asarray(values)})
     except OverflowError:
         raise TraceError(f"{source}: its times are beyond the ten years that a series can last") from None
-    except ValueError as error:
-        row, reason = error.args
-        where = source if row is None else f"{source}: {place(row)}"
-        raise TraceError(f"{where}: {reason}") from None
+    at, value = pl.col("at_ns"), pl.col("value")
+    rules = [
+        (~value.is_between(0, _HIGHEST_BIT_S) & is_rate, "impossible rate of {value:.15g} bit/s"),
+        (at < at.shift(1, fill_value=0), "its time is {back:.12g} s before that of the one above it: sort by time"),
+        (at > longest, f"its time is beyond the {longest / 1e9:g} s that a series can last"),
+    ]
+    reasons = rows.select(pl.coalesce([pl.when(rule).then(pl.lit(reason)) for rule, reason in rules])).to_series()
+    for row in reasons.is_not_null().arg_true().head(1):
+        back = (rows["at_ns"][row - 1] - rows["at_ns"][row]) / 1e9 if row else -rows["at_ns"][row] / 1e9
+        raise TraceError(f"{source}: {place(row)}: {reasons[row].format(value=rows['value'][row], back=back)}")
+    if not rows.height:
+        raise TraceError(f"{source}: contains nothing of the {part}")
+    last_ns = int(rows["at_ns"][-1])
+    if not max(1, last_ns) <= duration_ns <= longest:
+        raise TraceError(
+            f"{source}: its {part} lasts {duration_ns / 1e9:g} s with the last row at {last_ns / 1e9:g} s: "
+            f"a series lasts longer than nothing, at least to its last row, and at most {longest / 1e9:g} s"
+        )
+    values_ns = pl.when(value != UNANSWERED).then(value.cast(pl.Int64)).alias("round_trip_ns")
+    rows = rows.select("at_ns", value.cast(pl.Float64).alias("bit_s") if is_rate else values_ns)
+    path = draft.folder / f"{part}.parquet"
+    try:
+        rows.write_parquet(path)
     except OSError as error:
-        raise TraceError(str(error)) from None
-    draft.parts[part] = Series(content, draft.folder / f"{part}.parquet", duration_ns)
+        raise TraceError(f"{path}: the series could not be written: {error.strerror or error}") from None
+    draft.parts[part] = Series(Content.RATE if is_rate else Content.ROUND_TRIP, path, duration_ns)
 
 
 def nearest(number: float) -> int:
