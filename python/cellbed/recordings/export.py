@@ -6,10 +6,11 @@ A directory is written whole or not at all; its README has the commands that rep
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
@@ -24,40 +25,7 @@ from cellbed.recordings.series import delays, fixed_delay, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
 from cellbed.support.ways import WAYS, Way
 
-if TYPE_CHECKING:
-    pass
-
-
-_SHORT: Final[dict[Part, str]] = {"uplink": "up", "downlink": "down"}
-
-
-def trace_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
-    """Return the lines that replay Mahimahi's traces, of both directions or of one."""
-    options = " ".join(f"--{_SHORT[way]} {shlex.quote(file)}" for way, file in files.items())
-    shell = f"cellbed shell {options} -- COMMAND"
-    if len(files) == len(WAYS):
-        return (f"mm-link {' '.join(shlex.quote(files[way]) for way in WAYS)} -- COMMAND", shell)
-    (missing,) = (way for way in WAYS if way not in files)
-    return (shell, f"There is no trace of the {missing}: mm-link wants one of each direction.")
-
-
-def rate_notes(files: Mapping[Way, str]) -> tuple[str, ...]:
-    """Return the lines that replay rates over time."""
-    lines = tuple(f'{_SHORT[way]} = {{ kind = "series", file = "{file}" }}' for way, file in files.items())
-    about = "rate_bit_s holds from time_s, seconds since the start, until the next row. In a scenario's mobile link:"
-    return (about, *lines, *_unread(files.values()))
-
-
-def round_trip_notes(file: str) -> tuple[str, ...]:
-    """Return the lines that replay round-trip times."""
-    about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
-    return (about, f'cloud = {{ kind = "round-trips", record = "{file}" }}', *_unread([file]))
-
-
-def _unread(files: Iterable[str]) -> tuple[str, ...]:
-    if all(file.endswith(".csv") for file in files):
-        return ()
-    return ("Scenarios read CSV alone: export without --parquet for them.",)
+_SHORT: Final[dict[str, str]] = {"uplink": "up", "downlink": "down"}
 
 
 Format = Literal["mahimahi", "cellreplay", "rate", "rtt"]
@@ -104,19 +72,68 @@ def export(
     Errors: :class:`RecordingError` for missing data, and for failed writes.
     """
     if to == "mahimahi":
-        files, notes = _mahimahi(recording, name, each_packet)
-    elif to == "cellreplay":
-        files, notes = _cellreplay(recording, train, precise)
+        return _write(to, folder, *_mahimahi(recording, name, each_packet))
+    if to == "cellreplay":
+        return _write(to, folder, *_cellreplay(recording, train, precise))
+    tables: dict[Part, pl.DataFrame]
+    if to == "rtt":
+        tables = {"round-trip": table} if (table := delays(recording)).height else {}
+        lacking = "train that was answered: it shows no round-trip time"
     else:
-        return _series(recording, to, folder, bin_ns, ending)
-    files[README] = "".join(f"{note}\n" for note in notes)
+        saturated = [way for way in WAYS if recording.packets("heavy", way)["arrived_ns"].count()]
+        tables = {way: rates(recording, way, _checked(bin_ns)) for way in saturated}
+        lacking = "saturation in either direction: it shows no rate"
+    if not tables:
+        raise RecordingError(f"the recording has no {lacking}")
+    return _write(
+        to, folder, {_name(part, ending): table for part, table in tables.items()}, _replay_notes(tables, ending)
+    )
+
+
+def _write(
+    to: Format, folder: Path, files: Mapping[str, str | pl.DataFrame | Series], notes: Sequence[str]
+) -> Exported:
+    """Write files by name, a series as Mahimahi's trace, and the notes as README."""
 
     def fill(unfinished: Path) -> None:
-        for file, text in files.items():
-            (unfinished / file).write_text(text, encoding="utf-8")
+        for name, content in {**files, README: "".join(f"{note}\n" for note in notes)}.items():
+            path = unfinished / name
+            if isinstance(content, str):
+                path.write_text(content, encoding="utf-8")
+            elif isinstance(content, Series):
+                write_text(content, path)
+            elif name.endswith(".csv"):
+                content.write_csv(path)
+            else:
+                content.write_parquet(path)
 
     write_folder(folder, fill)
-    return Exported(to, folder, tuple(files), tuple(notes))
+    return Exported(to, folder, (*files, README), tuple(notes))
+
+
+def _name(part: Part, ending: Ending) -> str:
+    return f"rtt.{ending}" if part == "round-trip" else f"rate-{part}.{ending}"
+
+
+def _checked(bin_ns: int) -> int:
+    if bin_ns < LEAST_BIN_NS:
+        raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
+    return bin_ns
+
+
+def _replay_notes(parts: Iterable[Part], ending: Ending) -> list[str]:
+    """Return the lines that replay round-trip times, or rates over time."""
+    files = {part: _name(part, ending) for part in parts}
+    if "round-trip" in files:
+        about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
+        lines = [f'cloud = {{ kind = "round-trips", record = "{files["round-trip"]}" }}']
+    else:
+        about = (
+            "rate_bit_s holds from time_s, seconds since the start, until the next row. In a scenario's mobile link:"
+        )
+        lines = [f'{_SHORT[part]} = {{ kind = "series", file = "{file}" }}' for part, file in files.items()]
+    unread = [] if ending == "csv" else ["Scenarios read CSV alone: export without --parquet for them."]
+    return [about, *lines, *unread]
 
 
 def _mahimahi(recording: Recording, name: str, each_packet: bool) -> tuple[dict[str, str], list[str]]:
@@ -193,41 +210,6 @@ def _command(derived: dict[Way, CellReplay]) -> list[str]:
     return words
 
 
-def _series(recording: Recording, to: Format, folder: Path, bin_ns: int, ending: Ending) -> Exported:
-    if bin_ns < LEAST_BIN_NS:
-        raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
-    tables: dict[str, pl.DataFrame]
-    if to == "rate":
-        tables = {
-            f"rate-{way}": rates(recording, way, bin_ns)
-            for way in WAYS
-            if recording.packets("heavy", way)["arrived_ns"].count()
-        }
-        what = "saturation in either direction: it shows no rate"
-    else:
-        tables = {"rtt": table} if (table := delays(recording)).height else {}
-        what = "train that was answered: it shows no round-trip time"
-    if not tables:
-        raise RecordingError(f"the recording has no {what}")
-    write: dict[Ending, Callable[[pl.DataFrame, Path], None]] = {
-        "csv": lambda table, path: table.write_csv(path),
-        "parquet": lambda table, path: table.write_parquet(path),
-    }
-
-    def fill(unfinished: Path) -> None:
-        for stem, table in tables.items():
-            write[ending](table, unfinished / f"{stem}.{ending}")
-        (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
-
-    files = [f"{stem}.{ending}" for stem in tables]
-    if to == "rate":
-        notes = rate_notes({way: f"rate-{way}.{ending}" for way in WAYS if f"rate-{way}" in tables})
-    else:
-        notes = round_trip_notes(files[0])
-    write_folder(folder, fill)
-    return Exported(to, folder, (*files, README), notes)
-
-
 def export_entry(
     archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000, ending: Ending = "csv"
 ) -> Exported:
@@ -239,47 +221,38 @@ def export_entry(
     Errors: :class:`RecordingError` for what the entry does not have and what cannot be written;
     :class:`cellbed.archive.TraceError` for what is damaged.
     """
-    if to == "rate" and bin_ns < LEAST_BIN_NS:
-        raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
-    parts: tuple[Part, ...] = ("round-trip",) if to == "rtt" else tuple(_SHORT)
     has = archive.entry(name).parts
-    found = {part: archive.series(name, part) for part in parts if part in has}
+    wanted: tuple[Part, ...] = ("round-trip",) if to == "rtt" else WAYS
+    found = {part: archive.series(name, part) for part in wanted if part in has}
     if to == "cellreplay" or not found:
         lacking = {"cellreplay": "recording of two workloads", "rtt": "round-trip times"}.get(to, "uplink or downlink")
         raise RecordingError(f"'{name}' has no {lacking}: it cannot be written as {to}")
-    stems = {part: f"{name}.{_SHORT[part]}" if to == "mahimahi" else _stem(to, part) for part in found}
-    files = {part: stem if to == "mahimahi" else f"{stem}.{ending}" for part, stem in stems.items()}
-
-    def fill(unfinished: Path) -> None:
-        for part, series in found.items():
-            path = unfinished / files[part]
-            if to == "mahimahi":
-                write_text(series, path)
-            else:
-                table = _round_trips(series) if to == "rtt" else _rates(series, bin_ns)
-                table.write_csv(path) if ending == "csv" else table.write_parquet(path)
-
-        (unfinished / README).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
-
-    ways: dict[Way, str] = {part: file for part, file in files.items() if part != "round-trip"}
-    told = {"mahimahi": trace_notes, "rate": rate_notes}.get(to)
-    notes = round_trip_notes(files["round-trip"]) if told is None else told(ways)
+    files: dict[str, pl.DataFrame | Series]
+    if to == "mahimahi":
+        files = {f"{name}.{_SHORT[part]}": series for part, series in found.items()}
+        notes = _trace_notes({_SHORT[part]: shlex.quote(f"{name}.{_SHORT[part]}") for part in found})
+    else:
+        make = _round_trips if to == "rtt" else partial(_rates, bin_ns=_checked(bin_ns))
+        files = {_name(part, ending): make(series) for part, series in found.items()}
+        notes = _replay_notes(found, ending)
     about = archive.entry(name).about
     if about.origin == "synthetic":
         made = "" if about.method is None else f": {about.method}"
-        notes = (f"Synthetic{made}. Added to an archive again, it is --origin synthetic.", *notes)
-    write_folder(folder, fill)
-    return Exported(to, folder, (*files.values(), README), notes)
+        notes = [f"Synthetic{made}. Added to an archive again, it is --origin synthetic.", *notes]
+    return _write(to, folder, files, notes)
 
 
-def _stem(to: Format, part: Part) -> str:
-    return "rtt" if to == "rtt" else f"rate-{part}"
+def _trace_notes(files: Mapping[str, str]) -> list[str]:
+    """Return the lines that replay Mahimahi's traces. files: quoted names of "up" and "down", or of one of them."""
+    shell = f"cellbed shell {' '.join(f'--{way} {file}' for way, file in files.items())} -- COMMAND"
+    if len(files) == 2:
+        return [f"mm-link {' '.join(files.values())} -- COMMAND", shell]
+    missing = "downlink" if "up" in files else "uplink"
+    return [shell, f"There is no trace of the {missing}: mm-link wants one of each direction."]
 
 
 def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
     """Return columns time_s and rate_bit_s, as a scenario's rate series reads them."""
-    import polars as pl
-
     if series.content is Content.RATE:
         return series.scan().select(time_s=pl.col("at_ns") / 1e9, rate_bit_s=pl.col("bit_s")).collect()
     # An opportunity counts for the time before it, so that the one at the very end of a loop is in its last bin.
@@ -295,8 +268,6 @@ def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
 
 
 def _round_trips(series: Series) -> pl.DataFrame:
-    import polars as pl
-
     # Polars divides by a constant with its reciprocal, which is off by a last bit.
     columns = {"time_s": (pl.col("at_ns") / 1e9).round(9), "round_trip_ms": (pl.col("round_trip_ns") / 1e6).round(6)}
     return series.scan().select(**columns).collect()
