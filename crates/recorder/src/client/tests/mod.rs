@@ -37,8 +37,6 @@ struct World {
     /// Number of copies of a datagram sent at a time that arrive.
     copies: Box<dyn FnMut(Time) -> usize>,
     delay: Box<dyn FnMut(Time) -> Duration>,
-    /// When a full packet of the uplink leaves the bottleneck.
-    queue: Option<Box<dyn FnMut(Time) -> Time>>,
     events: Vec<Event>,
 }
 
@@ -62,7 +60,6 @@ impl World {
             now: Time::ZERO,
             copies: Box::new(copies),
             delay: Box::new(delay),
-            queue: None,
             events: Vec::new(),
         }
     }
@@ -78,11 +75,7 @@ impl World {
         for bytes in packets {
             for _ in 0..(self.copies)(self.now) {
                 self.count += 1;
-                let departure = match &mut self.queue {
-                    Some(queue) if to_server && bytes.len() > 1300 => queue(self.now),
-                    _ => self.now,
-                };
-                let arrival = departure + (self.delay)(self.now);
+                let arrival = self.now + (self.delay)(self.now);
                 self.underway
                     .insert((arrival, self.count), (to_server, bytes.clone()));
             }
@@ -276,44 +269,6 @@ fn saturation_both_ways_is_numbered_to_its_last_packet() {
                 .all(|pair| pair[0].index + 1 == pair[1].index)
         );
     }
-}
-
-#[test]
-fn an_adaptive_uplink_keeps_its_queue_between_the_bounds() {
-    // A bottleneck of 2.24 Mbit/s uplink: a packet each 5 ms. Short messages of either end pass it.
-    let mut free = Time::ZERO;
-    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
-    world.queue = Some(Box::new(move |now| {
-        free = free.max(now) + Duration::from_millis(5);
-        free
-    }));
-    let adaptive = Saturation::Adaptive {
-        least_delay_ns: 750_000_000,
-        most_delay_ns: 3_000_000_000,
-    };
-    let workload = Workload::Saturation {
-        uplink: Some(adaptive),
-        downlink: None,
-        bytes: 1400,
-    };
-    let (up, _, end) = world.records(
-        request(workload, Some(Duration::from_secs(14))),
-        Time::from_millis(40_000),
-    );
-    assert!(end.complete);
-    let settled = up
-        .iter()
-        .filter(|packet| packet.sent_ns > Some(8_000_000_000));
-    let delays: Vec<i64> = settled
-        .map(|packet| packet.arrived_ns.unwrap() - packet.sent_ns.unwrap())
-        .collect();
-    assert!(delays.len() > 800, "{}", delays.len());
-    // News comes up to 0.3 s after the arrival, by which the queue may be shorter than it seems.
-    assert!(
-        delays
-            .iter()
-            .all(|delay| (300_000_000..=3_100_000_000).contains(delay))
-    );
 }
 
 #[test]
