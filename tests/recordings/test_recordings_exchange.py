@@ -258,5 +258,5 @@ def test_the_page_of_recordings_is_right() -> None:
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert (failed, tried > 0) == (0, True)
     described: Any = page.read_text()
-    for name in ("light-uplink.parquet", "heavy-downlink.parquet", "signal.parquet", *NAMES.values()):
+    for name in ("light-uplink.parquet", "heavy-downlink.parquet", *NAMES.values()):
         assert name in described

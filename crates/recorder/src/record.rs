@@ -1,7 +1,6 @@
 //! A whole recording: paths, runs in their order, the journal.
 
 mod live;
-mod modem;
 mod paths;
 mod schedule;
 mod writing;

@@ -15,7 +15,7 @@ mod settling;
 mod stamp;
 
 pub use collector::Collector;
-pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, SignalSample};
+pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal};
 pub use entry::Entry;
 pub use error::RecordingError;
 pub use journal::{JournalWriter, has_journal};

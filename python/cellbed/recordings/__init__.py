@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cellbed.recordings.description import Description, Fixed, Light, Span, Train, TrainPlan, Workload
     from cellbed.recordings.errors import RecordingError
-    from cellbed.recordings.packets import COLUMNS, SIGNAL_COLUMNS
+    from cellbed.recordings.packets import COLUMNS
     from cellbed.recordings.recording import Recording, read_recording, write_recording
 else:
     _HOMES = {
         "description": {"Description", "Fixed", "Light", "Span", "Train", "TrainPlan", "Workload"},
         "errors": {"RecordingError"},
-        "packets": {"COLUMNS", "SIGNAL_COLUMNS"},
+        "packets": {"COLUMNS"},
         "recording": {"Recording", "read_recording", "write_recording"},
     }
 
@@ -27,7 +27,6 @@ else:
 
 __all__ = [
     "COLUMNS",
-    "SIGNAL_COLUMNS",
     "Description",
     "Fixed",
     "Light",

@@ -223,7 +223,7 @@ def _whole(value: Any) -> Any:
 
 
 class Signal(Part):
-    """From the modem or the user; null is unknown."""
+    """From the user; null is unknown."""
 
     operator: str | None = None
     technology: str | None = None

@@ -25,16 +25,6 @@ length. sent_ns, arrived_ns: ns since the recording's time zero on the client's 
 arrived_ns is that of the first copy. copies: how many arrived.
 """
 
-SIGNAL_COLUMNS: dict[str, pl.DataType] = {
-    "at_ns": pl.Int64(),
-    "technology": pl.String(),
-    "cell": pl.String(),
-    "rsrp_dbm": pl.Float64(),
-    "rsrq_db": pl.Float64(),
-    "sinr_db": pl.Float64(),
-}
-"""Columns of `signal.parquet`: a modem's reports over time; null is unknown."""
-
 _MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})
 _Rule = tuple[pl.Expr, str]
 
@@ -44,24 +34,16 @@ def empty() -> pl.DataFrame:
     return pl.DataFrame(schema=COLUMNS)
 
 
-def conformed(table: pl.DataFrame, schema: dict[str, pl.DataType], where: Path | str) -> pl.DataFrame:
-    """Return the table with the columns of `schema` in its order and with its types; further columns are left out.
+def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
+    """Return the table of packets, if it is one: the columns and types of :data:`COLUMNS`, values by their rules.
 
-    Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the wrong
-    row.
+    Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the first
+    row that breaks a rule, counted from 1.
     """
-    missing = [name for name in schema if name not in table.columns]
+    missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise RecordingError(f"{where}: no column '{missing[0]}': it has {', '.join(table.columns) or 'none'}")
-    return pl.DataFrame([_typed(table[name], kind, where) for name, kind in schema.items()])
-
-
-def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
-    """Return the table of packets, if it is one: types conformed to :data:`COLUMNS`, values by their rules.
-
-    Errors: :class:`RecordingError` that names `where` and the first row that breaks a rule, counted from 1.
-    """
-    table = conformed(table, COLUMNS, where)
+    table = pl.DataFrame([_typed(table[name], kind, where) for name, kind in COLUMNS.items()])
     for broken, reason in _rules():
         rows = table.select(broken.fill_null(False).arg_true().head(1)).to_series()
         if len(rows):
@@ -85,8 +67,7 @@ def count(table: pl.DataFrame) -> Counts:
 
 def _typed(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series:
     place = f"{where}: column '{column.name}'"
-    same_family = column.dtype == kind or (column.dtype.is_numeric() and kind.is_float())
-    if not (same_family or (column.dtype.is_integer() and kind.is_integer()) or column.dtype == pl.Null):
+    if not (column.dtype.is_integer() or column.dtype == pl.Null):
         raise RecordingError(f"{place} is of type {column.dtype}: it must be {kind}")
     typed = column.cast(kind, strict=False)
     lost = (typed.is_null() & column.is_not_null()).arg_true()

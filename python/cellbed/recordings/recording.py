@@ -14,12 +14,11 @@ from cellbed._core import pack_recording
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
-from cellbed.recordings.packets import SIGNAL_COLUMNS, check_packets, conformed, count, empty
+from cellbed.recordings.packets import check_packets, count, empty
 from cellbed.support import inputs
 from cellbed.support.ways import Way
 
 DESCRIPTION = "recording.json"
-SIGNAL = "signal.parquet"
 JOURNAL = "journal"
 """The recorder's log, from which the files are made at the end."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
@@ -34,8 +33,7 @@ _LARGEST_DESCRIPTION = 1 << 26
 class Recording:
     """Packet trains and saturation over a network.
 
-    The tables have the columns of :data:`cellbed.recordings.COLUMNS`; signal those of
-    :data:`cellbed.recordings.SIGNAL_COLUMNS`, or is ``None`` without a modem's reports.
+    The tables have the columns of :data:`cellbed.recordings.COLUMNS`.
     """
 
     description: Description
@@ -43,7 +41,6 @@ class Recording:
     light_downlink: pl.DataFrame
     heavy_uplink: pl.DataFrame
     heavy_downlink: pl.DataFrame
-    signal: pl.DataFrame | None = None
 
     def packets(self, workload: Workload, way: Way) -> pl.DataFrame:
         """Return the packets of a workload in one direction."""
@@ -71,9 +68,7 @@ def read_recording(folder: Path | str) -> Recording:
     tables = {
         stem.replace("-", "_"): _packets(folder / f"{stem}.parquet", stem in description.counts) for stem in STEMS
     }
-    signal = folder / SIGNAL
-    told = conformed(_parquet(signal), SIGNAL_COLUMNS, signal) if signal.exists() else None
-    return Recording(description, **tables, signal=told)
+    return Recording(description, **tables)
 
 
 def read_description(folder: Path) -> Description:
@@ -120,8 +115,6 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
     def fill(unfinished: Path) -> None:
         for stem, table in recording.tables():
             table.write_parquet(unfinished / f"{stem}.parquet")
-        if recording.signal is not None:
-            conformed(recording.signal, SIGNAL_COLUMNS, SIGNAL).write_parquet(unfinished / SIGNAL)
         text = recording.description.model_dump_json(indent=2)
         (unfinished / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use cellbed_link::{Duration, Time};
 
 use super::live::Live;
-use super::modem::Modem;
 use super::paths::Name;
 use super::{Notice, Watch};
 use crate::client::{Event, Role, Workload};
@@ -19,7 +18,6 @@ const SYNC: Duration = Duration::from_secs(1);
 pub(super) struct Writing {
     journal: JournalWriter,
     live: Live,
-    modem: Modem,
     flushed: Time,
     synced: Time,
     shown: Time,
@@ -32,7 +30,6 @@ impl Writing {
         Ok(Self {
             journal: JournalWriter::create(folder, head)?,
             live: Live::new(zero),
-            modem: Modem::find(zero),
             flushed: zero,
             synced: zero,
             shown: zero,
@@ -66,9 +63,6 @@ impl Writing {
 
     /// Flushes and shows what is due.
     pub(super) fn keep_up(&mut self, now: Time, end: Time, watch: Watch<'_>) -> Result<()> {
-        for sample in self.modem.samples() {
-            self.journal.add(&Entry::Signal(sample))?;
-        }
         if now.since(self.flushed) >= FLUSH {
             self.flushed = now;
             self.journal.flush()?;

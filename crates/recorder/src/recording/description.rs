@@ -17,7 +17,7 @@ pub enum Arrangement {
     Alternating,
 }
 
-/// Information on the network from the user, or a modem; each `None` if unknown.
+/// Information on the network from the user; each `None` if unknown.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[command(next_help_heading = "Description of the network, stored in the recording")]
 pub struct Signal {
@@ -42,23 +42,6 @@ pub struct Signal {
     /// Further notes.
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
-}
-
-/// A modem's report at one time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SignalSample {
-    /// Since the recording's time zero, ns.
-    pub at_ns: i64,
-    /// Such as `lte` or `5g`.
-    pub technology: Option<String>,
-    /// Identity of the cell.
-    pub cell: Option<String>,
-    /// Reference signal received power, dBm.
-    pub rsrp_dbm: Option<f64>,
-    /// Reference signal received quality, dB.
-    pub rsrq_db: Option<f64>,
-    /// Signal to interference and noise, dB.
-    pub sinr_db: Option<f64>,
 }
 
 /// Metadata known when a recording begins.

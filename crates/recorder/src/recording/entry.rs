@@ -1,8 +1,8 @@
 //! Entries of the journal, as bytes: a kind, and its fields.
 
 use cellbed_link::Time;
+use serde::de::IgnoredAny;
 
-use super::description::SignalSample;
 use super::field::{Field, Fields, Json, fields};
 use super::run::RunPlan;
 use crate::client::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
@@ -15,8 +15,6 @@ pub enum Entry {
     Run(RunPlan),
     /// A path has learnt something.
     Event(Event),
-    /// A modem was asked.
-    Signal(SignalSample),
     /// This machine lost packets that the network had delivered, as many so far.
     Overflows(u64),
 }
@@ -28,6 +26,7 @@ const UPLINK: u8 = 4;
 const DOWNLINK: u8 = 5;
 const PAUSED: u8 = 6;
 const ENDED: u8 = 7;
+/// A modem's report in journals of earlier recorders; skipped.
 const SIGNAL: u8 = 8;
 const OVERFLOWS: u8 = 9;
 const CLOCK: u8 = 10;
@@ -48,10 +47,6 @@ impl Entry {
             Self::Run(plan) => {
                 RUN.put(out);
                 Json(plan).put(out);
-            }
-            Self::Signal(sample) => {
-                SIGNAL.put(out);
-                Json(sample).put(out);
             }
             Self::Overflows(count) => {
                 OVERFLOWS.put(out);
@@ -78,7 +73,7 @@ impl Entry {
         let kind = u8::take(from)?;
         match kind {
             RUN => return Json::take(from).map(Self::Run),
-            SIGNAL => return Json::take(from).map(Self::Signal),
+            SIGNAL => return Json::<IgnoredAny>::take(from).map(|_| Self::Overflows(0)),
             OVERFLOWS => return Field::take(from).map(Self::Overflows),
             CLOCK => return Field::take(from).map(|answer| Self::Event(Event::Clock(answer))),
             _ => {}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cellbed_link::{Duration, Time};
 
 use super::collector::Collector;
-use super::description::{Arrangement, Clocks, Counts, Description, SignalSample, Span};
+use super::description::{Arrangement, Clocks, Counts, Description, Span};
 use super::entry::Entry;
 use super::error::RecordingError;
 use super::journal::{self, JournalReader};
@@ -56,12 +56,10 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
     let head = journal.head.clone();
     let zero = Time::from_nanos(head.zero_ns);
     let mut collector = Collector::new(zero);
-    let mut signal: Vec<SignalSample> = Vec::new();
     let mut overflows = 0;
     journal.by_ref().for_each(|entry| match entry {
         Entry::Run(plan) => collector.plan(plan),
         Entry::Event(event) => collector.take(&event),
-        Entry::Signal(sample) => signal.push(sample),
         Entry::Overflows(count) => overflows += count,
     });
     let clock = collector.clock();
@@ -115,11 +113,6 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
         let file = Unfinished::new(folder, &format!("{name}.parquet"));
         parquet_file::write_packets(&file.partial, &table.packets)
             .map_err(|source| file.failed(source))?;
-        files.push(file);
-    }
-    if !signal.is_empty() {
-        let file = Unfinished::new(folder, "signal.parquet");
-        parquet_file::write_signal(&file.partial, &signal).map_err(|source| file.failed(source))?;
         files.push(file);
     }
     let counts: BTreeMap<&'static str, Counts> = tables
