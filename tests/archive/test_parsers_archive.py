@@ -43,7 +43,13 @@ ENTRY: Final[dict[str, Any]] = {
             "sha256": DIGEST,
             "duration_ns": 60_000_000_000,
             "rows": 3,
-            "statistics": {"definition": 1, "mean_bit_s": 8e6, "outages": 0, "outage_share": 0.0, "modes_ms": [1.5]},
+            "statistics": {
+                "definition": 1,
+                "mean_bit_s": 8e6,
+                "outages": 0,
+                "outage_share": 0.0,
+                "outage_lengths_s": [1.5],
+            },
         }
     },
     "recording": "recording",

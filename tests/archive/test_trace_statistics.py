@@ -17,7 +17,6 @@ from cellbed.archive import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
 from cellbed.archive.statistics.dependence import autocorrelation, kpss
-from cellbed.archive.statistics.modes import modes
 from cellbed.archive.statistics.ranks import at_shares
 
 MS = 10**6
@@ -74,20 +73,6 @@ def test_figures_of_opportunities_are_those_of_a_plain_computation(tmp_path: Pat
     assert found["burst_max"] == bursts.max()
     assert found["busy_ms_share"] == pytest.approx(len(bursts) / 61_270, rel=1e-4)
     assert set(found) <= set(FIGURES)
-
-
-def test_the_recorded_traces_have_the_figures_that_are_known_of_them(tmp_path: Path) -> None:
-    import os
-
-    folder = os.environ.get("CELLBED_RECORDED_TRACES")
-    if not folder:
-        pytest.skip("CELLBED_RECORDED_TRACES does not name the folder of the recorded traces")
-    known = {"Verizon-LTE-short.up": (5.95, 1718), "TMobile-LTE-short.down": (16.7, 917), "KPN-5G.up": (43.9, 1206)}
-    for name, (mean, longest) in known.items():
-        ms = np.loadtxt(Path(folder) / name, dtype=np.int64)
-        found = statistics(opportunities(tmp_path, ms * MS, int(ms[-1]) * MS))
-        assert found["mean_bit_s"] / 1e6 == pytest.approx(mean, abs=0.05)
-        assert found["outage_longest_ms"] == longest
 
 
 def test_an_outage_is_what_the_definition_says_and_goes_across_the_seam(tmp_path: Path) -> None:
@@ -172,34 +157,6 @@ def test_the_autocorrelation_is_that_of_the_process() -> None:
     # Of a step in the middle of T values it is 1 - 3 k / T at a lag k.
     step = np.repeat([20.0, 50.0], 50_000)
     assert dependence.figures(step)["correlation_time_s"] == pytest.approx((1 - 1 / np.e) * len(step) / 3, rel=1e-4)
-
-
-def test_two_routes_are_two_modes_and_a_long_tail_is_none(tmp_path: Path) -> None:
-    random = np.random.default_rng(5)
-    first = 24 + random.gamma(2, 0.5, 3000)
-    second = 31 + random.gamma(2, 0.5, 1500)
-    tail = 24 + random.pareto(2.5, 3000) * 3
-    at = np.arange(4500) * S
-
-    def found(ms: Any) -> Any:
-        return statistics(round_trips(tmp_path, at[: len(ms)], (ms * MS).astype(np.int64), len(ms) * S))
-
-    both = found(np.concatenate((first, second)))
-    assert both["modes"] == 2
-    assert both["modes_ms"] == pytest.approx([24.5, 31.5], abs=0.4)
-    assert both["modes_share"] == pytest.approx([2 / 3, 1 / 3], abs=0.01)
-    assert both["stationary"] is False
-    for one in (first, tail, np.round(first), np.round(tail, 1), np.full(400, 20.0), 24 + random.random(4000)):
-        assert found(one)["modes"] == 1
-
-
-def test_modes_of_few_or_odd_values() -> None:
-    assert modes(np.empty(0), np.empty(0, np.int64)) == ([], [])
-    assert modes(np.array([5.0]), np.array([1000])) == ([5.0], [1.0])
-    assert modes(np.array([1e6, 9e6]), np.array([3, 2])) == ([1e6], [1.0])
-    places, shares = modes(np.array([1e7, 1e8]), np.array([500, 500]))
-    assert places == pytest.approx([1e7, 1e8], rel=0.1)
-    assert sum(shares) == pytest.approx(1)
 
 
 def test_delay_by_hour_of_day_and_loss(tmp_path: Path) -> None:
@@ -309,7 +266,6 @@ def test_the_profile_covers_the_series_whatever_its_length(tmp_path: Path) -> No
         assert 100 <= len(found.profile) <= 4000
         assert len(found.profile) * found.step_ns == pytest.approx(seconds * S, rel=0.01)
         assert found.profile.mean() == pytest.approx(6e6)
-        assert len(found.statistics["outline_bit_s"]) == 120
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:

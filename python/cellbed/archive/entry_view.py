@@ -71,7 +71,6 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
     ("least, most", ("least_ms", "most_ms"), _times),
     ("P50, P95, P99", ("p50_ms", "p95_ms", "p99_ms"), _times),
     ("lost", ("loss",), _shares),
-    ("modes", ("modes_ms",), _times),
 )
 
 
@@ -152,8 +151,6 @@ def rows_word(held: Held) -> str:
 
 def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[_Values], str]) -> str:
     values = [figures.get(key) for key in keys]
-    if isinstance(values[0], list):
-        values = values[0]
     return "" if all(value is None for value in values) else written(values)
 
 

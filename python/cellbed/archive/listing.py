@@ -1,107 +1,53 @@
-"""The table of entries as lines of text."""
+"""The table of entries for a terminal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cellbed.support.errors import printable
+from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     import polars as pl
 
-_GAP: Final = "  "
-_WIDEST: Final = 40
-"""Maximum characters of a text, however wide the terminal is."""
-_NARROWEST: Final = 9
-"""Characters to which texts are shortened before columns are left out."""
+_LONGEST: Final = 40
+"""Maximum characters of a text."""
+_TEXTS: Final = {
+    "name": "name", "technology": "tech", "band": "band", "operator": "operator", "place": "place", "date": "date",
+    "mobility": "mobility", "obstacle": "obstacle",
+}  # fmt: skip
+"""Columns of the table of entries, with their headings."""
+_NUMBERS: Final = {
+    "duration_ns": ("s", 1e-9, 0),
+    "uplink_mean_bit_s": ("uplink Mbit/s", 1e-6, 2),
+    "downlink_mean_bit_s": ("downlink Mbit/s", 1e-6, 2),
+    "round_trip_p50_ms": ("RTT ms", 1, 1),
+}
+"""The same with the factor of the heading's unit, and decimals."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """heading: with the unit. of: its column in the table of entries. scale: one of its units in the heading's.
-
-    spare: the highest number is left out first where there is no room for all; 0 stays.
-    """
-
-    heading: str
-    of: str
-    scale: float | None = None
-    decimals: int = 0
-    spare: int = 0
-
-    @property
-    def whole(self) -> bool:
-        """Return whether a value is never shortened: numbers, dates, and the name, which other commands need."""
-        return self.scale is not None or self.of in ("name", "date")
-
-    def cell(self, value: Any) -> str:
-        """Return a value as text of one line."""
-        if value is None:
-            return ""
-        if self.scale is None:
-            text = printable(str(value).lower() if isinstance(value, bool) else str(value)).replace("\n", " ")
-            return text[: len("2025-03-14")] if self.of == "date" else text
-        number = value * self.scale
-        # 0.003 Mbit/s is not 0.00.
-        small = 0 < abs(number) < min(1.0, 10.0 ** (1 - self.decimals))
-        return f"{number:.{self.decimals + 2 * small}f}"
+def listing(entries: pl.DataFrame, sort: str) -> Table:
+    """Return a row for each entry. Columns without a value in any entry are left out. sort: a column to add."""
+    shown = [name for name in (*_TEXTS, *_NUMBERS, "origin") if name in entries.columns and entries[name].count()]
+    columns = list(dict.fromkeys((*shown, sort)))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        numeric = entries.schema[name].is_numeric()
+        heading = _TEXTS.get(name, name) if name not in _NUMBERS else _NUMBERS[name][0]
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or name in ("name", "date"))
+    for row in entries.select(columns).iter_rows(named=True):
+        table.add_row(*(Text(_cell(name, value)) for name, value in row.items()))
+    return table
 
 
-_COLUMNS: Final = (
-    _Column("name", "name"),
-    _Column("tech", "technology", spare=1),
-    _Column("band", "band", spare=6),
-    _Column("operator", "operator", spare=4),
-    _Column("place", "place", spare=3),
-    _Column("date", "date", spare=5),
-    _Column("mobility", "mobility", spare=2),
-    _Column("obstacle", "obstacle", spare=7),
-    _Column("s", "duration_ns", 1e-9),
-    _Column("uplink Mbit/s", "uplink_mean_bit_s", 1e-6, 2),
-    _Column("downlink Mbit/s", "downlink_mean_bit_s", 1e-6, 2),
-    _Column("RTT ms", "round_trip_p50_ms", 1, 1),
-    _Column("origin", "origin", spare=8),
-)
-
-
-def listing(table: pl.DataFrame, sort: str, width: int) -> tuple[list[str], list[str]]:
-    """Return a heading and a line for each entry, and the headings of the columns that have no room.
-
-    Columns without a value in any entry are not shown. sort: a column that is always shown. width: maximum characters
-    of a line. Where they are too few, long texts are shortened, then columns are left out; names and numbers are whole,
-    even if the line is longer.
-    """
-    columns = list(_COLUMNS)
-    if all(sort != column.of for column in columns):
-        kind = table.schema[sort]
-        columns.insert(-1, _Column(sort, sort, 1 if kind.is_numeric() else None, 3 if kind.is_float() else 0))
-    shown = [column for column in columns if column.of in table.columns and table[column.of].count()]
-    cells = {column: [column.heading, *map(column.cell, table[column.of])] for column in shown}
-    longest = {column: max(map(len, texts)) for column, texts in cells.items()}
-
-    def widths(most: int) -> list[int]:
-        return [longest[column] if column.whole else min(longest[column], most) for column in shown]
-
-    def fits(most: int) -> bool:
-        return sum(widths(most)) + len(_GAP) * (len(shown) - 1) <= width
-
-    left_out = []
-    for column in sorted(shown, key=lambda column: -column.spare):
-        if column.spare and column.of != sort and not fits(_NARROWEST):
-            left_out.append(column.heading)
-            shown.remove(column)
-    fitted = widths(next((most for most in range(_WIDEST, _NARROWEST, -1) if fits(most)), _NARROWEST))
-    lines = [
-        _GAP.join(
-            _placed(cells[column][row], size, column) for column, size in zip(shown, fitted, strict=True)
-        ).rstrip()
-        for row in range(len(table) + 1)
-    ]
-    return lines, left_out
-
-
-def _placed(text: str, width: int, column: _Column) -> str:
-    if column.scale is not None:
-        return text.rjust(width)
-    return (text if len(text) <= width else f"{text[: width - 1]}…").ljust(width)
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool | str):
+        text = str(value).replace("\n", " ")[: len("2025-03-14") if name == "date" else None]
+        return text if len(text) <= _LONGEST or name == "name" else f"{text[: _LONGEST - 1]}…"
+    _, factor, decimals = _NUMBERS.get(name, ("", 1, 3))
+    number = value * factor
+    # 0.003 Mbit/s is not 0.00.
+    small = 0 < abs(number) < min(1.0, 10.0 ** (1 - decimals))
+    return f"{number:.{decimals + 2 * small}f}"

@@ -15,14 +15,11 @@ from cellbed.archive.statistics import dependence
 from cellbed.archive.statistics.capacity import opportunities, rates
 from cellbed.archive.statistics.definition import DEFAULT, LONGEST_NS, VERSION, Definition
 from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import at_shares, shares_below
+from cellbed.archive.statistics.ranks import shares_below
 from cellbed.archive.statistics.round_trips import RoundTrips
 
 Statistics = dict[str, Any]
 """Figures by the names of FIGURES: numbers, truths and lists of numbers, none of them null, NaN or infinite."""
-
-OUTLINE = 120
-QUANTILES = np.linspace(0, 1, 51).tolist()
 
 Floats = NDArray[np.float64]
 
@@ -69,13 +66,8 @@ def analyse(series: Series, definition: Definition = DEFAULT, starts_at_s: float
     measured = opportunities if series.content is Content.OPPORTUNITIES else rates
     bins, outages, figures = measured(series, definition)
     seconds = bins.rates["1s"]
-    finest = next((found for scale, found in bins.rates.items() if scale != "10ms" and len(found)), None)
     figures |= {"definition": VERSION} | bins.figures() | dependence.figures(seconds)
     figures |= outages.figures(series.duration_ns, definition) | _by_hour(seconds, starts_at_s)
-    if len(bins.profile):
-        figures["outline_bit_s"] = _outline(bins.profile)
-    if finest is not None:
-        figures["quantiles_bit_s"] = at_shares(finest, QUANTILES)
     return Analysis(
         content=series.content,
         duration_ns=series.duration_ns,
@@ -94,9 +86,6 @@ def _round_trips(series: Series, definition: Definition, starts_at_s: float | No
     spacing_s = max(1.0, series.duration_ns / 1e9 / max(1, len(found.seconds)))
     figures = {"definition": VERSION} | found.figures | dependence.figures(found.seconds, spacing_s)
     figures |= found.outages.figures(series.duration_ns, definition)
-    if len(found.times):
-        figures["outline_ms"] = _outline(found.mean)
-        figures["quantiles_ms"] = at_shares(found.times, QUANTILES)
     if "hours" in figures:
         figures["hours_known"] = starts_at_s is not None
     return Analysis(
@@ -122,15 +111,6 @@ def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:
         return {}
     means = (sums[hours] / counts[hours]).tolist()
     return {"hours": hours.tolist(), "hourly_mean_bit_s": means, "hours_known": starts_at_s is not None}
-
-
-def _outline(profile: Floats) -> list[float]:
-    """Return means of at most OUTLINE equal stretches; one with nothing in it has the one before it."""
-    parts = np.array_split(profile, min(OUTLINE, len(profile)))
-    means = np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
-    known = np.where(np.isfinite(means), np.arange(len(means)), -1)
-    filled = means[np.maximum.accumulate(known)]
-    return np.where(np.isfinite(filled), filled, means[known >= 0][0]).tolist()  # type: ignore[no-any-return]
 
 
 def _in_seconds(outages: Outages) -> tuple[Floats, Floats]:

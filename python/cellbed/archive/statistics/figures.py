@@ -67,8 +67,6 @@ _CAPACITY: Final = (
         ),
         "spacing_ms": Figure("ms", "median time between the rows of a series of rates"),
         "hourly_mean_bit_s": Figure("bit/s", "mean rate in each of `hours`"),
-        "outline_bit_s": Figure("bit/s", "means of 120 equal stretches, for small pictures"),
-        "quantiles_bit_s": Figure("bit/s", "P0, P2, P4, … P100 of the rates over 100 ms, or 1 s where rows are wider"),
     }
 )
 
@@ -89,14 +87,9 @@ _ROUND_TRIPS: Final = {
     "most_ms": Figure("ms", "longest round-trip time"),
     "cv": Figure("", "coefficient of variation of round-trip times"),
     "jitter_ms": Figure("ms", "mean difference between one answer's time and the next one's"),
-    "modes": Figure("", "number of modes of the distribution: two where the route changed"),
-    "modes_ms": Figure("ms", "where the modes are"),
-    "modes_share": Figure("", "share of the answers about each mode"),
     "hourly_p50_ms": Figure("ms", "median in each of `hours`"),
     "hourly_p95_ms": Figure("ms", "P95 in each of `hours`"),
     "hourly_loss": Figure("", "loss in each of `hours`"),
-    "outline_ms": Figure("ms", "means of 120 equal stretches, for small pictures"),
-    "quantiles_ms": Figure("ms", "P0, P2, P4, … P100"),
 } | {
     f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times{_FROM[name]}") for name, share in OF_TIMES.items()
 }

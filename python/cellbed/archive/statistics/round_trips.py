@@ -1,4 +1,4 @@
-"""Round-trip times: their distribution, modes, loss, and variation by hour of the day."""
+"""Round-trip times: their distribution, loss, and variation by hour of the day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from cellbed.archive.series import Series
 from cellbed.archive.soundness import reading
 from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.modes import modes
 from cellbed.archive.statistics.outages import Outages
 from cellbed.archive.statistics.ranks import at_shares
 
@@ -110,8 +109,6 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
         found["cv"] = trips.std() / trips.mean()
     if len(trips) > 1:
         found["jitter_ms"] = np.abs(np.diff(trips)).mean() / 1e6
-    places, shares = modes(*np.unique(trips, return_counts=True))
-    found |= {"modes": len(places), "modes_ms": [place / 1e6 for place in places], "modes_share": shares}
     hour = ((at / 1e9 + starts_at_s) // 3600 % 24).cast(pl.Int64)
     hours = probes.group_by(hour=hour).agg(trip.drop_nulls().alias("trips"), loss=trip.is_null().mean())
     hours = hours.filter(pl.col("trips").list.len() > 0).sort("hour")

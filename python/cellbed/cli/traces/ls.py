@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration
-from cellbed.support.standard_streams import draw
 from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def ls(
     elif index.is_empty():
         print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
     else:
-        _print_lines(table, sort)
+        _print_table(table, sort)
 
 
 def _print_json(table: pl.DataFrame) -> None:
@@ -114,14 +113,12 @@ def _print_json(table: pl.DataFrame) -> None:
     print(f"[\n{lines}\n]" if lines else "[]")
 
 
-def _print_lines(table: pl.DataFrame, sort: str) -> None:
+def _print_table(table: pl.DataFrame, sort: str) -> None:
     from cellbed.archive.listing import listing
     from cellbed.cli.width import table_width
+    from cellbed.support.console import Console
 
     if not len(table):
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
         return
-    lines, left_out = listing(table, sort, table_width())
-    draw("".join(f"{line}\n" for line in lines), sys.stdout)
-    if left_out:
-        print(f"omitted for lack of width: {', '.join(left_out)} (see --json)", file=sys.stderr)
+    Console(width=table_width(), highlight=False).print(listing(table, sort))

@@ -348,20 +348,16 @@ def typical_and_high(figures: Mapping[str, Any]) -> str:
 
 
 def _trip_distribution(drawn: _Drawn) -> Panel:
-    curves, notes = [], []
+    curves = []
     for name, colour, found in drawn:
         values, shares = _visible(*found.distributions[""], least=0.999)  # the axis is logarithmic
         curves.append(Curve(name, colour, values, shares * 100, steps=True))
-        places = found.statistics.get("modes_ms", [])
-        if len(places) > 1:
-            notes.append(f"{len(places)} modes: {', '.join(duration_words(place / 1e3) for place in places)}")
     return Panel(
         "distribution",
         "Distribution of the round-trip time",
         _LOGARITHMIC,
         "share at most that, %",
         curves,
-        note=" · ".join(notes),
         log_x=True,
     )
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from cellbed.archive.series import Part
 from cellbed.archive.statistics import FIGURES, Statistics
@@ -25,7 +24,6 @@ BESIDE: Final = {
     "p95_ms": "P95",
     "p99_ms": "P99",
     "loss": "lost",
-    "modes": "modes",
     "outages": "outages",
     "outage_share": "time in outages",
     "outage_longest_ms": "longest outage",
@@ -47,12 +45,7 @@ def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
         values = [found.get(key) for found in parts.values()]
         if key not in _UNTOLD and any(value is not None and not isinstance(value, list) for value in values):
             table.add_row(key, *(words(key, value) for value in values), figure.about)
-    places = [
-        Text(f"{part}: modes at {', '.join(duration_words(place / 1e3) for place in found['modes_ms'])}")
-        for part, found in parts.items()
-        if found.get("modes", 1) > 1
-    ]
-    return Group(table, *places)
+    return table
 
 
 def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
