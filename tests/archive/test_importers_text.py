@@ -1,4 +1,4 @@
-"""Readers of text of other programs: tables, reports of iperf3, output of ping, configurations of netem-trace."""
+"""Readers of text of other programs: tables, reports of iperf3, and output of ping."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from cellbed.archive.entry import About
 from cellbed.archive.importers import Options
 from cellbed.recordings.importing import recognise
 from recorded_files import MS, SECOND, half
-
-DOWN = Options(direction="downlink", delays="one-way")
 
 
 @pytest.fixture
@@ -257,83 +255,3 @@ def test_probes_without_an_answer_are_counted(folder: Path, text: str, count: in
 )
 def test_output_that_is_no_ping_is_refused(folder: Path, text: str, reason: str) -> None:
     assert reason in refusal(folder, "ping", text)
-
-
-def repeated(*pattern: Any, count: int) -> dict[str, Any]:
-    return {"RepeatedBwPatternConfig": {"pattern": list(pattern), "count": count}}
-
-
-STATIC: dict[str, Any] = {"StaticBwConfig": {}}
-OF_NO_TIME = {"StaticBwConfig": {"duration": "0s"}}
-
-
-def test_quantities_for_people_and_for_machines_are_the_same(folder: Path) -> None:
-    people = repeated({"StaticBwConfig": {"bw": "12Mbps", "duration": "1s"}},
-                      {"TraceBwConfig": {"pattern": [["500ms", ["1Mbps", "1Mbps 1000kbps"]]]}}, count=0)  # fmt: skip
-    machines = repeated({"StaticBwConfig": {"bw": {"gbps": 0, "bps": 12_000_000}, "duration": {"secs": 1}}},
-                        {"TraceBwConfig": [[500.0, [1.0, 2]]]}, count=2)  # fmt: skip
-    want = [(0, 12e6), (SECOND, 1e6), (3 * SECOND // 2, 2e6)]
-    for model in (people, machines):
-        draft = imported(folder, "netem-trace", json.dumps(model), DOWN)
-        assert rows(draft, "downlink") == want
-        assert draft.parts["downlink"].duration_ns == 2 * SECOND
-
-
-def test_a_pattern_within_a_pattern_is_written_out(folder: Path) -> None:
-    inner = repeated(STATIC, {"StaticBwConfig": {"bw": "1kbps"}}, OF_NO_TIME, count=3)
-    draft = imported(folder, "netem-trace", json.dumps(repeated(inner, inner, count=1)), DOWN)
-    assert lengths(draft) == {"downlink": (12, 12 * SECOND)}
-
-
-def test_a_sawtooth_without_noise_is_computed(folder: Path) -> None:
-    saw = {
-        "bottom": "12Mbps",
-        "top": "16Mbps",
-        "interval": "500ms",
-        "duty_ratio": 0.8,
-        "duration": "1s",
-        "step": "100ms",
-    }
-    draft = imported(folder, "netem-trace", json.dumps({"SawtoothBwConfig": saw}), DOWN)
-    assert [rate for _, rate in rows(draft, "downlink")[:6]] == pytest.approx([12e6, 13e6, 14e6, 15e6, 16e6, 12e6])
-
-
-@pytest.mark.parametrize(("delays", "trip_ns"), [("one-way", 20 * MS), ("round-trip", 10 * MS)])
-def test_delays_become_round_trips(folder: Path, delays: Any, trip_ns: int) -> None:
-    text = (
-        '{"RepeatedDelayPatternConfig":{"pattern":[{"StaticDelayConfig":{"delay":"10ms","duration":"1s"}}],"count":1}}'
-    )
-    draft = imported(folder, "netem-trace", text, Options(delays=delays))
-    assert rows(draft, "round-trip") == [(it * 100 * MS, trip_ns) for it in range(10)]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"StaticBwConfig":{"bw":5}}', "StaticBwConfig.bw: `5` is not a bandwidth such as"),
-        ('{"StaticBwConfig":{"bw":"12 parsecs"}}', "StaticBwConfig.bw: `12 parsecs` is not a bandwidth"),
-        ('{"StaticBwConfig":{"bw":"12MB/S"}}', "`12MB/S` is not a bandwidth"),
-        ('{"StaticBwConfig":{"duration":"1..5s"}}', "StaticBwConfig.duration: `1..5s` is not a duration such as"),
-        ('{"StaticBwConfig":{"bandwidth":"12Mbps"}}', "StaticBwConfig.bandwidth: Extra inputs are not permitted"),
-        ('{"StaticBwConfig":{"bw":"12Mbps"', "truncated"),
-        ('{"PoissonBwConfig":{}}', "`PoissonBwConfig` is not a model of bandwidth or delay: those are StaticBwConfig"),
-        ('{"NormalizedBwConfig":{"mean":"12Mbps"}}', "`NormalizedBwConfig` uses netem-trace's random generator"),
-        ('{"SawtoothBwConfig":{"std_dev":"1Mbps"}}', "std_dev uses netem-trace's random generator"),
-        ('{"SawtoothBwConfig":{"step":"0s"}}', "a sawtooth needs an interval and a step above zero"),
-        ('{"SawtoothBwConfig":{"step":"1ns"}}', "SawtoothBwConfig: it stands for more than 16777216 steps"),
-        ('{"TraceBwConfig":[[-1.0,[1.0]]]}', "TraceBwConfig.0.0: -0.001 s is not a duration"),
-        ("[]", "a model is an object with one name"),
-        (json.dumps(repeated(repeated(STATIC, count=0), STATIC, count=1)), "repeats for ever (count 0)"),
-        (json.dumps(repeated(repeated(STATIC, STATIC, count=2**64 - 1), count=1)), "more than 16777216 steps"),
-        (json.dumps(repeated(*([repeated(OF_NO_TIME, count=2**24)] * 200), count=1)), "its pattern is empty"),
-        (json.dumps(repeated(STATIC, {"StaticDelayConfig": {}}, count=1)), "mixes bandwidth and delay"),
-        ('{"RepeatedBwPatternConfig":{"pattern":[' * 3000, "not JSON: recursion limit exceeded"),
-    ],
-)  # fmt: skip
-def test_a_refused_configuration_names_place_and_value(folder: Path, text: str, reason: str) -> None:
-    assert reason in refusal(folder, "netem-trace", text, DOWN)
-
-
-def test_a_configuration_that_lacks_what_a_series_needs_asks_for_it(folder: Path) -> None:
-    assert "write --direction uplink or" in refusal(folder, "netem-trace", json.dumps(STATIC))
-    assert "write --delays one-way" in refusal(folder, "netem-trace", '{"StaticDelayConfig":{}}')

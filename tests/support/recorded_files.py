@@ -20,18 +20,6 @@ PING = (
     b"3 packets transmitted, 2 received, 33.3333% packet loss, time 2003ms\n"
     b"rtt min/avg/max/mdev = 20.000/25.000/30.000/5.000 ms\n"
 )
-NETEM_TRACE = json.dumps(
-    {
-        "RepeatedBwPatternConfig": {
-            "pattern": [
-                {"StaticBwConfig": {"bw": "12Mbps", "duration": "1s"}},
-                {"TraceBwConfig": {"pattern": [["500ms", ["6Mbps", "0Mbps"]]]}},
-            ],
-            "count": 0,
-        }
-    },
-    indent=1,
-).encode()
 CSV = b"time_s,downlink_mbit_s,rtt_ms\n0,10.5,20\n0.5,11,\n1.0,0,35.5\n"
 LIGHT_UP = b"0 20 0 1 2\n100 21 0 1 3\n200 20 0 2 2\n"
 LIGHT_DOWN = b"0 22 0 1\n100 20 0 1\n200 25 0 0\n"

@@ -1,4 +1,4 @@
-"""The formats of captures and Mahimahi's traces, which Rust reads, and of iperf3, netem-trace and ping."""
+"""The formats of captures and Mahimahi's traces, which Rust reads, and of iperf3 and ping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers import iperf3, netem, ping
+from cellbed.archive.importers import iperf3, ping
 from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Progress, read_by_core, reading
 from cellbed.archive.importers.header import describe_by_ping
@@ -65,7 +65,6 @@ CAPTURE = Capture()
 
 
 _IPERF3 = re.compile(rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:')
-_NETEM = re.compile(rb'"(\w{0,40}(?:Bw|Delay|Loss|Duplicate)\w{0,40}Config)"')
 
 
 class Iperf3:
@@ -78,7 +77,8 @@ class Iperf3:
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Return its JSON has keys of such a report."""
-        return _json_with(_IPERF3, head)
+        found = _IPERF3.search(head) if head.lstrip()[:1] in (b"{", b"[") else None
+        return f"its JSON has {found[0].decode()}" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Rates of each direction that was tested."""
@@ -89,37 +89,7 @@ class Iperf3:
                 iperf3.read(path, "server" if options.device == "server" else "client", options.part(), own)
 
 
-class NetemTrace:
-    """Configurations of netem-trace, which Rattan replays."""
-
-    name = "netem-trace"
-    title = "a configuration of netem-trace (Rattan)"
-    options = frozenset({"direction", "delays"})
-    passes = 1
-
-    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its JSON has the name of a model."""
-        return _json_with(_NETEM, head)
-
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Rates of a direction, or round-trip times."""
-        for path, own, asked in each_file(paths, draft, options):
-            with reading(path, progress):
-                netem.read(path, asked.part(), options.delays, own)
-
-
-def _json_with(keys: re.Pattern[bytes], head: bytes) -> str | None:
-    """Return the evidence of JSON with one of some keys."""
-    found = keys.search(head) if _is_json(head) else None
-    return f"its JSON has {found[0].decode()}" if found else None
-
-
-def _is_json(head: bytes) -> bool:
-    return head.lstrip()[:1] in (b"{", b"[")
-
-
 IPERF3 = Iperf3()
-NETEM_TRACE = NetemTrace()
 
 
 _SIGNS = re.compile(

@@ -19,7 +19,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.documents import TRUNCATED, Document, checked, document, read_document
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.wording import in_quotes
-from cellbed.archive.importers.written import nearest, write_series
+from cellbed.archive.importers.written import write_series
 from cellbed.archive.series import Part
 from cellbed.support import inputs
 
@@ -185,7 +185,7 @@ def _write(
         begins, ends = min(half.start for half in halves), max(half.end for half in halves)
         if not 0 <= begins <= ends < _FARTHEST_S:
             raise TraceError(f"{path}: interval {number}: impossible interval from {begins:.12g} s to {ends:.12g} s")
-        from_ns, to_ns = nearest(begins * 1e9), nearest(ends * 1e9)
+        from_ns, to_ns = round(begins * 1e9), round(ends * 1e9)
         if to_ns - from_ns < _SHORTEST_NS:
             continue
         zero_ns = from_ns if zero_ns is None else zero_ns

@@ -20,7 +20,6 @@ class Options:
         is taken. all_flows: all of them together. each_packet: an opportunity for each packet instead of for each
         1500 bytes.
     interval_ns: between the probes of a ping without stamps.
-    delays: what delays of a file are: ``one-way`` of each direction, or ``round-trip``.
     columns: by what it is (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
         ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
     duration_ns: how long a table lasts.
@@ -33,7 +32,6 @@ class Options:
     all_flows: bool = False
     each_packet: bool = False
     interval_ns: int | None = None
-    delays: Literal["one-way", "round-trip"] | None = None
     columns: dict[str, str] = field(default_factory=dict)
     missing: Literal["zero", "hold"] | None = None
     duration_ns: int | None = None

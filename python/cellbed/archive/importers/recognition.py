@@ -12,14 +12,14 @@ from cellbed.archive.entry import Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.files import scratch, settle
 from cellbed.archive.importers.format import Format, Progress
-from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, NETEM_TRACE, PING
+from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, PING
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.tables import CSV, PARQUET
 from cellbed.archive.soundness import sha256
 from cellbed.support import inputs
 from cellbed.support.near_names import did_you_mean
 
-FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, NETEM_TRACE, PING, CSV, PARQUET)
+FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, PING, CSV, PARQUET)
 """The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""
 
 _HEAD = 1 << 16
@@ -150,9 +150,6 @@ def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
         return "the files are not all of one known format" + advice
     if paths[0].is_dir():
         return "no recording in this folder"
-    head = _head(paths[0])
-    if head.lstrip()[:1] in (b"{", b"["):
-        return "its JSON is neither a report of iperf3 nor a configuration of netem-trace" + advice
     return "unknown format" + advice
 
 

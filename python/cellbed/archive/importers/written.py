@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,9 +73,3 @@ def write_series(
     except OSError as error:
         raise TraceError(f"{path}: the series could not be written: {error.strerror or error}") from None
     draft.parts[part] = Series(Content.RATE if is_rate else Content.ROUND_TRIP, path, duration_ns)
-
-
-def nearest(number: float) -> int:
-    """Return the nearest whole number, of two the one farther from zero."""
-    below = math.floor(abs(number))
-    return int(math.copysign(below + (abs(number) - below >= 0.5), number))

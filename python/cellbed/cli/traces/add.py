@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from cellbed.archive.adding import Added
 
 
-class _Delays(StrEnum):
-    one_way = "one-way"
-    round_trip = "round-trip"
-
-
 class _Missing(StrEnum):
     zero = "zero"
     hold = "hold"
@@ -96,7 +91,6 @@ def add(
             parser=duration, metavar="TIME", help="Interval between probes of ping output without timestamps."
         ),
     ] = None,
-    delays: Annotated[_Delays | None, typer.Option(help="Meaning of delays in a netem-trace configuration.")] = None,
     latency_offset: Annotated[
         tuple[Path, Path] | None, typer.Option(help="CellReplay: latency offsets, uplink, then downlink.")
     ] = None,
@@ -150,7 +144,6 @@ def add(
         all_flows=all_flows,
         each_packet=each_packet,
         interval_ns=interval,
-        delays=None if delays is None else delays.value,
         columns=dict(_column(text) for text in column or ()),
         missing=None if missing is None else missing.value,
         duration_ns=lasts,
