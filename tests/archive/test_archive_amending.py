@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from archive_examples import SECOND, add, write_rates
 from cellbed.archive import Archive, TraceError, resolve
-from cellbed.archive.amending import describe, rename
+from cellbed.archive.amending import describe
 from cellbed.archive.entry import About, Step
 from cellbed.archive.entry_file import read_entry
 from cellbed.cli.main import app
@@ -164,16 +164,6 @@ def test_a_name_that_cannot_be_is_refused_and_changes_nothing(
     assert reported in str(done.exception)
     assert archive.names() == ["5g-midband", "lte-suburban", "tram", "walk"]
     assert _hidden(archive) == []
-
-
-def test_a_file_system_without_links_is_copied_on(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    add(archive, "walk")
-    monkeypatch.setattr(os, "link", refused)
-    rename(archive, "walk", "stroll")
-    assert list(archive.verify(["stroll"])) == [("stroll", [])]
 
 
 # Several processes.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.describing import described, doubts
-from cellbed.archive.entry_file import ENTRY_FILE, entry_text
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import EXAMPLES
 from cellbed.archive.statistics.clock import names_time, second_of_day
 from cellbed.archive.store import Archive, known_figures
-from cellbed.archive.unfinished import locked, sync, unfinished, withdraw, write_synced
+from cellbed.archive.unfinished import locked
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import About, Entry, Held, Step
@@ -56,10 +53,7 @@ def describe(archive: Archive, name: str, asked: Mapping[str, str]) -> Described
 
 
 def rename(archive: Archive, name: str, new: str) -> Entry:
-    """Rename an entry; its history has both names. Raises TraceError.
-
-    The entry exists under both names for a moment, never under none; a killed process leaves both.
-    """
+    """Rename an entry; its history has the old name. Raises TraceError."""
     from cellbed.archive.entry import Step
 
     _require_own(name)
@@ -67,33 +61,20 @@ def rename(archive: Archive, name: str, new: str) -> Entry:
     if new == name:
         raise TraceError(f"'{name}' already has this name")
     archive.require_possible(new)
-    _require_unused(archive, new)
-    with archive.writing(), unfinished(archive.folder) as folder:
-        with locked(archive.folder):
-            _require_unused(archive, new)
-            entry = archive.entry(name)
-            shutil.copytree(archive.folder / name, folder, copy_function=_linked, dirs_exist_ok=True)
-            step = Step(what="renamed", how={"from": name}, tool=f"cellbed {__version__}")
-            entry = entry.model_copy(update={"name": new, "history": (*entry.history, step)})
-            write_synced(archive.folder, folder / ENTRY_FILE, entry_text(entry).encode())
-            sync(folder)
-            folder.rename(archive.folder / new)
-            old = withdraw(archive.folder, archive.folder / name)
-            sync(archive.folder)
-        shutil.rmtree(old, ignore_errors=True)
-    return entry
+    with archive.writing(), locked(archive.folder):
+        archive.entry(name)
+        if archive.has(new):
+            raise TraceError(
+                f"the archive already has '{new}': choose another name, or remove it first: `cellbed traces rm {new}`"
+            )
+        (archive.folder / name).rename(archive.folder / new)
+    step = Step(what="renamed", how={"from": name}, tool=f"cellbed {__version__}")
+    return archive.amend(new, lambda entry: entry.model_copy(update={"history": (*entry.history, step)}))
 
 
 def _require_own(name: str) -> None:
     if name in EXAMPLES:
         raise TraceError(f"'{name}' is a built-in example and cannot be changed")
-
-
-def _require_unused(archive: Archive, name: str) -> None:
-    if archive.has(name):
-        raise TraceError(
-            f"the archive already has '{name}': choose another name, or remove it first: `cellbed traces rm {name}`"
-        )
 
 
 def _about(entry: Entry, asked: Mapping[str, str]) -> About:
@@ -138,12 +119,3 @@ def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict
             held = held.model_copy(update={"statistics": found})
         parts[part] = held
     return parts
-
-
-def _linked(source: str, target: str) -> str:
-    """Return the file under another name as well; a copy where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target

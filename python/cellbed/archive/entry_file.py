@@ -24,14 +24,14 @@ def entry_text(entry: Entry) -> str:
 
 
 def read_entry(folder: Path) -> Entry:
-    """Return the entry in `folder`. Raises TraceError ``FILE: reason``."""
+    """Return the entry in `folder`, whose name is the entry's. Raises TraceError ``FILE: reason``."""
     from pydantic import ValidationError
 
     from cellbed.archive.entry import Entry
 
     path = folder / ENTRY_FILE
     try:
-        entry = Entry.model_validate(_values(inputs.content(path, _LARGEST).decode()))
+        return Entry.model_validate({**_values(inputs.content(path, _LARGEST).decode()), "name": folder.name})
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
     except OSError as error:
@@ -46,9 +46,6 @@ def read_entry(folder: Path) -> Entry:
         raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
     except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
-    if entry.name != folder.name:
-        raise TraceError(f"{path}: contains the name '{entry.name}': rename the folder or correct the name")
-    return entry
 
 
 def _values(text: str) -> dict[str, Any]:

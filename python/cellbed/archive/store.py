@@ -23,8 +23,9 @@ from cellbed.archive import examples
 from cellbed.archive.entry_file import ENTRY_FILE, entry_text, read_entry
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
-from cellbed.archive.unfinished import discard, exchange, locked, sweep, sync, unfinished, write_synced
+from cellbed.archive.unfinished import discard, exchange, locked, sweep, unfinished
 from cellbed.support import user_folders
+from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -168,7 +169,7 @@ class Archive:
             if not self.has(name):
                 raise TraceError(self._unknown(name))
             entry = change(read_entry(self.folder / name))
-            write_synced(self.folder, self.folder / name / ENTRY_FILE, entry_text(entry).encode())
+            write_whole(self.folder / name / ENTRY_FILE, lambda file: file.write_bytes(entry_text(entry).encode()))
         return entry
 
     def index(self) -> pl.LazyFrame:
@@ -209,8 +210,7 @@ class Archive:
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
         with self.writing():
             entry = _complete(draft, name)
-            write_synced(draft.folder, draft.folder / ENTRY_FILE, entry_text(entry).encode())
-            sync(draft.folder)
+            (draft.folder / ENTRY_FILE).write_bytes(entry_text(entry).encode())
             place = self.folder / name
             with locked(self.folder):
                 if replace and place.is_dir():
@@ -222,7 +222,6 @@ class Archive:
                         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                             raise TraceError(_taken(name)) from None
                         raise
-                sync(self.folder)
         return entry
 
     def _unknown(self, name: str) -> str:
@@ -247,7 +246,7 @@ class Archive:
 
 
 def _complete(draft: Draft, name: str) -> Entry:
-    """Return the entry of a draft, its files checked, hashed and on the disk."""
+    """Return the entry of a draft, its files checked and hashed."""
     from cellbed.archive.entry import Entry
 
     if not draft.parts and draft.recording is None:
@@ -283,7 +282,6 @@ def _measured(draft: Draft, series: Series) -> Held:
     except TraceError as error:
         # Without the hidden folder, which no longer exists then.
         raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
-    sync(series.path)
     return Held(
         file=series.path.name,
         content=series.content,
@@ -297,12 +295,10 @@ def _measured(draft: Draft, series: Series) -> Held:
 
 
 def _hashed(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of a folder, by its path in it; all of them on the disk."""
+    """SHA-256 of each file of a folder, by its path in it."""
     from cellbed.archive.soundness import sha256
 
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files:
-        sync(path)
     return {str(path.relative_to(folder)): sha256(path) for path in files}
 
 

@@ -91,16 +91,10 @@ def _remove_left(folders: Iterable[Path]) -> list[Path]:
 
 def discard(archive: Path, folder: Path) -> None:
     """Unlink the name of a folder of the archive, and then remove the folder."""
-    with locked(archive):
-        taken = withdraw(archive, folder)
-    shutil.rmtree(taken, ignore_errors=True)
-
-
-def withdraw(archive: Path, folder: Path) -> Path:
-    """Unlink the name of a folder of the archive; returns its new place, for removal. The lock must be held."""
     taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
-    folder.rename(taken)
-    return taken
+    with locked(archive):
+        folder.rename(taken)
+    shutil.rmtree(taken, ignore_errors=True)
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -116,31 +110,6 @@ def exchange(one: Path, other: Path) -> None:
     other.rename(aside)
     one.rename(other)
     aside.rename(one)
-
-
-def write_synced(archive: Path, path: Path, content: bytes) -> None:
-    """Replace a file of the archive atomically and durably.
-
-    The archive's lock must be held, unless the file is in an unfinished folder.
-    """
-    temporary = archive / f"{_PREFIX}{os.urandom(8).hex()}"
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Flush a file or a folder's names to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _hold(folder: Path) -> int:
