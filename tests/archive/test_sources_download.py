@@ -1,4 +1,4 @@
-"""Downloads: resumed, checked, limited; from a server on the loopback that misbehaves in the ways servers do."""
+"""Downloads: repeated and checked; from a server on the loopback that misbehaves in the ways servers do."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def remote(server: FileServer, checksum: Checksum | None = None, path: str = "/d
     return RemoteFile(server.address + path, "data.zip", checksum)
 
 
-def fetched(server: FileServer, folder: Path, checksum: Checksum | None = None, most: int = 10**6) -> Path:
-    return download(remote(server, checksum), folder, most)
+def fetched(server: FileServer, folder: Path, checksum: Checksum | None = None) -> Path:
+    return download(remote(server, checksum), folder)
 
 
 def left(folder: Path) -> list[str]:
@@ -43,7 +43,7 @@ def left(folder: Path) -> list[str]:
 
 def test_a_file_arrives_whole_and_nothing_else_stays(server: FileServer, tmp_path: Path) -> None:
     seen: list[str] = []
-    place = download(remote(server, SHA256), tmp_path, 10**6, seen.append)
+    place = download(remote(server, SHA256), tmp_path, seen.append)
     assert place.read_bytes() == CONTENT
     assert left(tmp_path) == ["data.zip"]
     assert seen[-1] == "data.zip: 0.3 of 0.3 MB"
@@ -61,39 +61,18 @@ def test_a_file_that_is_there_and_wrong_is_fetched_anew(server: FileServer, tmp_
     assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
 
 
-def test_a_broken_download_resumes_if_a_checksum_proves_the_result(server: FileServer, tmp_path: Path) -> None:
-    server.cut_after["/data.zip"] = [100_000, 0, 0, 0, 0]
-    with pytest.raises(TraceError, match="ended after 100,000 of 300,000 bytes"):
-        fetched(server, tmp_path, SHA256)
-    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
-    assert server.ranges_asked() == [None, *["bytes=100000-"] * 5]
-
-
-def test_a_broken_download_without_a_checksum_begins_again(server: FileServer, tmp_path: Path) -> None:
+def test_a_broken_download_begins_again(server: FileServer, tmp_path: Path) -> None:
     server.cut_after["/data.zip"] = [100_000]
     assert fetched(server, tmp_path).read_bytes() == CONTENT
-    assert server.ranges_asked() == [None, None]
-
-
-def test_a_part_of_an_older_version_is_thrown_away(server: FileServer, tmp_path: Path) -> None:
-    (tmp_path / "data.zip.part").write_bytes(b"x" * (len(CONTENT) + 1))
-    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
+    server.cut_after["/data.zip"] = [100_000, 0, 0, 0, 0]
     (tmp_path / "data.zip").unlink()
-    (tmp_path / "data.zip.part").write_bytes(b"x")
-    with pytest.raises(TraceError, match="thrown away"):
+    with pytest.raises(TraceError, match="ended after 0 of 300,000 bytes"):
         fetched(server, tmp_path, SHA256)
-    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
-
-
-def test_a_large_file_is_refused_before_it_comes(server: FileServer, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="has 300,000 bytes, the limit is 1,000"):
-        fetched(server, tmp_path, most=1000)
-    assert left(tmp_path) == []
 
 
 def test_an_unreachable_server_is_reported_with_a_remedy(server: FileServer, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"refused\): try again later, or download it elsewhere .*\(--from\)"):
-        download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path, 10**6)
+        download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path)
 
 
 def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, tmp_path: Path) -> None:
@@ -113,12 +92,6 @@ def test_checksums_are_those_of_the_publishers_tools(tmp_path: Path) -> None:
     assert digest(path, "md5") == "b1946ac92492d2347c6235b4d2611184"
 
 
-def test_a_file_that_does_not_say_its_size_is_cut_off(server: FileServer, tmp_path: Path) -> None:
-    server.length = False
-    with pytest.raises(TraceError, match="goes on after 1,000 bytes"):
-        fetched(server, tmp_path, most=1000)
-
-
 def test_a_server_that_falls_silent_is_asked_again(server: FileServer, tmp_path: Path) -> None:
     server.stalls.add("/data.zip")
     assert fetched(server, tmp_path).read_bytes() == CONTENT
@@ -126,7 +99,7 @@ def test_a_server_that_falls_silent_is_asked_again(server: FileServer, tmp_path:
 
 def test_redirections_are_followed(server: FileServer, tmp_path: Path) -> None:
     server.redirects["/old.zip"] = "/data.zip"
-    place = download(remote(server, SHA256, "/old.zip"), tmp_path, 10**6)
+    place = download(remote(server, SHA256, "/old.zip"), tmp_path)
     assert place.read_bytes() == CONTENT
 
 
@@ -155,7 +128,7 @@ def test_what_is_not_there_is_said_at_once(server: FileServer, tmp_path: Path, s
 def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> None:
     server.statuses["/data.zip"] = [503, 429]
     news: list[str] = []
-    path = download(remote(server), tmp_path, 10**6, report=news.append)
+    path = download(remote(server), tmp_path, report=news.append)
     assert path.read_bytes() == CONTENT
     assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 5" in news
 

@@ -102,7 +102,6 @@ NORWAY = Source(
         "of files were not looked at: download by hand and use --from. No checksum is published."
     ),
     remote=Listing("https://datasets.simula.no/downloads/hsdpa-tcp-logs/", _ROUTE.pattern, _REPORT.pattern),
-    most_bytes=50_000_000,
 )
 
 _LOG = re.compile(r"report_(bicycle|bus|car|foot|train|tram)_(\d+)\.log")

@@ -1,8 +1,4 @@
-"""Files over HTTP: where they are listed, and downloads that are checked and appear only when complete.
-
-An unfinished file is ``NAME.part``. The next attempt, or the next call, requests the rest of it with Range (RFC 9110,
-§14.2) if the publisher states a checksum, which proves that both parts are of one version; else it begins again.
-"""
+"""Files over HTTP: where they are listed, and downloads that are checked and appear only when complete."""
 
 from __future__ import annotations
 
@@ -51,13 +47,12 @@ class _TemporaryError(Exception):
 def download(
     remote: RemoteFile,
     folder: Path,
-    most_bytes: int,
     state: State = lambda _: None,
     report: Report = lambda _: None,
 ) -> Path:
     """Put a file into ``folder`` at its path there, unless it is there already, and return the place.
 
-    Raises TraceError for a file that cannot be downloaded, is larger than ``most_bytes`` or differs from its checksum.
+    Raises TraceError for a file that cannot be downloaded or differs from its checksum.
     """
     place = folder / remote.path
     part = place.with_name(f"{place.name}.part")
@@ -68,7 +63,7 @@ def download(
         report(f"downloading {remote.address}")
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                _receive(remote, part, most_bytes, state)
+                _receive(remote, part, state)
                 break
             except _TemporaryError as error:
                 if attempt == ATTEMPTS:
@@ -91,36 +86,26 @@ def download(
     return place
 
 
-def _receive(remote: RemoteFile, part: Path, most_bytes: int, state: State) -> None:
-    """Append what one request brings. Raises _TemporaryError, TraceError, and OSError of the file."""
-    have = part.stat().st_size if remote.checksum is not None and part.exists() else 0
+def _receive(remote: RemoteFile, part: Path, state: State) -> None:
+    """Write what one request brings. Raises _TemporaryError, TraceError, and OSError of the file."""
     try:
-        response = open_address(remote.address, {"Range": f"bytes={have}-"} if have else {})
+        response = open_address(remote.address)
     except HTTPError as error:
-        if error.code == 416:
-            part.unlink()
-        if error.code in (408, 416, 429) or error.code >= 500:
+        if error.code in (408, 429) or error.code >= 500:
             raise _TemporaryError(f"the server answers {error.code} ({error.reason})") from error
         raise GoneError(f"{remote.address}: the server answers {error.code} ({error.reason}): {_MOVED}") from error
     except (OSError, HTTPException) as error:
         raise _TemporaryError(_in_words(error)) from error
-    with response:
+    with response, part.open("wb") as file:
         if response.headers.get_content_type() == "text/html":
             # What many servers redirect to when a file is gone.
             raise GoneError(f"{remote.address}: the server answers with a web page instead of the file: {_MOVED}")
-        have = have if response.status == 206 else 0
-        total = None if response.length is None else have + response.length
-        if total is not None and total > most_bytes:
-            raise _too_large(remote, f"has {total:,} bytes, the limit is {most_bytes:,}")
-        with part.open("ab" if have else "wb") as file:
-            while piece := _read(response):
-                have += len(piece)
-                if have > most_bytes:
-                    raise _too_large(remote, f"goes on after {most_bytes:,} bytes, which is the limit")
-                file.write(piece)
-                state(f"{remote.path}: {have / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB")
-    if total is not None and have < total:
-        raise _TemporaryError(f"the connection ended after {have:,} of {total:,} bytes")
+        total = response.length
+        while piece := _read(response):
+            file.write(piece)
+            state(f"{remote.path}: {file.tell() / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB")
+        if total is not None and file.tell() < total:
+            raise _TemporaryError(f"the connection ended after {file.tell():,} of {total:,} bytes")
 
 
 def _read(response: HTTPResponse) -> bytes:
@@ -128,12 +113,6 @@ def _read(response: HTTPResponse) -> bytes:
         return response.read1(_PIECE)
     except (OSError, HTTPException) as error:
         raise _TemporaryError(_in_words(error)) from error
-
-
-def _too_large(remote: RemoteFile, reason: str) -> TraceError:
-    return TraceError(
-        f"{remote.address} {reason}: it is not the data set that is known; to take it, raise --most-bytes"
-    )
 
 
 def _in_words(error: Exception) -> str:
@@ -152,7 +131,7 @@ class _Redirections(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def open_address(address: str, headers: dict[str, str]) -> HTTPResponse:
+def open_address(address: str) -> HTTPResponse:
     """Return the answer to a GET, through the proxy that the environment names, with its body unread.
 
     Raises HTTPError for another status than success, OSError or HTTPException when the network fails, TraceError for
@@ -164,7 +143,7 @@ def open_address(address: str, headers: dict[str, str]) -> HTTPResponse:
         raise TraceError(f"{address}: not an HTTP or HTTPS address")
     own = {"User-Agent": f"cellbed/{__version__}", "Accept-Encoding": "identity"}
     try:
-        return build_opener(_Redirections).open(Request(address, headers=own | headers), timeout=SILENCE_S)  # type: ignore[no-any-return]
+        return build_opener(_Redirections).open(Request(address, headers=own), timeout=SILENCE_S)  # type: ignore[no-any-return]
     except URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             raise TraceError(
@@ -191,7 +170,7 @@ def listed(listing: Listing) -> tuple[RemoteFile, ...]:
 def _names(address: str, pattern: str, *, folders: bool) -> list[str]:
     """Return what a page links to directly below itself and a pattern matches, once each, as the links spell it."""
     try:
-        with open_address(address, {}) as response:
+        with open_address(address) as response:
             text = response.read(_MOST_LISTING)
     except (OSError, HTTPException) as error:
         why = f"the server answers {error.code}" if isinstance(error, HTTPError) else _in_words(error)

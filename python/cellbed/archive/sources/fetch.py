@@ -14,7 +14,7 @@ from cellbed import __version__
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.download import GoneError, Report, State, download, listed
 from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
-from cellbed.archive.sources.unpack import DamagedError, is_archive, unpack
+from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
 
@@ -35,7 +35,7 @@ class FetchOptions:
 
     given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
     it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
-    to take the rates for where the source does not state it. most_…: limits in place of the source's.
+    to take the rates for where the source does not state it.
     """
 
     given: Sequence[Path] = ()
@@ -44,10 +44,6 @@ class FetchOptions:
     only: str = "*"
     way: Part | None = None
     replace: bool = False
-    keep_download: bool = False
-    most_entries: int | None = None
-    most_bytes: int | None = None
-    most_unpacked_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -92,7 +88,7 @@ def fetch(
             f"{folder}: cannot write there: {error.strerror or error}; "
             "make room, or set XDG_CACHE_HOME to another folder"
         ) from error
-    if not options.given and not options.keep_download:
+    if not options.given:
         shutil.rmtree(folder / source.name, ignore_errors=True)
     return work.fetched
 
@@ -122,17 +118,16 @@ class _Fetching:
         given = [_existing(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
-        most = self.options.most_unpacked_bytes or self.source.most_unpacked_bytes
         for number, path in enumerate(given or self._downloaded()):
             if path.is_dir():
                 yield _Root(path, {})
             elif is_archive(path):
                 into = unpacked / str(number)
                 into.mkdir()
-                # The limit is of all archives together.
+                self.state(f"unpacking {path.name}")
                 try:
-                    most -= unpack(path, into, most, self.state)
-                except DamagedError:
+                    unpack(path, into)
+                except TraceError:
                     if not given:
                         # It would be found damaged in every later call.
                         path.unlink()
@@ -151,12 +146,11 @@ class _Fetching:
     def convert(self, roots: Sequence[_Root]) -> None:
         """Make entries of what is wanted. Raises TraceError when there is none."""
         options, fetched = self.options, self.fetched
-        most = options.most_entries or self.source.most_entries
         for root in roots:
             for recording in self.source.convert(root.folder, options.way or "downlink"):
                 if self.source.direction_unknown and options.way is None:
                     raise TraceError(_unknown_direction(self.source))
-                if not self._wanted(recording) or len(fetched.kept) + len(fetched.there) >= most:
+                if not self._wanted(recording):
                     fetched.unwanted += 1
                     self.passed.append(recording.name)
                 elif self.archive.has(recording.name) and not options.replace:
@@ -178,9 +172,8 @@ class _Fetching:
         if isinstance(self.source.remote, Listing):
             self.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
         for remote in _remote(self.source, self.options):
-            most = self.options.most_bytes or self.source.most_bytes
             try:
-                yield download(remote, self.downloads, most, self.state, self.report)
+                yield download(remote, self.downloads, self.state, self.report)
             except GoneError as error:
                 self.fetched.left_out[remote.path] = str(error)
 

@@ -89,7 +89,6 @@ IN_THE_WILD = Source(
         "They are runs of Lumos5G, prepared by the same group for a video player; what the "
         "letters at the end of the names of 4G are is not stated. The repository's other measurements are not taken."
     ),
-    most_bytes=10_000_000,
     remote=git_files(
         "SIGCOMM21-5G/artifact",
         _COMMIT,

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 Algorithm = Literal["sha256", "md5", "git-blob"]
 """git-blob: the name that Git gives a file's content, SHA-1 over ``blob SIZE NUL`` and the bytes."""
 
-MEGABYTE = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
@@ -134,8 +132,7 @@ class Source:
     """A public data set.
 
     name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
-    expression of what is converted unless more is asked for, searched in ``Recording.of``. most_bytes: limit of one
-    download. most_unpacked_bytes: of all that comes out of its archives. most_entries: default limit.
+    expression of what is converted unless more is asked for, searched in ``Recording.of``.
     direction_unknown: the publisher does not state whether uplink or downlink was measured, so the user must.
     doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
     checked: what the layout was compared with.
@@ -153,9 +150,6 @@ class Source:
     remote: tuple[RemoteFile, ...] | Listing
     doubt: str = ""
     usual: str = ""
-    most_bytes: int = 500 * MEGABYTE
-    most_unpacked_bytes: int = 2_000 * MEGABYTE
-    most_entries: int = 1000
     direction_unknown: bool = False
 
 

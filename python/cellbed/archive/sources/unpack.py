@@ -1,75 +1,40 @@
-"""Files out of zip and tar archives, none of which leaves the folder, up to a limit of bytes."""
+"""Files out of zip and tar archives, none of which leaves the folder."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
-import re
+import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 from cellbed.archive.errors import TraceError
 from cellbed.support import inputs
 
-_TAR = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
-_DAMAGED = (zipfile.BadZipFile, tarfile.ReadError, zlib.error, lzma.LZMAError, EOFError, ValueError, KeyError)
-_UNWANTED = re.compile(r"(^|/)(__MACOSX|\.DS_Store|Thumbs\.db|\._[^/]*)(/|$)")
-"""Files that file managers leave in archives."""
-
-
-class DamagedError(TraceError):
-    """An archive cannot be read."""
+_ENDINGS = {ending: name for name, endings, _ in shutil.get_unpack_formats() for ending in endings}
+_DAMAGED = (
+    shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, KeyError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip archive, or is called like one or like a tar archive."""
-    return _is_zip(path) or _TAR.search(path.name) is not None
+    """Return whether a file is called like a zip or tar archive."""
+    return path.name.lower().endswith(tuple(_ENDINGS))
 
 
-def unpack(archive: Path, folder: Path, most_bytes: int, state: Callable[[str], None]) -> int:
-    """Extract the files of an archive, and return the number of their bytes.
-
-    state: called with the progress. Raises DamagedError, and TraceError when the archive is unsafe or larger than
-    ``most_bytes``.
-    """
-    used = 0
-
-    def wanted(name: str, size: int) -> bool:
-        nonlocal used
-        used += size
-        if used > most_bytes:
-            raise TraceError(
-                f"{archive}: more than {most_bytes:,} bytes come out of this archive: it is not the data set that is "
-                "known; to take it, raise --most-unpacked-bytes"
-            )
-        state(f"unpacking {name}")
-        return _UNWANTED.search(name) is None
-
+def unpack(archive: Path, folder: Path) -> None:
+    """Extract the files of an archive. Raises TraceError for one that is damaged or unsafe."""
+    kind = next(name for ending, name in _ENDINGS.items() if archive.name.lower().endswith(ending))
     try:
-        if _is_zip(archive):
-            # `extract` keeps every path inside the folder and makes no links; no more than the stated size comes out.
-            with zipfile.ZipFile(archive) as packed:
-                for info in packed.infolist():
-                    if wanted(info.filename, info.file_size):
-                        packed.extract(info, folder)
-        else:
-            with tarfile.open(archive) as tar:
-                for member in tar:
-                    if wanted(member.name, member.size):
-                        tar.extract(member, folder, filter="data")
-                # The checksum of a compression is behind what tar reads.
-                while tar.fileobj is not None and tar.fileobj.read(1 << 16):
-                    pass
+        # Of a zip archive, files outside of the folder are passed over, and links are files.
+        shutil.unpack_archive(archive, folder, kind, **({} if kind == "zip" else {"filter": "data"}))
     except _DAMAGED as error:
-        raise DamagedError(f"{archive}: the archive is damaged: {error}") from error
-    except (tarfile.TarError, NotImplementedError, RuntimeError) as error:
-        raise TraceError(f"{archive}: the archive cannot be unpacked here: {error}; use --from on its files") from error
+        raise TraceError(f"{archive}: the archive is damaged or unsafe: {error}; use --from on its files") from error
     except OSError as error:
         raise TraceError(f"{archive}: cannot unpack this archive: {error.strerror or error}") from error
-    return used
 
 
 def plain_bytes(path: Path, most_bytes: int) -> bytes:
@@ -82,7 +47,3 @@ def plain_bytes(path: Path, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise TraceError(f"{path}: there are more than {most_bytes:,} bytes in it")
     return content
-
-
-def _is_zip(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)

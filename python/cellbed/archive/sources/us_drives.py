@@ -173,7 +173,6 @@ US_DRIVES = Source(
         "read is left out and named. The interval of XCAL's log is not stated: a rate holds until the next one, and "
         "time between tests is left out. That the address serves the files is as public code of others has it."
     ),
-    most_bytes=50_000_000,
     remote=tuple(
         RemoteFile(f"{_FOLDER}/{_path(name)}", _path(name), Checksum("sha256", digest))
         for name, digest in published("us-drives").items()

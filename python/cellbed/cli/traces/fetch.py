@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, size
+from cellbed.cli.traces.options import AS_JSON
 from cellbed.support.status_line import StatusLine
 from cellbed.support.ways import Way
 
@@ -44,30 +44,10 @@ def fetch(
     everything: Annotated[
         bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
     ] = False,
-    most: Annotated[
-        int | None, typer.Option("--most", min=1, help="Maximum number of entries.", show_default=False)
-    ] = None,
     way: Annotated[
         Way | None, typer.Option("--as", help="Direction, where the data set does not define it.", show_default=False)
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing entries of the same names.")] = False,
-    keep_download: Annotated[bool, typer.Option("--keep-download", help="Keep the downloaded files.")] = False,
-    most_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--most-bytes",
-            parser=size,
-            metavar="SIZE",
-            help="Maximum size of the download: '2 GB'.",
-            show_default=False,
-        ),
-    ] = None,
-    most_unpacked_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--most-unpacked-bytes", parser=size, metavar="SIZE", help="Maximum size when unpacked.", show_default=False
-        ),
-    ] = None,
     about: Annotated[
         bool, typer.Option("--about", help="Only print address, terms and layout of the data set.")
     ] = False,
@@ -83,7 +63,7 @@ def fetch(
       cellbed traces fetch cork-5g --only '*-driving-*'
       cellbed traces fetch cellreplay --from ~/Downloads/cellular-traces.zip
 
-    The same command resumes an interrupted download. The data sets belong to their authors; cellbed contains only
+    The same command continues after an interruption. The data sets belong to their authors; cellbed contains only
     their addresses (docs/how-to/sources.md).
     """
     from cellbed.archive import open_archive
@@ -106,10 +86,6 @@ def fetch(
         only=only,
         way=way,
         replace=replace,
-        keep_download=keep_download,
-        most_entries=most,
-        most_bytes=most_bytes,
-        most_unpacked_bytes=most_unpacked_bytes,
     )
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
     try:
@@ -191,5 +167,5 @@ def _print_result(source: Source, result: Fetched) -> None:
     if result.there:
         print(f"{len(result.there)} already in the archive (--replace adds them again)", file=sys.stderr)
     if result.unwanted:
-        print(f"{result.unwanted} more available (--all, --only, --most)", file=sys.stderr)
+        print(f"{result.unwanted} more available (--all, --only)", file=sys.stderr)
     print(f"cite: {source.citation}", file=sys.stderr)

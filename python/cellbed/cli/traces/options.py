@@ -67,16 +67,6 @@ Outage = Annotated[
 ]
 
 
-def size(text: str) -> int:
-    """Return a size in bytes."""
-    from cellbed.support.units import SIZE, UnitError
-
-    try:
-        return int(SIZE.parse(text))
-    except UnitError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def bit_rate(text: str) -> float:
     """Return a rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.shell.mahimahi.arguments import MahimahiError, parse_rate
