@@ -36,12 +36,19 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
+from cellbed.archive import open_archive
+from cellbed.archive.generation import generate
+from cellbed.archive.generation.model import SLOT_LTE, Model, Order, each_way
+from cellbed.archive.generation.wander import Wander
 from cellbed.support.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
 ROLES = ("lte", "slow", "5g")
-SLOW = ["--uplink-low", "50 kbit/s", "--uplink-high", "700 kbit/s", "--downlink-low", "100 kbit/s"]
-SLOW += ["--downlink-high", "1200 kbit/s", "--memory", "5 s", "--name", "agreement-slow"]
+SLOW = each_way(
+    Wander(375e3, 162.5e3, 50e3, 700e3, 5 * 10**9, 1 / 30, 125_000_000),
+    Wander(650e3, 275e3, 100e3, 1200e3, 5 * 10**9, 1 / 30, 125_000_000),
+    SLOT_LTE,
+)
 """The synthetic slow trace, which the bench generates."""
 CONTROLS = ("reno", "cubic", "bbr")
 TIMEOUT_S = 10.0
@@ -263,7 +270,8 @@ def files(name: str, keep: Path) -> tuple[Path, Path]:
     folder = keep.resolve() / "traces" / name
     if not folder.exists():
         if name == "agreement-slow":
-            cellbed("traces", "generate", "wander", *SLOW, "--replace")
+            model = Model(name, citation="", cited="", make=SLOW)
+            generate.keep(open_archive(), model, Order("wander", 1, 120 * 10**9), name, True, lambda *_: None)
         cellbed("traces", "export", name, "--format", "mahimahi", "--out", str(folder))
     (up,), (down,) = folder.glob("*.up"), folder.glob("*.down")
     return up, down

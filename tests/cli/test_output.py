@@ -133,8 +133,7 @@ def test_waiting_for_a_pipe_ends_with_an_interruption(archive: Archive, tmp_path
 
 
 def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) -> None:
-    wander = ["--downlink-low", "100 Mbit/s", "--downlink-high", "900 Mbit/s", "--duration", "60 s"]
-    made = cellbed("traces", "generate", "wander", *wander, "--name", "long")
+    made = cellbed("traces", "generate", "5g-netherlands", "--duration", "300 s", "--name", "long")
     assert made.returncode == 0, made.stderr
     out = tmp_path / "out"
     words = ["traces", "export", "long", "--format", "mahimahi", "-o", str(out / "long")]
@@ -145,8 +144,7 @@ def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) 
 
 
 def test_an_interrupted_generation_ends_at_once(archive: Archive) -> None:
-    wander = ["--downlink-low", "1 Gbit/s", "--downlink-high", "2 Gbit/s", "--duration", "2h"]
-    words = ["traces", "generate", "wander", *wander, "--name", "endless"]
+    words = ["traces", "generate", "5g-netherlands", "--duration", "10h", "--name", "endless"]
     done = interrupted_when(lambda: any(archive.folder.glob(".unfinished-*/*.parquet")), *words)
     assert done.returncode == 130
     assert done.stderr.endswith("interrupted\n")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import SLOT_LTE, Model, Order, each_way, saturating
+from cellbed.archive.generation.model import Model, Order, each_way, saturating
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
 from cellbed.archive.generation.series import Generated
-from cellbed.archive.generation.wander import Wander
 from cellbed.archive.series import Part
-from cellbed.support.units import BIT_RATE, DURATION
-from cellbed.support.ways import WAYS
-
-_YOURS: Final = "Not published: all figures are set by the user."
+from cellbed.support.units import DURATION
 
 PROFILES: Final = tuple(
     f"{band}-{condition}"
@@ -63,46 +59,6 @@ def markov(like: Like, outage_ns: int) -> Model:
         duration_ns=max(part.duration_ns for part in like.parts.values()),
         settings={"like": like.name, "outage": DURATION.format(outage_ns)},
         like=(like, outage_ns),
-    )
-
-
-def wander(
-    bounds: Mapping[str, tuple[float, float]],
-    means: Mapping[str, float | None],
-    deviation: float,
-    memory_ns: int,
-    outages: float,
-    outage_ns: int,
-) -> Model:
-    """Return a model of rates that wander between two bounds (bit/s) by direction, around a mean or their middle.
-
-    deviation: in parts of the range. outages: per minute.
-    """
-    processes: dict[str, Wander] = {}
-    settings: dict[str, str] = {}
-    for way in WAYS:
-        (low, high), mean = bounds[way], means[way]
-        settings |= {f"{way}-low": BIT_RATE.format(low), f"{way}-high": BIT_RATE.format(high)}
-        if mean is not None:
-            settings[f"{way}-mean"] = BIT_RATE.format(mean)
-        if low > high:
-            raise TraceError(
-                f"--{way}-low: {BIT_RATE.format(low)} is above --{way}-high, which is {BIT_RATE.format(high)}"
-            )
-        if mean is not None and not low <= mean <= high:
-            within = f"--{way}-low, {BIT_RATE.format(low)}, to --{way}-high, {BIT_RATE.format(high)}"
-            raise TraceError(f"--{way}-mean: {BIT_RATE.format(mean)} is not from {within}")
-        middle = mean or (low + high) / 2
-        processes[way] = Wander(middle, deviation * (high - low), low, high, memory_ns, outages / 60, outage_ns)
-    return Model(
-        name="wander",
-        citation="after Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts Achieve High Throughput and Low Delay "
-        "over Cellular Networks, NSDI 2013, §3.1",
-        cited=_YOURS,
-        make=each_way(processes["uplink"], processes["downlink"], SLOT_LTE),
-        settings=settings
-        | {"deviation": f"{deviation:g}", "memory": DURATION.format(memory_ns)}
-        | {"outages": f"{outages:g}", "outage-length": DURATION.format(outage_ns)},
     )
 
 

@@ -30,7 +30,7 @@ def unpack(archive: Path, folder: Path) -> None:
     kind = next(name for ending, name in _ENDINGS.items() if archive.name.lower().endswith(ending))
     try:
         # Of a zip archive, files outside of the folder are passed over, and links are files.
-        shutil.unpack_archive(archive, folder, kind, **({} if kind == "zip" else {"filter": "data"}))
+        shutil.unpack_archive(archive, folder, kind, filter=None if kind == "zip" else "data")
     except _DAMAGED as error:
         raise TraceError(f"{archive}: the archive is damaged or unsafe: {error}; use --from on its files") from error
     except OSError as error:

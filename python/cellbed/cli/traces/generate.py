@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +12,7 @@ import typer
 from cellbed.archive.generation import models
 from cellbed.archive.generation.model import Model, Order
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.cli.traces.options import AS_JSON, bit_rate, duration, entries_and_files
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
 from cellbed.cli.verbs import Verb
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -31,42 +29,24 @@ def generate() -> None:
       cellbed traces generate lte-netherlands                          after a publication
       cellbed traces generate markov --like lte-suburban               similar to a recording
       cellbed traces generate radio --profile mmwave --obstacle vehicle
-      cellbed traces generate wander --help                            parameters of a generator
+      cellbed traces generate radio --help                             parameters of a generator
     """
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"'{text:.40}' is not a number") from None
-    if not 0 <= value < math.inf:
-        raise typer.BadParameter(f"'{text:.40}' is negative or infinite")
-    return value
 
 
 def _durations(text: str) -> tuple[int, ...]:
     return tuple(duration(each.strip()) for each in text.split(","))
 
 
-def _rate(text: str) -> Any:
-    return typer.Option(parser=bit_rate, metavar="RATE", help=text)
-
-
-def _from(text: str, least: str, most: str, parse: Callable[[str], Any] = _number, metavar: str = "NUMBER") -> Any:
+def _time(text: str, least: str, most: str) -> Any:
     """Return an option whose value lies between two, written as a user does."""
 
-    def bounded(written: str) -> Any:
-        value = parse(written)
-        if not parse(least) <= value <= parse(most):
+    def bounded(written: str) -> int:
+        value = duration(written)
+        if not duration(least) <= value <= duration(most):
             raise typer.BadParameter(f"'{written:.40}' is not from {least} to {most}")
         return value
 
-    return typer.Option(parser=bounded, metavar=metavar, help=text)
-
-
-def _time(text: str, least: str, most: str) -> Any:
-    return _from(text, least, most, duration, "TIME")
+    return typer.Option(parser=bounded, metavar="TIME", help=text)
 
 
 class _As(StrEnum):
@@ -121,36 +101,6 @@ def markov(
     model = models.markov(recording(like, Path.cwd()), outage)
     assert model.like is not None
     _keep(model, lasts, seed, name or valid_name(f"like-{model.like[0].name}"), replace, content, as_json)
-
-
-@app.command(cls=Verb)
-def wander(
-    uplink_low: Annotated[Any, _rate("Uplink: the lowest rate.")] = "5 Mbit/s",
-    uplink_high: Annotated[Any, _rate("Uplink: the highest rate.")] = "20 Mbit/s",
-    downlink_low: Annotated[Any, _rate("Downlink: the lowest rate.")] = "10 Mbit/s",
-    downlink_high: Annotated[Any, _rate("Downlink: the highest rate.")] = "80 Mbit/s",
-    uplink_mean: Annotated[Any, _rate("Uplink: mean to which the rate reverts. Default: the middle.")] = None,
-    downlink_mean: Annotated[Any, _rate("Downlink: mean to which the rate reverts. Default: the middle.")] = None,
-    deviation: Annotated[Any, _from("Standard deviation as a share of the range.", "0", "10")] = "0.25",
-    memory: Annotated[Any, _time("Time constant of the reversion.", "1 ms", "744 h")] = "2 s",
-    outages: Annotated[Any, _from("Outages per minute.", "0", "1000")] = "2",
-    outage_length: Annotated[Any, _time("Mean length of outages.", "0 s", "60 min")] = "125 ms",
-    lasts: Lasts = "120 s",
-    seed: Seed = 1,
-    name: Name = None,
-    replace: Replace = False,
-    content: Content = None,
-    as_json: bool = AS_JSON,
-) -> None:
-    """A rate that wanders between two bounds, with outages.
-
-    All figures are the user's. After Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts Achieve High Throughput
-    and Low Delay over Cellular Networks, NSDI 2013, §3.1.
-    """
-    bounds = {"uplink": (uplink_low, uplink_high), "downlink": (downlink_low, downlink_high)}
-    means = {"uplink": uplink_mean, "downlink": downlink_mean}
-    model = models.wander(bounds, means, deviation, memory, outages, outage_length)
-    _keep(model, lasts, seed, name, replace, content, as_json)
 
 
 @app.command(cls=Verb)
