@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -29,7 +28,6 @@ from recording_examples import calibrated, walk
 from scenario_text import GOOD
 from shell_world import missing
 
-RECORDED = os.environ.get("CELLBED_RECORDED_TRACES", "")
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -170,24 +168,3 @@ def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Pat
     refused = CliRunner().invoke(app, ["traces", "add", *files, "--name", "all"])
     assert refused.exit_code == 2
     assert "not allowed with 4 recordings" in refused.output
-
-
-@pytest.mark.skipif(not RECORDED, reason="CELLBED_RECORDED_TRACES does not name a folder with recorded traces")
-def test_every_recorded_trace_is_added_shown_and_used(archive: Archive, tmp_path: Path) -> None:
-    paths = sorted(path for path in Path(RECORDED).iterdir() if path.suffix in (".up", ".down"))
-    assert paths
-    stems = {path.stem for path in paths}
-    for stem in sorted(stems):
-        files = [path for path in paths if path.stem == stem]
-        name = stem.lower()
-        assert f"added {name}" in _run("traces", "add", *map(str, files), "--tech", "4g")
-        assert f"{name}: recorded, 4g" in _run("traces", "show", name)
-        for path in files:
-            trace = f"{name}{path.suffix}"
-            assert replayed(trace).duration_s == replayed(str(path)).duration_s
-            # The numbers that come out are those that went in.
-            assert Path(replayed(trace).path).read_text().split() == path.read_text().split()
-            scenario = _scenario(tmp_path, trace, "unlimited")
-            assert trace in _run("run", "--dry-run", str(scenario))
-    assert {stem.lower() for stem in stems} < set(archive.names())
-    assert "0 damaged" in _run("traces", "verify")

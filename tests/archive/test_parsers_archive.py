@@ -17,14 +17,11 @@ from hypothesis import strategies as st
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_line, value_or_sentence, words
 from cellbed.archive import Archive
 from cellbed.archive.describing import described, doubts
-from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show
 from cellbed.archive.importers.column_names import map_columns
-from cellbed.archive.importers.header import describe_by_comments, describe_by_ping
 from cellbed.archive.importers.recognition import recognise
-from cellbed.archive.search import Query, found
 from cellbed.pings.file import Header, RecordFile
 from cellbed.scenario import load
 from cellbed.support.console import Console
@@ -174,41 +171,6 @@ def test_any_names_of_columns_are_mapped_or_an_error(
     if mapped is not None:
         assert {mapped.time.name, *(each.name for each in mapped.values.values())} <= set(names)
         assert mapped.values
-
-
-@many
-@given(
-    where=words(
-        "uplink_mean_bit_s", " > ", " AND ", "(", ")", "'driving'", "mobility", "NOT ", "CASE ", "1/0", "SELECT "
-    )
-    | st.none(),
-    sort=st.sampled_from(["name", "duration_ns"]) | ODD_TEXT,
-    date=st.none() | ODD_TEXT,
-    name=st.none() | ODD_TEXT,
-)
-def test_any_question_to_the_archive_is_answered_or_an_error(
-    archive: Archive, where: str | None, sort: str, date: str | None, name: str | None
-) -> None:
-    query = Query(where=() if where is None else (where,), sort=sort, date=date, name=name)
-    rows = value_or_line(lambda: found(archive.contents().frame, query))
-    assert rows is None or set(rows["name"]) <= {"lte-suburban", "5g-midband"}
-
-
-COMMENTS = words(
-    "# ", "started", "date", "place", "host", "by", "interval_s", ": ", "\n", "2021-04-30", "PING h (", "::1)"
-)
-
-
-@given(COMMENTS.map(str.encode) | st.binary(max_size=60))
-def test_whatever_a_recording_says_of_itself_is_an_entry_s(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "asked"
-    path.write_bytes(content)
-    draft = Draft(path.parent, About(origin="recorded"))
-    describe_by_comments(draft, path)
-    describe_by_ping(draft, path)
-    About.model_validate(draft.about.model_dump())
 
 
 @pytest.mark.parametrize("piece", [b"bytes from ", b'{"Bw', b'{"\xc3', b"PING h (", b"x,", b"(", b"1,"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from file_server import FileServer, file_server
 from in_process import cellbed
 
 CELLBED = Path(os.environ.get("VIRTUAL_ENV", Path(__file__).parents[2] / ".venv")) / "bin" / "cellbed"
-RECORDED = os.environ.get("CELLBED_RECORDED_TRACES")
 S = 1_000_000_000
 
 
@@ -342,38 +341,6 @@ def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:
     assert not result.there
 
 
-Damage = Callable[[bytes], bytes]
-
-
-@pytest.mark.parametrize("name", ["mahimahi", "cellreplay", "cork-4g", "belgium-4g", "nyu"])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: b"",
-        lambda text: b"\0\xff" * 50,
-        lambda text: text[: len(text) // 2] + b"\xfe,,\n-1 x\n" + text,
-        bytes.upper,
-    ],
-    ids=["empty", "noise", "spliced", "capitals"],
-)
-def test_malformed_files_are_refused_in_one_line(name: str, damage: Damage, archive: Archive, tmp_path: Path) -> None:
-    light = {f"{way}-{kind}" for way in ("up", "down") for kind in ("delay-light-pdo", "heavy-pdo")}
-    plain: dict[str, bytes] = {
-        "mahimahi": examples.mahimahi(),
-        "cellreplay": dict.fromkeys(light, examples.lines(*range(9))),
-        "cork-4g": {"A_2018.02.05_13.35.50.csv": b"Timestamp,NetworkMode,DL_bitrate\n2018.02.05_13.35.50,LTE,7\n"},
-        "belgium-4g": {"report_bus_0001.log": examples.commute_log(1453121790686, 1000)},
-        "nyu": examples.nyu(),
-    }[name]
-    files = {path: damage(content) for path, content in plain.items()}
-    said = []
-    try:
-        said += given(name, archive, files, tmp_path / "got", way="downlink").left_out.values()
-    except TraceError as error:
-        said.append(str(error))
-    assert not [each for each in said if "\n" in each]
-
-
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return cellbed("traces", "fetch", *arguments)
 
@@ -421,10 +388,3 @@ def test_the_command_refuses_in_one_line() -> None:
     done = run("cork")
     assert done.returncode == 2
     assert done.stderr == "error: no data set is called 'cork': did you mean cork-4g or cork-5g?\n"
-
-
-@pytest.mark.skipif(RECORDED is None, reason="CELLBED_RECORDED_TRACES names no folder of recorded traces")
-def test_recorded_mahimahi_files(archive: Archive) -> None:
-    result = taken(find_source("mahimahi"), archive, FetchOptions(given=[Path(str(RECORDED))], only="att-*"))
-    assert result.kept == ["att-lte-driving"]
-    assert archive.entry("att-lte-driving").parts["uplink"].duration_ns > 1000 * S

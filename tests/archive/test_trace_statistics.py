@@ -320,31 +320,3 @@ def test_the_documentation_has_every_figure_as_it_is() -> None:
             assert percentile[1] in round_trips, key
         else:
             assert f"| `{key}` | {figure.unit} | {figure.about} |" in page, key
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8), st.data())
-def test_whatever_is_in_a_file_is_figures_or_one_line(changes: list[tuple[float, int]], data: st.DataObject) -> None:
-    content = data.draw(st.sampled_from(list(Content)))
-    with tempfile.TemporaryDirectory() as name:
-        series = {
-            Content.OPPORTUNITIES: lambda folder: opportunities(folder, range(0, 600 * MS, MS), S),
-            Content.RATE: lambda folder: rates(folder, range(0, 600 * MS, MS), np.linspace(0, 1e7, 600), S),
-            Content.ROUND_TRIP: lambda folder: round_trips(folder, range(0, 600 * MS, MS), [None, *range(599)], S),
-        }[content](Path(name))
-        bytes_ = bytearray(series.path.read_bytes())
-        for share, value in changes:
-            bytes_[int(share * len(bytes_))] = value
-        series.path.write_bytes(bytes_)
-        found: Any = None
-        said = ""
-        try:
-            found = statistics(series)
-        except TraceError as error:
-            said = str(error)
-        if found is None:
-            assert str(series.path) in said
-            assert "\n" not in said
-        else:
-            assert set(found) <= set(FIGURES)
-            assert all(np.all(np.isfinite(value)) for value in found.values())

@@ -1,17 +1,14 @@
 """Traces: the archive is generated as published figures say, any file can be used, a malformed one is refused."""
 
 import hashlib
-import multiprocessing
 import os
-import subprocess
-import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cellbed.archive import ARCHIVE, TraceError, archive_folder, files, resolve
+from cellbed.archive import ARCHIVE, TraceError, archive_folder, resolve
 from cellbed.archive.examples import MODELS, PDO_BYTES, Example
 
 MODEL_LIST = list(MODELS.values())
@@ -100,13 +97,6 @@ def test_archive_file_that_is_not_right_is_made_again(data_home: Path, content: 
 
 def _digest(name: str) -> str:
     return hashlib.sha256(resolve(name, Path()).path.read_bytes()).hexdigest()
-
-
-def test_two_processes_may_make_a_file_at_once(data_home: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        digests = pool.map(_digest, ["lte-suburban.up"] * 4, chunksize=1)
-    assert set(digests) == {MODELS["lte-suburban.up"].sha256}
-    assert [path.name for path in archive_folder().iterdir()] == ["lte-suburban.up"]
 
 
 def test_data_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,30 +212,3 @@ def test_show_one_trace(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for part in ("recorded", "1 s", "mean 12 Mbit/s", "longest gap 1 ms", "1,000 opportunities"):
         assert part in shown.output
-
-
-def test_a_trace_may_come_from_a_pipe() -> None:
-    receiving, sending = os.pipe()
-    os.write(sending, b"1\n5\n")
-    os.close(sending)
-    source = resolve(f"/dev/fd/{receiving}", Path("/"))
-    assert source.trace.opportunities == 2
-    assert source.sha256 == hashlib.sha256(b"1\n5\n").hexdigest()
-    os.close(receiving)
-
-
-def test_a_named_pipe_is_found_beside_the_scenario(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "mine.up")
-    writer = threading.Thread(target=(tmp_path / "mine.up").write_bytes, args=(b"1\n5\n",))
-    writer.start()
-    assert resolve("mine.up", tmp_path).trace.opportunities == 2
-    writer.join()
-
-
-def test_a_pipe_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOST_FROM_PIPE", 1 << 20)
-    with subprocess.Popen(["yes", "1"], stdout=subprocess.PIPE) as endless:
-        assert endless.stdout is not None
-        with pytest.raises(TraceError, match="larger than 1 MiB"):
-            resolve(f"/dev/fd/{endless.stdout.fileno()}", Path("/"))
-        endless.stdout.close()

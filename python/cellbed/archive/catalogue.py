@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import MODELS, Example
-from cellbed.archive.files import find_file, find_pipe, obstacle
+from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, archive_folder, open_archive
@@ -117,10 +117,7 @@ def resolve(text: str, folder: Path) -> TraceSource:
     direction = _direction(text, archive)
     if direction is not None:
         return TraceSource(text, direction)
-    try:
-        path = find_file(text, folder) or find_pipe(text, folder)
-    except OSError as error:
-        raise TraceError(f"'{text}': cannot read this pipe: {error.strerror}") from error
+    path = find_file(text, folder)
     if path is not None:
         return TraceSource(text, path)
     why = obstacle(text, folder, "trace file")

@@ -1,13 +1,9 @@
-"""Files and folders that a user names: found relative to a folder, or read from a pipe."""
+"""Files and folders that a user names: found relative to a folder."""
 
-import atexit
 import stat
 from pathlib import Path
 
 from cellbed.support import inputs
-
-_MOST_FROM_PIPE = 1 << 28
-"""Bytes taken from a pipe, some 30 million opportunities: one that never ends must not fill the disk."""
 
 
 def find_file(text: str, folder: Path) -> Path | None:
@@ -22,24 +18,6 @@ def find_folder(text: str, folder: Path) -> Path | None:
     path = place_of(text, folder)
     mode = _mode(path)
     return path if text and mode is not None and stat.S_ISDIR(mode) else None
-
-
-def find_pipe(text: str, folder: Path) -> Path | None:
-    """Return a regular file with what the pipe called ``text`` gives; None if there is no pipe.
-
-    A pipe can be read once, but a trace is hashed, parsed and replayed, so its bytes go to a file that lives as long
-    as this process. Raises OSError when the pipe cannot be read or gives too much.
-    """
-    path = place_of(text, folder)
-    mode = _mode(path)
-    if path is None or mode is None or not stat.S_ISFIFO(mode):
-        return None
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(prefix="cellbed-", delete=False) as file:
-        atexit.register(Path(file.name).unlink, missing_ok=True)
-        file.writelines(inputs.pieces(path, _MOST_FROM_PIPE, pipe=True))
-    return Path(file.name)
 
 
 def obstacle(text: str, folder: Path, wanted: str) -> str:

@@ -7,16 +7,15 @@ text's last line is the period of its loop.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
-from cellbed.support import inputs, user_folders
+from cellbed.archive.soundness import sha256
+from cellbed.support import user_folders
 from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -44,36 +43,19 @@ def replayable(series: Series, digest: str) -> Path:
     path = folder / f"{hashlib.sha256(made_of.encode()).hexdigest()}.trace"
     if path.exists():
         return path
+    if sha256(series.path) != digest:
+        raise TraceError(
+            f"{series.path}: not the file that was added: damaged or just replaced: check with `cellbed traces verify`"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _unchanged(series, digest) as same:
-            write_whole(path, lambda file: write_text(same, file))
+        write_whole(path, lambda file: write_text(series, file))
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write the trace there: {error.strerror}; "
             "make room, or set XDG_CACHE_HOME to another folder"
         ) from error
     return path
-
-
-@contextlib.contextmanager
-def _unchanged(series: Series, digest: str) -> Iterator[Series]:
-    """The series in its opened file, even if its path is replaced meanwhile."""
-    try:
-        file = inputs.opened(series.path)
-    except OSError as error:
-        raise TraceError(f"{series.path}: cannot be read: {error.strerror}") from None
-    with file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise TraceError(
-                f"{series.path}: not the file that was added: damaged or just replaced: "
-                "check with `cellbed traces verify`"
-            )
-        opened = Path(f"/proc/self/fd/{file.fileno()}")
-        try:
-            yield replace(series, path=opened)
-        except TraceError as error:
-            raise TraceError(str(error).replace(str(opened), str(series.path))) from None
 
 
 def write_text(series: Series, path: Path) -> None:

@@ -46,8 +46,6 @@ _LONGEST_NUMBER: Final = 9
 _SAID_TIME = {"time", "timestamp", "t", "at", "date", "datetime", "elapsed", "ts", "when"}
 _SAID_RATE = {"rate", "bitrate", "throughput", "bandwidth", "bw", "speed", "tput", "capacity", "goodput"}
 _SAID_TRIP = {"rtt", "ping"}
-_OTHER_THINGS = {"speed"}  # of a car, too
-_LIKE_TRIP = re.compile(r"rtt|ping|latency|round.?trip", re.IGNORECASE)
 _SAID_UP = {"uplink", "ul", "up", "upload", "upstream"}
 _SAID_DOWN = {"downlink", "dl", "down", "download", "downstream"}
 
@@ -62,11 +60,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The columns to read. left: unread ones with names like rates or round trips."""
+    """The columns to read."""
 
     time: Column
     values: Mapping[Part, Column]
-    left: Sequence[str] = ()
 
 
 def rate_unit(text: str) -> float | None:
@@ -122,10 +119,7 @@ def _mapped(
     time = _time(names, asked, moments)
     if not values:
         values = _guessed(names, time.name, direction, only)
-    used = {time.name, *(column.name for column in values.values())}
-    unwanted = set() if only is None else {"uplink", "downlink"} - {only}
-    left = [n for n in names if n not in used and _is_like_a_value(n) and _part(n, None) not in unwanted]
-    return Mapped(time, _wanted(values, only), left)
+    return Mapped(time, _wanted(values, only))
 
 
 def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, Column]:
@@ -139,12 +133,6 @@ def _wanted(values: Mapping[Part, Column], only: Part | None) -> Mapping[Part, C
             f"write --column {only}=COLUMN:UNIT"
         )
     return {part: column for part, column in values.items() if part != unwanted}
-
-
-def _is_like_a_value(name: str) -> bool:
-    words = set(_words(name))
-    rate = bool(words & (_SAID_RATE - _OTHER_THINGS)) or _unit_in(name, "downlink") is not None
-    return rate or bool(_LIKE_TRIP.search(name))
 
 
 def _time(names: Sequence[str], asked: Mapping[str, str], moments: Callable[[str], bool]) -> Column:

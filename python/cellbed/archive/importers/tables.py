@@ -18,8 +18,6 @@ from cellbed.archive.series import Part
 from cellbed.support import inputs
 
 _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
-_TOLD = 6
-"""Maximum number of unread columns in a message."""
 
 
 class Csv:
@@ -50,7 +48,6 @@ class Csv:
             mapped = _mapped(path, shape.names, asked, moments, options.part())
             with reading(path, None):
                 write_table(text_table.read(path, shape, mapped, progress), mapped, asked, own)
-            own.notes.extend(_left_out(mapped))
             describe_by_comments(own, path)
 
 
@@ -75,7 +72,6 @@ class Parquet:
             _require_types(path, columns, mapped)
             with reading(path, progress):
                 write_table(parquet_table.read(path, mapped), mapped, asked, own)
-            own.notes.extend(_left_out(mapped))
 
 
 def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: Mapped) -> None:
@@ -93,14 +89,6 @@ def _mapped(path: Path, names: list[str], options: Options, moments: Set[str], o
         return map_columns(names, options.columns, options.direction, moments.__contains__, only)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
-
-
-def _left_out(mapped: Mapped) -> list[str]:
-    """Notes on unread columns."""
-    if not mapped.left:
-        return []
-    shown = ", ".join(f"'{name:.40}'" for name in mapped.left[:_TOLD]) + (", …" if len(mapped.left) > _TOLD else "")
-    return [f"left out: {shown}: --column uplink=NAME:UNIT, downlink= or round-trip= for each that is wanted"]
 
 
 CSV = Csv()
