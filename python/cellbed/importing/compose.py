@@ -30,14 +30,10 @@ _UNITS = {unit + ending: 1024**power for power, unit in enumerate(("", "k", "m",
           for ending in ("", "b", "ib")}  # fmt: skip
 _UNITS |= {mixed: size for unit, size in _UNITS.items() for mixed in (unit.upper(), unit.title())}
 _SERVICE = re.compile(r"[a-zA-Z0-9._-]{1,63}")
-_DESCRIPTIVE = ("annotations", "attach", "develop", "labels", "label_file", "logging")
-_UNNEEDED = {
-    "mem_reservation": "a node has its memory to itself",
-    "pull_policy": "images are not fetched during a run",
-    "pull_refresh_after": "images are not fetched during a run",
-    "stop_grace_period": "services end with the run",
-    "stop_signal": "services end with the run",
-}
+_UNNEEDED = (
+    "annotations", "attach", "develop", "label_file", "labels", "logging", "mem_reservation", "pull_policy",
+    "pull_refresh_after", "stop_grace_period", "stop_signal",
+)  # fmt: skip
 _ENGINE = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock")
 _MOST_FILES = 50
 
@@ -334,11 +330,8 @@ class _Mapping:
         self._dependencies()
         self._names()
         self._healthcheck()
-        for key, why in _UNNEEDED.items():
-            if key in keys:
-                keys.note("not needed", key, why)
         extensions = [key for key in keys.value if key.startswith("x-")]
-        keys.close(harmless=[*_DESCRIPTIVE, *extensions])
+        keys.close(harmless=[*_UNNEEDED, *extensions])
         return found
 
     def _build(self, image: str) -> None:
@@ -534,10 +527,7 @@ class _Mapping:
                 policy.refuse("condition", "one of none, on-failure and any is needed")
             found.restart = {"none": "never", "any": "always"}.get(condition, condition)
         policy.close()
-        for key in ("update_config", "rollback_config"):
-            if key in deploy:
-                deploy.note("not needed", key, "services are not updated during a run")
-        deploy.close({"placement": "use --place"}, ["labels"])
+        deploy.close({"placement": "use --place"}, ["labels", "rollback_config", "update_config"])
 
     def _restart(self, policy: str | None) -> None:
         name, _, most = (policy or "no").partition(":")

@@ -34,21 +34,21 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _FIELDS = {"metadata.name": "{node.name}", "status.podIP": "{node.address}", "status.hostIP": "{node.address}",
            "spec.nodeName": "{node.name}"}  # fmt: skip
 _LOCALHOST = r"(?<![\w.-])(localhost|127\.0\.0\.1|\[::1\])"
-_NO_API = "there is no API server"
 _UNNEEDED_KINDS = (
-    {"Namespace": "names are unique in a scenario", "PodDisruptionBudget": "nothing evicts a Pod during a run"}
-    | dict.fromkeys(("PersistentVolume", "PersistentVolumeClaim", "StorageClass"), "storage is part of the container")
-    | dict.fromkeys(("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), _NO_API)
-)
-_UNNEEDED = {
-    "automountServiceAccountToken": _NO_API,
-    "enableServiceLinks": "programs find each other by name",
-    "imagePullSecrets": "images are not fetched during a run",
-    "schedulerName": "use --place",
-    "serviceAccount": _NO_API,
-    "serviceAccountName": _NO_API,
-    "terminationGracePeriodSeconds": "programs end with the run",
-}
+    "ClusterRole", "ClusterRoleBinding", "Namespace", "PersistentVolume", "PersistentVolumeClaim",
+    "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount", "StorageClass",
+)  # fmt: skip
+_UNNEEDED_IN_WORKLOAD = ("progressDeadlineSeconds", "revisionHistoryLimit", "strategy", "updateStrategy")
+_UNNEEDED_IN_POD = (
+    "automountServiceAccountToken", "enableServiceLinks", "imagePullSecrets", "schedulerName", "serviceAccount",
+    "serviceAccountName", "terminationGracePeriodSeconds",
+)  # fmt: skip
+_UNNEEDED_IN_CONTAINER = ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
+_UNNEEDED_IN_SERVICE = (
+    "allocateLoadBalancerNodePorts", "clusterIP", "clusterIPs", "externalTrafficPolicy", "healthCheckNodePort",
+    "ipFamilies", "ipFamilyPolicy", "loadBalancerClass", "loadBalancerIP", "loadBalancerSourceRanges",
+    "publishNotReadyAddresses",
+)  # fmt: skip
 _OF_POD = {
     "nodeSelector": "use --place",
     "tolerations": "use --place",
@@ -141,9 +141,8 @@ class _Cluster:
             if each.kind == "Service":
                 self._service(each, pods)
             elif each.kind not in (*_WORKLOADS, "ConfigMap", "Secret"):
-                why = _UNNEEDED_KINDS.get(each.kind)
-                level: Level = "not needed" if why else "not mapped"
-                text = why or "a scenario has no counterpart of this kind"
+                level: Level = "not needed" if each.kind in _UNNEEDED_KINDS else "not mapped"
+                text = "a scenario has no counterpart of this kind"
                 self.notes.append(Note(level, each.keys.place, f"{each.kind}/{each.name}", text))
         found.services = [service for pod in pods for service in pod.services]
         if not found.services:
@@ -164,9 +163,6 @@ class _Cluster:
             replicas = spec.whole("replicas")
             count = 1 if replicas is None else replicas
             spec.take("selector")
-            for key in ("strategy", "updateStrategy", "revisionHistoryLimit", "progressDeadlineSeconds"):
-                if key in spec:
-                    spec.note("not needed", key, "workloads are not updated during a run")
             kept = {as_text((each.inside("metadata")).text("name")) for each in spec.mappings("volumeClaimTemplates")}
             headless = spec.text("serviceName")
             template = spec.inside("template")
@@ -176,7 +172,7 @@ class _Cluster:
             metadata.close(harmless=list(metadata.value))
             if workload.kind == "DaemonSet":
                 spec.note("differs", "template", "one node runs the workload of a DaemonSet")
-            spec.close()
+            spec.close(harmless=_UNNEEDED_IN_WORKLOAD)
             spec = template.inside("spec")
             template.close()
         keys.close(harmless=["status"])
@@ -187,9 +183,6 @@ class _Cluster:
             spec.refuse("restartPolicy", f"one of {', '.join(policies)} is needed")
         hostname = spec.text("hostname")
         volumes = {as_text(each.text("name")): each for each in spec.mappings("volumes")}
-        for key, why in _UNNEEDED.items():
-            if key in spec:
-                spec.note("not needed", key, why)
         containers = spec.mappings("containers")
         if len(containers) > MOST_SERVICES // 10:
             raise spec.place.error(f"{spec.path or keys.path}: more than {MOST_SERVICES // 10} containers")
@@ -217,7 +210,7 @@ class _Cluster:
             spec.note("differs", "containers", f"{text}; a server that listens on localhost only is not reached")
         for volume in volumes.values():
             volume.close(dict.fromkeys(volume.value, "no container mounts the volume, or its type is not supported"))
-        spec.close(_OF_POD)
+        spec.close(_OF_POD, _UNNEEDED_IN_POD)
         return pod
 
     def _service(self, each: _Object, pods: list[_Pod]) -> None:
@@ -230,14 +223,10 @@ class _Cluster:
             pod for pod in pods if wanted and pod.namespace == each.namespace and wanted.items() <= pod.labels.items()
         ]
         kind = spec.text("type")
-        for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "publishNotReadyAddresses",
-                    "externalTrafficPolicy", "loadBalancerIP", "loadBalancerClass", "allocateLoadBalancerNodePorts",
-                    "healthCheckNodePort", "loadBalancerSourceRanges"):  # fmt: skip
-            spec.take(key)
         ports = spec.mappings("ports")
         if kind not in (None, "ClusterIP"):
             spec.note("not needed", "type", f"{kind}: nodes reach the service at its node")
-        spec.close()
+        spec.close(harmless=_UNNEEDED_IN_SERVICE)
         keys.close(harmless=["status"])
         if not chosen:
             self.notes.append(
@@ -357,10 +346,7 @@ class _Container:
         self._resources()
         self._mounts()
         self._readiness()
-        for key in ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"):
-            if key in keys:
-                keys.note("not needed", key, "does not affect a run")
-        keys.close(_OF_CONTAINER)
+        keys.close(_OF_CONTAINER, _UNNEEDED_IN_CONTAINER)
 
     def _expanded(self, text: str) -> tuple[str, bool]:
         """Return text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces then,
