@@ -28,7 +28,7 @@ def _hidden(archive: Archive) -> list[str]:
     return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
 
 
-def test_what_is_said_is_found_and_what_was_said_is_kept(archive: Archive) -> None:
+def test_describe_changes_values_and_keeps_old_ones_in_the_history(archive: Archive) -> None:
     before = add(archive, "walk", place="Rotterdam", operator="KPN", note="by the window")
     done = run("describe", "walk", "--place", "Delft", "--mobility", "walking", "--note", "")
     assert done.exit_code == 0, done.output
@@ -48,14 +48,14 @@ def test_what_is_said_is_found_and_what_was_said_is_kept(archive: Archive) -> No
     assert list(archive.verify(["walk"])) == [("walk", [])]
 
 
-def test_what_is_said_already_changes_nothing(archive: Archive) -> None:
+def test_describing_with_equal_values_changes_nothing(archive: Archive) -> None:
     add(archive, "walk", place="Delft")
     text = (archive.folder / "walk" / "entry.toml").read_text()
     assert run("describe", "walk", "--place", "Delft").stdout == "walk already has these values\n"
     assert (archive.folder / "walk" / "entry.toml").read_text() == text
 
 
-def test_keys_of_ones_own_and_old_words_stay(archive: Archive) -> None:
+def test_describe_keeps_unknown_keys_and_old_invalid_values(archive: Archive) -> None:
     add(archive, "walk")
     path = archive.folder / "walk" / "entry.toml"
     path.write_text(path.read_text().replace("[about]", '[about]\ndate = "summer of 2020"\nphone = "green"'))
@@ -78,7 +78,7 @@ def test_keys_of_ones_own_and_old_words_stay(archive: Archive) -> None:
         (["broken", "--place", "Delft"], "not TOML"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_changes_nothing(archive: Archive, words: list[str], reported: str) -> None:
+def test_invalid_values_are_refused_and_change_nothing(archive: Archive, words: list[str], reported: str) -> None:
     add(archive, "walk")
     add(archive, "dated", date="2025-03-14T08:00")
     with archive.draft(About(origin="synthetic")) as draft:
@@ -94,7 +94,7 @@ def test_what_cannot_be_said_is_refused_and_changes_nothing(archive: Archive, wo
     assert {path: path.read_bytes() for path in archive.folder.glob("*/entry.toml")} == before
 
 
-def test_nothing_said_is_a_usage_error(archive: Archive) -> None:
+def test_describe_without_options_is_a_usage_error(archive: Archive) -> None:
     add(archive, "walk")
     done = run("describe", "walk")
     assert done.exit_code == 2
@@ -121,7 +121,7 @@ def test_hours_follow_the_time_of_day(archive: Archive) -> None:
     assert hours() == ([0, 1, 2], False)
 
 
-def test_an_entry_gets_another_name(archive: Archive) -> None:
+def test_rename_moves_an_entry_and_records_its_old_name(archive: Archive) -> None:
     before = add(archive, "walk", parts=("uplink", "downlink"), place="Delft")
     (archive.folder / "walk" / "photo.txt").write_text("mine")
     text = resolve("walk.up", Path()).path.read_bytes()
@@ -154,9 +154,7 @@ def test_an_entry_gets_another_name(archive: Archive) -> None:
         (["wlak", "mine"], "did you mean 'walk'?"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_and_changes_nothing(
-    archive: Archive, names: list[str], reported: str
-) -> None:
+def test_invalid_new_names_are_refused_and_change_nothing(archive: Archive, names: list[str], reported: str) -> None:
     add(archive, "walk")
     add(archive, "tram")
     done = run("rename", *names)
@@ -181,7 +179,7 @@ def _start(script: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_what_several_say_at_once_is_all_kept(archive: Archive) -> None:
+def test_concurrent_descriptions_are_all_kept(archive: Archive) -> None:
     add(archive, "walk")
     script = """
         for turn in range(6):
@@ -198,7 +196,7 @@ def test_what_several_say_at_once_is_all_kept(archive: Archive) -> None:
     assert list(archive.verify(["walk"])) == [("walk", [])]
 
 
-def test_of_several_that_rename_one_wins_and_nothing_is_lost(archive: Archive) -> None:
+def test_of_concurrent_renames_one_succeeds(archive: Archive) -> None:
     add(archive, "walk")
     script = """
         try:

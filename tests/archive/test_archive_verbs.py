@@ -53,7 +53,7 @@ def shared(archive_of_examples: Path, tmp_path_factory: pytest.TempPathFactory) 
         yield _stock(open_archive())
 
 
-def test_the_list_has_every_entry_and_what_is_known_of_it(shared: Archive) -> None:
+def test_ls_prints_every_entry_with_its_known_values(shared: Archive) -> None:
     done = run("ls")
     assert done.exit_code == 0, done.output
     heading, *lines = done.stdout.splitlines()
@@ -88,7 +88,7 @@ def test_the_list_has_every_entry_and_what_is_known_of_it(shared: Archive) -> No
         (["--mobility", "subway"], []),
     ],
 )
-def test_entries_are_found_by_what_is_known_and_measured(shared: Archive, words: list[str], found: list[str]) -> None:
+def test_ls_filters_and_sorts(shared: Archive, words: list[str], found: list[str]) -> None:
     assert names(*words) == found
 
 
@@ -105,7 +105,7 @@ def test_entries_are_found_by_what_is_known_and_measured(shared: Archive, words:
         (["--origin", "dreamt"], "dreamt"),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused_in_one_line(shared: Archive, words: list[str], reason: str) -> None:
+def test_invalid_filters_are_refused_in_one_line(shared: Archive, words: list[str], reason: str) -> None:
     done = run("ls", *words)
     assert done.exit_code
     assert done.stdout == ""
@@ -173,7 +173,7 @@ def test_show_an_entry(shared: Archive) -> None:
     assert "synthetic: made by a model" in run("show", "lte-suburban").output
 
 
-def test_a_file_that_was_not_added_is_to_be_added(shared: Archive, tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_answered_with_the_add_command(shared: Archive, tmp_path: Path) -> None:
     table = tmp_path / "g2.csv"
     table.write_text("time_s,dl_mbps\n0,1\n1,2\n")
     for verb in ("show", "stats", "plot", "compare"):
@@ -183,7 +183,7 @@ def test_a_file_that_was_not_added_is_to_be_added(shared: Archive, tmp_path: Pat
     assert f"{trace}:2: `x` is not a timestamp" in str(run("show", str(trace)).exception)
 
 
-def test_names_that_may_have_been_meant_are_those_that_are_there(shared: Archive) -> None:
+def test_suggested_names_exist(shared: Archive) -> None:
     assert "did you mean 'car-1' or 'car-2'?" in str(run("show", "car").exception)
     for text, reported in (
         ("car-1", "did you mean 'car-1.up' or 'car-1.down'?"),
@@ -194,7 +194,7 @@ def test_names_that_may_have_been_meant_are_those_that_are_there(shared: Archive
             resolve(text, Path("/nowhere"))
 
 
-def test_what_somebody_wrote_into_a_description_cannot_break_a_line(archive: Archive) -> None:
+def test_control_characters_of_a_description_are_escaped(archive: Archive) -> None:
     add(archive, "odd", place="a\nb\x1b[31m", operator="x" * 500)
     lines = run("ls", "odd").stdout.splitlines()
     assert len(lines) == 2
@@ -202,7 +202,7 @@ def test_what_somebody_wrote_into_a_description_cannot_break_a_line(archive: Arc
     assert names("odd") == ["odd"]
 
 
-def test_clean_removes_what_was_never_finished(archive: Archive) -> None:
+def test_clean_removes_unfinished_folders(archive: Archive) -> None:
     (archive.folder / ".unfinished-0123456789abcdef" / "deep").mkdir(parents=True)
     (archive.folder / ".unfinished-index-00").write_text("x")
     assert any(".unfinished-0123456789abcdef" in line for line in clean())
@@ -262,7 +262,7 @@ def test_a_recording_comes_through_a_pipe(archive: Archive, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "date", ["31-12-2024", "2024-13", "2024-02-30", "24", "yesterday", "2024-04-30T25:00", "2024-4"]
 )
-def test_what_is_no_date_is_refused(archive: Archive, tmp_path: Path, date: str) -> None:
+def test_invalid_dates_are_refused(archive: Archive, tmp_path: Path, date: str) -> None:
     (tmp_path / "walk.up").write_bytes(b"1\n2\n")
     done = run("add", str(tmp_path / "walk.up"), "--date", date)
     assert done.exit_code != 0
@@ -271,13 +271,13 @@ def test_what_is_no_date_is_refused(archive: Archive, tmp_path: Path, date: str)
 
 
 @pytest.mark.parametrize("date", ["2024", "2024-04", "2024-04-30", "2024-04-30T14:05", "2024-04-30T14:05:01+02:00"])
-def test_a_date_is_as_exact_as_it_is_known(archive: Archive, tmp_path: Path, date: str) -> None:
+def test_dates_of_any_precision_are_accepted(archive: Archive, tmp_path: Path, date: str) -> None:
     (tmp_path / "walk.up").write_bytes(b"1\n2\n")
     assert run("add", str(tmp_path / "walk.up"), "--date", date).exit_code == 0
     assert names("--date", "2024") == ["walk"]
 
 
-def test_the_time_of_day_can_be_said_without_a_date(archive: Archive, tmp_path: Path) -> None:
+def test_begins_sets_the_time_of_day(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "pings.csv").write_text("# started: 2026-01-01T06:00:00Z\ntime_s,rtt_ms\n0.0,11.2\n7300.5,12\n")
     done = run("add", str(tmp_path / "pings.csv"), "--begins", "07:00", "--name", "amsterdam")
     assert done.exit_code == 0, done.output
@@ -296,7 +296,7 @@ def test_a_technology_has_one_name(archive: Archive, tmp_path: Path) -> None:
     assert archive.entry("walk").about.technology == "4g"
 
 
-def test_unusual_words_are_kept_and_doubted(archive: Archive, tmp_path: Path) -> None:
+def test_unusual_values_are_kept_with_a_note(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "walk.up").write_bytes(b"1\n2\n")
     done = run("add", str(tmp_path / "walk.up"), "--tech", "5G", "--mobility", "walkin")
     assert done.exit_code == 0, done.output

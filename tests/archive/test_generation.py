@@ -241,7 +241,7 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(app, ["generate", *words], env={"COLUMNS": "120"})
 
 
-def test_an_entry_says_that_it_is_synthetic_and_of_whom(bare_archive: Archive) -> None:
+def test_a_generated_entry_names_its_source(bare_archive: Archive) -> None:
     made = _run("5g-window-netherlands", "--duration", "5 s", "--seed", "4", "--json")
     assert made.exit_code == 0, made.output
     entry = bare_archive.entry("5g-window-netherlands")
@@ -261,7 +261,7 @@ def test_an_entry_says_that_it_is_synthetic_and_of_whom(bare_archive: Archive) -
     assert trace.duration_ns == 5 * SECOND
 
 
-def test_like_names_the_recording_and_tells_how_close(archive: Archive) -> None:
+def test_markov_records_its_input_and_prints_the_closeness(archive: Archive) -> None:
     made = _run("markov", "--like", "lte-suburban", "--name", "other-suburban")
     assert made.exit_code == 0, made.output
     for words in ("between its halves", "Kolmogorov-Smirnov", "outages per minute", "other-suburban.up"):
@@ -337,7 +337,7 @@ def test_a_shell_completes_generators_and_their_options(line: str, offered: set[
     assert completions(line, tmp_path) == offered
 
 
-def test_who_interrupts_leaves_nothing_behind(bare_archive: Archive, tmp_path: Path) -> None:
+def test_an_interrupted_generation_leaves_nothing(bare_archive: Archive, tmp_path: Path) -> None:
     begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "radio", "--duration", "10 min"]
     with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
         while not list(bare_archive.folder.glob(".*/uplink.parquet")):

@@ -80,7 +80,7 @@ def test_a_trace_of_mahimahi_is_the_same_trace(tmp_path: Path, draft: Draft) -> 
     assert len(step.of["walk.up"]) == 64
 
 
-def test_two_traces_are_the_directions_that_their_names_tell(tmp_path: Path, draft: Draft) -> None:
+def test_names_of_files_give_their_directions(tmp_path: Path, draft: Draft) -> None:
     up, down = file(tmp_path, "a.down", b"5\n"), file(tmp_path, "a.up", b"6\n")
     written(draft, up, down)
     assert (times(draft, "downlink"), times(draft, "uplink")) == ([5 * MS], [6 * MS])
@@ -299,7 +299,7 @@ def test_when_and_how_a_recording_was_made_is_taken_from_it(
     assert written(Draft(_new(tmp_path / "said"), said), path).about.date == "2020"
 
 
-def test_columns_are_told_by_their_names(tmp_path: Path, draft: Draft) -> None:
+def test_columns_are_recognised_by_their_names(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "drive.csv", made.CSV)
     assert recognise([path]).why == "its lines have 3 cells between commas"
     written(draft, path)
@@ -323,7 +323,7 @@ def test_columns_are_told_by_their_names(tmp_path: Path, draft: Draft) -> None:
         ("at_ns,downlink_bit_s\n0,1500000\n1000000000,2e6\n", {}),
     ],
 )
-def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, columns: dict[str, str]) -> None:
+def test_columns_are_chosen_by_the_user(tmp_path: Path, draft: Draft, text: str, columns: dict[str, str]) -> None:
     path = file(tmp_path, "x.csv", text.encode())
     written(draft, path, options=Options(columns=columns))
     assert rows(draft.parts["downlink"]) == [(0, 1.5e6), (SECOND, 2e6)]
@@ -359,7 +359,7 @@ def test_columns_are_told_by_the_user(tmp_path: Path, draft: Draft, text: str, c
         ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
     ],
 )
-def test_what_columns_are_is_asked_where_it_is_not_told(
+def test_ambiguous_columns_are_refused_with_the_option_to_use(
     tmp_path: Path, draft: Draft, text: str, options: Options, what: str
 ) -> None:
     assert what in refusal(draft, file(tmp_path, "x.csv", text.encode()), options=options)
@@ -378,7 +378,7 @@ def test_of_a_table_the_direction_that_is_asked_for_is_kept(
     assert not any("left out" in note for note in draft.notes)
 
 
-def test_rows_of_one_time_are_told(tmp_path: Path, draft: Draft) -> None:
+def test_rows_of_equal_time_are_noted(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "x.csv", b"time_s,dl_mbps\n0,12\n1,13\n1,15\n2,14\n")
     written(draft, path)
     assert any(note.startswith("a row (line 4) has the time of the row above") for note in draft.notes)
@@ -407,7 +407,7 @@ def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Dra
     assert f"{backwards}: row 2: its time is 0.5 s before" in refusal(draft, backwards)
 
 
-def test_what_a_parquet_file_cannot_say_is_told_with_its_place(tmp_path: Path, draft: Draft) -> None:
+def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, draft: Draft) -> None:
     good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
         "no time": ({"time_ms": [0, None, 2]}, "row 2: `None` is not a possible time"),
@@ -471,7 +471,9 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("a.light", made.LIGHT_UP, "--as"),
     ],
 )
-def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str, content: bytes, what: str) -> None:
+def test_unrecognised_files_are_refused_with_the_reason(
+    tmp_path: Path, draft: Draft, name: str, content: bytes, what: str
+) -> None:
     path = file(tmp_path, name, content)
     reported = refusal(draft, path)
     assert what in reported
@@ -479,7 +481,7 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, draft: Draft, name: str,
     assert reported.count("\n") == 0
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path, draft: Draft) -> None:
+def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Draft) -> None:
     assert "cannot be read: No such file" in refusal(draft, tmp_path / "none")
     assert "no recording in this folder" in refusal(draft, _new(tmp_path / "empty"))
     path = file(tmp_path, "a.up", b"1\n")
@@ -516,7 +518,7 @@ print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.
     assert peak < most
 
 
-def test_progress_is_told_and_can_end_it(tmp_path: Path, draft: Draft) -> None:
+def test_progress_is_reported_and_can_interrupt_the_import(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "big.up", b"5\n" * 10_000_000)
     importer = recognise([path])
     heard: list[int] = []

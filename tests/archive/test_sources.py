@@ -63,7 +63,7 @@ def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
     return archive.series(name, part).scan().collect().rows()
 
 
-def test_every_source_says_all_that_one_must_know() -> None:
+def test_every_source_is_described_and_documented() -> None:
     assert {source.name for source in SOURCES} == {
         *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu"),
         *("5g-in-the-wild", "us-drives", "nyc-2018", "nyc-2019"),
@@ -312,7 +312,7 @@ def test_a_damaged_archive_is_not_kept(archive: Archive, server: FileServer) -> 
     assert taken(find_source("belgium-4g"), archive, FetchOptions(address=address)).kept
 
 
-def test_other_files_are_told_from_the_data_set(archive: Archive, tmp_path: Path) -> None:
+def test_files_of_another_layout_are_refused(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no file of the documented layout"):
         given("cork-4g", archive, {"a.csv": b"x,y\n1,2\n"}, tmp_path / "got")
     with pytest.raises(TraceError, match="there is no file or folder"):
@@ -355,7 +355,7 @@ def test_the_command_lists_what_there_is() -> None:
     assert all(each["checksum"].startswith("git-blob:") for each in mahimahi["files"])
 
 
-def test_the_command_fetches_and_says_what_came_of_it(server: FileServer, tmp_path: Path) -> None:
+def test_fetch_prints_new_entries_and_what_is_left_out(server: FileServer, tmp_path: Path) -> None:
     server.files = {"/logs_all.zip": examples.belgium()}
     done = run("belgium-4g", "--address", f"{server.address}/logs_all.zip")
     assert (done.returncode, done.stdout.splitlines()) == (0, [
@@ -376,7 +376,7 @@ def test_of_many_files_people_see_the_first() -> None:
     assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
 
 
-def test_what_was_given_and_asked_for_is_answered(archive: Archive, tmp_path: Path) -> None:
+def test_empty_results_are_explained(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no file of the documented layout"):
         taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path]))
     (tmp_path / "7Train1.csv").write_text("x,y\n")

@@ -118,7 +118,7 @@ def test_redirections_that_lead_nowhere_are_refused(server: FileServer, tmp_path
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
-def test_what_is_not_there_is_said_at_once(server: FileServer, tmp_path: Path, status: int) -> None:
+def test_a_missing_file_is_not_requested_again(server: FileServer, tmp_path: Path, status: int) -> None:
     server.statuses["/data.zip"] = [status]
     with pytest.raises(TraceError, match=rf"answers {status}.*may have moved.*--from"):
         fetched(server, tmp_path)
@@ -149,7 +149,7 @@ def test_a_servers_pages_lead_to_the_files(server: FileServer) -> None:
     assert found[1].address == f"{server.address}/logs/car.c%20d/report.4.log"
 
 
-def test_pages_that_lead_nowhere_are_said(server: FileServer) -> None:
+def test_pages_without_files_are_an_error(server: FileServer) -> None:
     server.files["/logs/"] = page("imprint.html")
     with pytest.raises(TraceError, match="lists none of the files"):
         listed(Listing(f"{server.address}/logs/", ".*", ".*"))

@@ -75,7 +75,7 @@ def test_figures_of_opportunities_are_those_of_a_plain_computation(tmp_path: Pat
     assert set(found) <= set(FIGURES)
 
 
-def test_an_outage_is_what_the_definition_says_and_goes_across_the_seam(tmp_path: Path) -> None:
+def test_outages_follow_the_definition_across_the_seam(tmp_path: Path) -> None:
     at = np.concatenate((np.arange(200, 1000, 10), np.arange(1200, 2000, 10))) * MS
     series = opportunities(tmp_path, at, 2150 * MS)
     found = statistics(series)
@@ -100,7 +100,7 @@ def test_a_rate_too_low_for_one_opportunity_in_an_outage_is_none(tmp_path: Path)
     assert found["mean_bit_s"] == pytest.approx(sum(bit_s) / 6)
 
 
-def test_batching_tells_bursts_after_a_silence_from_a_slow_link(tmp_path: Path) -> None:
+def test_batching_distinguishes_bursts_from_a_slow_link(tmp_path: Path) -> None:
     slow = statistics(opportunities(tmp_path, np.arange(0, 60_000, 12) * MS, 60 * S))
     assert (slow["burst_max"], slow["batching_p50_ms"], slow["batched_share_5ms"]) == (1, 0, 0)
     gathered = np.repeat(np.arange(0, 60_000, 8), 4) * MS
@@ -236,7 +236,7 @@ def test_the_bits_of_a_rate_are_all_in_the_bins(rows: list[tuple[int, float]], t
         ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "a rate is negative"),
     ],
 )
-def test_what_is_no_such_series_is_refused(
+def test_invalid_series_are_refused(
     tmp_path: Path, columns: dict[str, list[Any]], content: Content, duration: int, words: str
 ) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
@@ -299,7 +299,7 @@ def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("count", "highest"), [(1, "p50"), (10, "p90"), (99, "p95"), (100, "p99"), (1000, "p999")])
-def test_a_percentile_is_told_only_of_as_many_answers_as_it_takes(tmp_path: Path, count: int, highest: str) -> None:
+def test_percentiles_need_answers_beyond_them(tmp_path: Path, count: int, highest: str) -> None:
     found = statistics(
         round_trips(tmp_path, np.arange(count) * S, [(20 + at % 7) * MS for at in range(count)], count * S)
     )

@@ -90,7 +90,7 @@ def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -
         (entry_with(spacing_ms=1000.0), None, "rates 1 s apart"),
     ],
 )
-def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: int | None, words: str | None) -> None:
+def test_warnings_of_an_entry(entry: Entry, workload_s: int | None, words: str | None) -> None:
     found = warnings(entry, None if workload_s is None else Replayed(workload_s * SECOND))
     if words is None:
         assert found == []
@@ -113,7 +113,7 @@ def test_the_experimenter_is_warned_of_what_matters(entry: Entry, workload_s: in
         (30, 200, True, "of 2 s at 60 s is 2 % of 100 s"),
     ],
 )
-def test_only_outages_that_the_run_meets_are_told(
+def test_warnings_cover_only_outages_within_the_run(
     start_s: float, workload_s: float, loop: bool, words: str | None
 ) -> None:
     entry = entry_with(
@@ -131,7 +131,7 @@ def test_a_trace_that_is_not_looped_ends(tmp_path: Path) -> None:
     assert warnings(entry_with(), Replayed(60 * SECOND, 40 * SECOND, loop=False)) == []
 
 
-def test_directions_of_different_lengths_are_told() -> None:
+def test_directions_of_different_lengths_are_a_warning() -> None:
     entry = entry_with()
     longer = entry.parts["downlink"].model_copy(update={"duration_ns": 130 * SECOND})
     entry = entry.model_copy(update={"parts": entry.parts | {"downlink": longer}})

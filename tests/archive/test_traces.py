@@ -178,7 +178,7 @@ def test_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path, co
         ("x" * 5000, "File name too long"),
     ],
 )
-def test_what_is_no_file_is_answered_by_what_it_is(tmp_path: Path, text: str, words: str) -> None:
+def test_paths_that_are_no_trace_file_are_refused_with_the_reason(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(TraceError) as caught:
         resolve(text, tmp_path)
     message = str(caught.value)

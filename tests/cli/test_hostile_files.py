@@ -226,7 +226,6 @@ HARMLESS = (
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
     "archive/sources/download.py": "a download, and the part that it writes",
-    "archive/sources/unpack.py": "members of an archive",
     "archive/unfinished.py": "opens what it has made, to flush it",
     "doctor/changes.py": "programs and settings of this machine, as root",
     "doctor/kernel.py": "tries devices",

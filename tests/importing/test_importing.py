@@ -202,7 +202,7 @@ def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None
     assert "podman build -t shop-api --target release --build-arg GO=1.22" in found.text
 
 
-def test_everything_that_is_not_mapped_is_listed_with_its_line(shop: Path) -> None:
+def test_unmapped_settings_are_listed_with_their_lines(shop: Path) -> None:
     found = written(shop / "compose.yaml")
     lost, rest = notes(found, "not mapped"), notes(found, "not needed")
     assert set(lost) == {"services.web.volumes", "services.api.privileged", "services.worker.privileged", "names"}
@@ -374,7 +374,7 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
         ("\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 9))]), "more than 100000"),
     ],
 )
-def test_what_cannot_be_imported_is_one_error_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+def test_malformed_compose_files_are_one_error_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text(text)
     with pytest.raises(ImportedFileError, match=message) as caught:
         read_compose([tmp_path / "compose.yaml"], {})
