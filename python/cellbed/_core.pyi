@@ -362,13 +362,6 @@ def toml_positions(text: str) -> dict[str, tuple[int, int]]:
     Errors: :class:`ValueError` with ``line:column: message`` for what is no TOML, or has a key of more than 64 parts.
     """
 
-def toml_values(text: str) -> dict[str, Any]:
-    """What a TOML document says, as :func:`tomllib.loads` gives it, in a tenth of its time.
-
-    Errors: :class:`ValueError` for what is no TOML, and for some that is: one with a date or a time, or a whole number
-    beyond 64 bits. :mod:`tomllib` reads those, or says what is wrong with them.
-    """
-
 def import_series(
     source: str | PathLike[str],
     folder: str | PathLike[str],

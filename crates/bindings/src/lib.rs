@@ -11,7 +11,6 @@ mod link;
 mod path;
 mod positions;
 mod replay;
-mod toml_values;
 mod trace;
 mod virtual_network;
 
@@ -40,8 +39,6 @@ mod _core {
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
     use super::replay::{parse_latency_offsets, parse_light_rows};
-    #[pymodule_export]
-    use super::toml_values::toml_values;
     #[pymodule_export]
     use super::trace::{Trace, TraceFormatError, parse_trace};
     #[pymodule_export]

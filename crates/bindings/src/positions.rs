@@ -44,7 +44,7 @@ fn longest_key(text: &str) -> (usize, usize) {
 }
 
 /// The document in a text whose keys have at most [`MOST_PARTS`] parts, or place and reason of the error.
-pub(crate) fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
+fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
     let (parts, at) = longest_key(text);
     if parts > MOST_PARTS {
         return Err((at..at, format!("a key of more than {MOST_PARTS} parts")));

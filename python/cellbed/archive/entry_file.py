@@ -25,13 +25,15 @@ def entry_text(entry: Entry) -> str:
 
 def read_entry(folder: Path) -> Entry:
     """Return the entry in `folder`, whose name is the entry's. Raises TraceError ``FILE: reason``."""
+    import tomllib
+
     from pydantic import ValidationError
 
     from cellbed.archive.entry import Entry
 
     path = folder / ENTRY_FILE
     try:
-        return Entry.model_validate({**_values(inputs.content(path, _LARGEST).decode()), "name": folder.name})
+        return Entry.model_validate({**tomllib.loads(inputs.content(path, _LARGEST).decode()), "name": folder.name})
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
     except OSError as error:
@@ -46,17 +48,6 @@ def read_entry(folder: Path) -> Entry:
         raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
     except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
-
-
-def _values(text: str) -> dict[str, Any]:
-    import tomllib
-
-    from cellbed._core import toml_values
-
-    try:
-        return toml_values(text)
-    except ValueError:
-        return tomllib.loads(text)
 
 
 def _without_unknown(value: Any) -> Any:
