@@ -97,7 +97,7 @@ def test_an_emptied_description_is_named_so(archive: Archive) -> None:
     (archive.folder / "gone").mkdir()
     (archive.folder / "gone" / "entry.toml").touch()
     said = cellbed("traces", "show", "gone").stderr
-    assert "entry.toml: missing key 'name' (file empty or truncated)" in said
+    assert "entry.toml: missing key 'about' (file empty or truncated)" in said
 
 
 def test_exported_traces_come_with_the_command_that_replays_them(archive: Archive, tmp_path: Path) -> None:
