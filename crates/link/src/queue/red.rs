@@ -362,27 +362,6 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_rises_with_the_average() {
-        let gentle = config();
-        let plain = RedConfig {
-            gentle: false,
-            ..config()
-        };
-        let base = |config: &RedConfig, avg: f64| {
-            let mut control = Control::new(config, Time::ZERO);
-            control.avg = avg;
-            control.base_probability(config)
-        };
-        for (avg, probability) in [(4_999.0, 0.0), (10_000.0, 0.05), (14_999.0, 0.099_99)] {
-            assert!((base(&gentle, avg) - probability).abs() < 1e-9);
-            assert!((base(&plain, avg) - probability).abs() < 1e-9);
-        }
-        assert!((base(&gentle, 22_500.0) - 0.55).abs() < 1e-9);
-        assert_eq!(base(&gentle, 30_000.0), 1.0);
-        assert_eq!(base(&plain, 15_000.0), 1.0);
-    }
-
-    #[test]
     fn max_p_adapts_as_the_paper_says() {
         let adaptive = RedConfig {
             adaptive: true,

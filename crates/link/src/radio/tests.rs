@@ -1,10 +1,9 @@
 use super::*;
 use crate::direction::Direction;
-use crate::outcome::{Fate, Outcome};
-use crate::queue::{Discipline, Limit};
+use crate::outcome::Outcome;
+use crate::queue::Discipline;
 use crate::random::Probability;
 use crate::stage::StageConfig;
-use crate::units::Packets;
 
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
@@ -120,22 +119,6 @@ fn nothing_passes_during_a_handover_and_nothing_is_lost() {
         .windows(2)
         .filter(|pair| pair[1] - pair[0] >= span(100));
     assert_eq!(gaps.count(), 10);
-}
-
-#[test]
-fn the_queue_has_its_limit() {
-    let mut config = plain();
-    config.queue = Discipline::DropTail(Limit {
-        packets: Some(Packets(2)),
-        bytes: None,
-    });
-    let outcomes = outcomes(config, &[(Time::from_nanos(1), 1000); 4]);
-    let dropped: Vec<_> = outcomes
-        .iter()
-        .filter(|outcome| outcome.fate == Fate::Dropped(DropReason::QueueFull))
-        .map(|outcome| outcome.packet)
-        .collect();
-    assert_eq!(dropped, [2, 3]);
 }
 
 #[test]

@@ -226,15 +226,6 @@ mod tests {
     }
 
     #[test]
-    fn looped_trace_is_continuous_at_the_seam() {
-        let mut playback = playback(&[2, 5], Repeat::Looped, 0, 100);
-        assert_eq!(
-            times(&mut playback, ms(106), 4),
-            [107, 110, 112, 115].map(|at| Some(ms(at)))
-        );
-    }
-
-    #[test]
     fn a_trace_played_once_ends() {
         let mut playback = playback(&[2, 5, 5], Repeat::Once, 0, 100);
         assert_eq!(

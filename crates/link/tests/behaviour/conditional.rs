@@ -123,17 +123,6 @@ fn a_long_train_comes_to_the_rate_of_the_saturated_link() {
     assert!((60..=76).contains(&(delays[49] - delays[0])));
 }
 
-#[test]
-fn the_same_seed_draws_the_same_and_another_one_others() {
-    let run = |seed| {
-        let mut link = link(Discipline::Infinite, seed);
-        (0..100).for_each(|number| link.accept(at(70 * number as u64), number, Bytes(1400)));
-        drain(&mut link)
-    };
-    assert_eq!(run(1), run(1));
-    assert_ne!(run(1), run(2));
-}
-
 proptest! {
     #[test]
     fn every_packet_leaves_once_in_order_and_no_sooner_than_any_was_seen_to(

@@ -70,51 +70,6 @@ fn a_busy_looped_trace_is_the_same_in_every_period() {
 }
 
 #[test]
-fn an_idle_looped_trace_is_the_same_in_the_last_period_as_in_the_first() {
-    let trace = Trace::from_millis(trace()).unwrap();
-    let period = trace.duration().as_nanos();
-    let schedules = [
-        Schedule::looped(Arc::new(trace)),
-        Schedule::Series {
-            series: Arc::new(steps(Some(period))),
-            offset: Duration::from_nanos(123_456_789),
-        },
-        Schedule::Constant(BitRate(333_337)),
-        Schedule::TokenBucket {
-            rate: BitRate(77_773),
-            burst: Bytes(4000),
-        },
-    ];
-    for schedule in schedules {
-        let stages = vec![
-            BottleneckConfig::new(schedule.clone()).into(),
-            DelayConfig::Fixed(Duration::from_nanos(20_000_001)).into(),
-        ];
-        let mut link = Direction::new(stages, Time::ZERO);
-        let last = DAY.as_nanos() / period - 1;
-        let mut sent = [0, last].map(|cycle| {
-            let start = Duration::from_nanos(cycle * period);
-            let mut departures = Vec::new();
-            for packet in 0..40u64 {
-                let at = Time::ZERO + start + Duration::from_nanos(packet * packet * 1_000_003);
-                link.accept(at, packet, Bytes(40 + 37 * packet));
-                departures.extend(std::iter::from_fn(|| link.poll(at)));
-            }
-            while let Some(event) = link.next_event() {
-                departures.extend(std::iter::from_fn(|| link.poll(event)));
-            }
-            let since = |at: Time| at.since(Time::ZERO + start);
-            let seen = departures
-                .iter()
-                .map(|it| (it.packet, since(it.released), since(it.departed)));
-            seen.collect::<Vec<_>>()
-        });
-        assert_eq!(sent[0].len(), 40);
-        assert_eq!(std::mem::take(&mut sent[0]), sent[1], "{schedule:?}");
-    }
-}
-
-#[test]
 fn a_rate_that_does_not_divide_gathers_no_rounding() {
     for rate in [33_337u64, 9_999, 7] {
         let departures = saturate(Schedule::Constant(BitRate(rate)), BYTES);
@@ -135,9 +90,9 @@ fn a_token_bucket_gathers_no_rounding() {
 }
 
 /// Rates of which no step carries whole packets, one of them nothing.
-fn steps(period: Option<u64>) -> RateSeries {
+fn steps(period: u64) -> RateSeries {
     let steps = STEPS.map(|(start, rate)| (Duration::from_nanos(start), BitRate(rate)));
-    RateSeries::new(steps.to_vec(), period.map(Duration::from_nanos)).unwrap()
+    RateSeries::new(steps.to_vec(), Some(Duration::from_nanos(period))).unwrap()
 }
 
 const STEPS: [(u64, u64); 4] = [
@@ -151,7 +106,7 @@ const STEPS: [(u64, u64); 4] = [
 fn a_looped_rate_series_gathers_no_rounding() {
     const PERIOD: u64 = 10_007_000_003;
     let schedule = Schedule::Series {
-        series: Arc::new(steps(Some(PERIOD))),
+        series: Arc::new(steps(PERIOD)),
         offset: Duration::ZERO,
     };
     let ends = STEPS.iter().skip(1).map(|step| step.0).chain([PERIOD]);

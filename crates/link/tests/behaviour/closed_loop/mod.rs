@@ -91,31 +91,10 @@ struct Packet {
     number: u64,
 }
 
-/// Runs the flows through a bottleneck of constant `rate` for so many seconds. Rates can change on the way: `steps` are
-/// (second, rate).
-pub fn run(
-    queue: &Discipline,
-    rate: BitRate,
-    steps: &[(u64, BitRate)],
-    flows: &[Flow],
-    seconds: u64,
-) -> Run {
-    let bottleneck =
-        |rate| BottleneckConfig::new(Schedule::Constant(rate)).with_queue(queue.clone());
-    let changes = steps.iter().map(|&(second, rate)| Change {
-        at: Duration::from_secs(second),
-        stage: 0,
-        config: bottleneck(rate).into(),
-    });
-    let mut direction = Direction::new(vec![bottleneck(rate).into()], Time::ZERO)
-        .with_changes(changes.collect())
-        .expect("changes of a bottleneck to a bottleneck");
-    let mut rates = vec![(Time::ZERO, rate)];
-    rates.extend(
-        steps
-            .iter()
-            .map(|&(second, rate)| (seconds_in(second), rate)),
-    );
+/// Runs the flows through a bottleneck of constant `rate` for so many seconds.
+pub fn run(queue: &Discipline, rate: BitRate, flows: &[Flow], seconds: u64) -> Run {
+    let bottleneck = BottleneckConfig::new(Schedule::Constant(rate)).with_queue(queue.clone());
+    let mut direction = Direction::new(vec![bottleneck.into()], Time::ZERO);
     let mut senders: Vec<Sender> = flows.iter().map(|flow| Sender::new(*flow)).collect();
     let mut acknowledgements = BinaryHeap::<Reverse<Acknowledgement>>::new();
     let (mut samples, mut order) = (Vec::new(), 0u64);
@@ -136,12 +115,6 @@ pub fn run(
         while let Some(outcome) = direction.poll(now) {
             let Packet { flow, number } = outcome.packet;
             let dropped = outcome.fate != Fate::Delivered;
-            let rate = rates
-                .iter()
-                .rev()
-                .find(|(at, _)| *at <= now)
-                .expect("from zero on")
-                .1;
             let service = rate.time_for(outcome.size).expect("the rate is above zero");
             let delay = (outcome.departed - outcome.arrived).saturating_sub(if dropped {
                 Duration::ZERO

@@ -99,37 +99,6 @@ proptest! {
     }
 
     #[test]
-    fn a_seed_gives_the_same_link_again_and_another_one_another(profile in profile(), way in way(), seed in 0..u64::MAX, arrivals in arrivals()) {
-        let one = run(config(profile, way, seed), &arrivals);
-        prop_assert_eq!(&one, &run(config(profile, way, seed), &arrivals));
-        let other = run(config(profile, way, seed + 1), &arrivals);
-        let delivered = one.iter().filter(|outcome| outcome.fate == Fate::Delivered && outcome.size.0 > 0).count();
-        prop_assert!(one != other || delivered < 3);
-    }
-
-    #[test]
-    fn when_the_caller_looks_changes_nothing(profile in profile(), way in way(), seed in any::<u64>(), arrivals in arrivals(), at in 0..200usize, offset in 0..100_000_000u64) {
-        let end = Time::from_millis(1_000_000_000);
-        let all = |looks: bool| {
-            let mut direction = Direction::new(vec![config(profile, way, seed).into()], Time::ZERO);
-            let mut outcomes = Vec::new();
-            for (packet, &(time, size)) in arrivals.iter().enumerate() {
-                let now = Time::from_nanos(time);
-                if looks {
-                    outcomes.extend(direction.poll(now));
-                }
-                direction.accept(now, packet, Bytes(size));
-                if packet == at {
-                    direction.restart(now + Duration::from_millis(7), Duration::from_nanos(offset));
-                }
-            }
-            outcomes.extend(std::iter::from_fn(|| direction.poll(end)));
-            outcomes
-        };
-        prop_assert_eq!(all(false), all(true));
-    }
-
-    #[test]
     fn no_call_panics(
         profile in profile(),
         way in way(),
