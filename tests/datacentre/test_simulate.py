@@ -188,7 +188,7 @@ def test_the_simulator_has_every_key_of_a_radio_cell(tmp_path: Path) -> None:
 
 def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -> None:
     topology = GOOD["topology"] | {"hop_delay": "10 ms", "buffer": "1 GB"}
-    found = simulate(write(tmp_path, topology=topology, transport={"kind": "fastpass"}))
+    found = simulate(write(tmp_path, topology=topology, transport={"kind": "phost"}))
     assert found.flows["fct_s"].null_count() == 0
 
 

@@ -1,6 +1,6 @@
 //! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
 
-use crate::error::{DescriptionError, refuse};
+use crate::error::DescriptionError;
 use crate::ran::{LoadOf, RanConfig};
 use crate::transport::{AnyTransport, TransportConfig};
 use crate::units::{HostId, Picos};
@@ -93,7 +93,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    fn build(&self) -> Result<Topology, DescriptionError> {
+    fn build(&self) -> Topology {
         match self {
             &Self::LeafSpine {
                 racks,
@@ -190,11 +190,11 @@ impl Description {
         hosts: impl FnOnce(&Fabric) -> Result<T, DescriptionError>,
     ) -> Result<Simulation<T>, DescriptionError> {
         let shape = &self.topology;
-        let topology = shape.shape.build().map_err(|it| it.of("topology"))?;
+        let topology = shape.shape.build();
         if let Some(radio) = &self.radio {
-            radio.check(topology.hosts()).map_err(|it| it.of("radio"))?;
+            radio.check().map_err(|it| it.of("radio"))?;
         }
-        let traffic = self.flows(&topology).map_err(|it| it.of("traffic"))?;
+        let traffic = self.flows(&topology);
         let ports = Ports {
             discipline: shape.discipline.unwrap_or(self.transport.discipline()),
             buffer: shape.buffer_bytes,
@@ -215,12 +215,10 @@ impl Description {
         Ok(simulation)
     }
 
-    fn flows(&self, topology: &Topology) -> Result<Traffic, DescriptionError> {
+    fn flows(&self, topology: &Topology) -> Traffic {
         let (count, load, sizes, multiple, pattern) = match &self.traffic {
             TrafficDescription::Trace { trace } => {
-                let flows: Vec<Flow> = trace.iter().map(|&flow| flow.into()).collect();
-                check_users(&flows, self.radio.as_ref())?;
-                return Traffic::list(flows, topology);
+                return Traffic::list(trace.iter().map(|&flow| flow.into()).collect());
             }
             TrafficDescription::Random {
                 flows,
@@ -230,22 +228,17 @@ impl Description {
                 pattern,
             } => (*flows, *load, sizes, *size_multiple_bytes, *pattern),
         };
-        let sizes = Sizes::new(sizes, multiple)?;
+        let sizes = Sizes::new(sizes, multiple);
         let poisson =
             |load, pattern| Poisson::new(count, load, sizes, pattern, topology, self.seed);
         let poisson = match &self.radio {
-            None => poisson(load, pattern)?,
-            Some(_) if pattern != Pattern::default() => {
-                return refuse(
-                    "flows go to the users of the radio part: leave out the traffic's pattern",
-                );
-            }
+            None => poisson(load, pattern),
             Some(radio) => {
                 let (pattern, load) = radio_pattern(radio, load, topology, self.seed);
-                poisson(load, pattern)?.to_users(radio.users, self.seed)
+                poisson(load, pattern).to_users(radio.users, self.seed)
             }
         };
-        Ok(Traffic::Poisson(Box::new(poisson)))
+        Traffic::Poisson(Box::new(poisson))
     }
 }
 
@@ -262,24 +255,4 @@ fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -
         share: radio.share,
     };
     (pattern, load * capacity / (radio.share * all))
-}
-
-fn check_users(flows: &[Flow], radio: Option<&RanConfig>) -> Result<(), DescriptionError> {
-    for (index, flow) in flows.iter().enumerate() {
-        let Some(user) = flow.user else {
-            continue;
-        };
-        let fault = match radio {
-            None => "it has a user, and the description no radio part".to_owned(),
-            Some(radio) if user >= radio.users => {
-                format!("no user {user}; there are {}, numbered from 0", radio.users)
-            }
-            Some(radio) if flow.destination.0 != radio.host => {
-                format!("users are behind host {}", radio.host)
-            }
-            Some(_) => continue,
-        };
-        return refuse(format!("flow {index} of the trace: {fault}"));
-    }
-    Ok(())
 }

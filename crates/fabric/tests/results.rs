@@ -53,8 +53,16 @@ fn every_flow_ends_however_much_is_dropped() {
     let incast = r#"{
         "flows": 300, "load": 3.0, "sizes": [[1460, 0.3], [58400, 1.0]], "pattern": {"kind": "incast", "senders": 11}
     }"#;
-    for transport in ["phost", "pfabric", "slow-start"] {
-        let (_, _, dropped) = run(&format!(r#"{{"kind": "{transport}"}}"#), incast, 3_000);
+    for transport in [
+        r#"{"kind": "phost"}"#,
+        r#"{"kind": "pfabric"}"#,
+        r#"{"kind": "slow-start"}"#,
+        r#"{"kind": "tcp"}"#,
+        r#"{"kind": "tcp", "control": "cubic"}"#,
+        r#"{"kind": "tcp", "control": "bbr"}"#,
+        r#"{"kind": "dctcp"}"#,
+    ] {
+        let (_, _, dropped) = run(transport, incast, 3_000);
         assert!(dropped > 0, "{transport}");
     }
 }

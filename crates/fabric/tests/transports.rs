@@ -18,7 +18,7 @@ fn rack(
     buffer: u64,
 ) -> (Vec<Record>, Simulation<AnyTransport>) {
     let transport: serde_json::Value = serde_json::from_str(transport).unwrap();
-    let description: Description = serde_json::from_value(serde_json::json!({
+    let (records, simulation) = run(serde_json::json!({
         "seed": 1,
         "topology": {
             "kind": "leaf-spine", "racks": 1, "hosts_per_rack": 4, "spines": 1, "host_bps": 10e9, "core_bps": 40e9,
@@ -26,11 +26,7 @@ fn rack(
         },
         "transport": transport,
         "traffic": {"trace": flows},
-    }))
-    .unwrap();
-    let mut simulation = description.simulation().unwrap();
-    let mut records = Vec::new();
-    simulation.run(|record| records.push(record));
+    }));
     assert_eq!(records.len(), flows.len());
     (records, simulation)
 }
@@ -114,16 +110,17 @@ fn a_starved_flow_of_pfabric_probes_without_data() {
     assert!(dropped(1) < dropped(0));
 }
 
-/// A run of a description in JSON: the flows, and of each port the time in which it sends the most bytes that waited there.
-fn run(description: serde_json::Value) -> (Vec<Record>, Vec<Picos>) {
+fn simulation(description: serde_json::Value) -> Simulation<AnyTransport> {
     let description: Description = serde_json::from_value(description).unwrap();
-    let mut simulation = description.simulation().unwrap();
+    description.simulation().unwrap()
+}
+
+/// Runs a description in JSON. Returns its flows, and the simulation at its end.
+fn run(description: serde_json::Value) -> (Vec<Record>, Simulation<AnyTransport>) {
+    let mut simulation = simulation(description);
     let mut records = Vec::new();
     simulation.run(|record| records.push(record));
-    let fabric = simulation.fabric();
-    let ports = fabric.topology().edges().iter().zip(fabric.port_counters());
-    let waited = ports.map(|(edge, port)| edge.rate.time(port.most_bytes as u16));
-    (records, waited.collect())
+    (records, simulation)
 }
 
 fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json::Value {
@@ -139,51 +136,10 @@ fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json
 }
 
 #[test]
-fn fastpass_lets_no_packet_wait_for_longer_than_another_takes() {
-    // Links of one rate: a path for each host of a rack, and a slot has one packet for each link.
-    let fastpass = serde_json::json!({"kind": "fastpass"});
-    let mut description = leaf_spine(fastpass.clone(), 0.8, 2000);
-    description["topology"]["spines"] = 8.into();
-    description["topology"]["core_bps"] = 10e9.into();
-    let longest = |(records, waited): (Vec<Record>, Vec<Picos>)| {
-        assert_eq!(records.len(), 2000);
-        waited.into_iter().max().unwrap()
-    };
-    // 1500 bytes at 10 Gbit/s, and 40 for acknowledgements.
-    let slot = Picos(1_232_000);
-    let waited = longest(run(description));
-    assert!(waited <= slot, "{waited:?}");
-    // Links of 40 Gbit/s in the core have four packets of a slot, and so packets from afar vary by up to a slot each way.
-    let waited = longest(run(leaf_spine(fastpass, 0.8, 2000)));
-    assert!(waited <= slot + slot, "{waited:?}");
-}
-
-#[test]
-fn fastpass_is_near_the_ideal_at_a_low_load() {
-    let (records, _) = run(leaf_spine(
-        serde_json::json!({"kind": "fastpass"}),
-        0.01,
-        1000,
-    ));
-    // On average half a slot until the first packet leaves, and slots are 40 bytes longer than packets.
-    let (slot, packet) = (1_232_000.0, 1_200_000.0);
-    let mean: f64 = records
-        .iter()
-        .map(|record| {
-            let packets = record.flow.bytes.div_ceil(1460) as f64;
-            let waits = (record.acknowledged - record.flow.start).0 as f64 - record.ideal.0 as f64;
-            waits - packets * (slot - packet)
-        })
-        .sum::<f64>()
-        / records.len() as f64;
-    assert!(mean > 0.4 * slot && mean < 1.5 * slot, "{mean}");
-}
-
-#[test]
 fn two_dctcp_flows_keep_the_queue_at_the_mark() {
     // Two sources, a destination, 10 Gbit/s, a round trip of 100 µs and its packets' transmission; marks above 40 packets.
     let packets = 40.0;
-    let description: Description = serde_json::from_value(serde_json::json!({
+    let mut simulation = simulation(serde_json::json!({
         "seed": 1,
         "topology": {
             "kind": "graph", "hosts": 3, "switches": 1,
@@ -192,9 +148,7 @@ fn two_dctcp_flows_keep_the_queue_at_the_mark() {
         },
         "transport": {"kind": "dctcp"},
         "traffic": {"trace": [[60_000_000, 0, 2, 0], [60_000_000, 1, 2, 7_000_000]]}
-    }))
-    .unwrap();
-    let mut simulation = description.simulation().unwrap();
+    }));
     // What has passed the port to the destination: bytes, bytes · time waited, drops.
     let mut until = |millis: u64| {
         while simulation.fabric().now() < Picos::from_millis(millis) {
@@ -228,69 +182,13 @@ fn two_dctcp_flows_keep_the_queue_at_the_mark() {
 }
 
 #[test]
-fn tcp_brings_all_flows_to_their_ends_whatever_the_ports_drop() {
-    for transport in [
-        serde_json::json!({"kind": "tcp"}),
-        serde_json::json!({"kind": "tcp", "control": "cubic"}),
-        serde_json::json!({"kind": "tcp", "control": "bbr"}),
-        serde_json::json!({"kind": "dctcp"}),
-    ] {
-        let mut description = leaf_spine(transport, 0.6, 500);
-        description["traffic"]["pattern"] = serde_json::json!({"kind": "incast", "senders": 10});
-        let (records, _) = run(description);
-        assert_eq!(records.len(), 500);
-        assert!(records.iter().all(|record| record.slowdown() > 1.0));
-    }
-}
-
-#[test]
-fn fastpass_sends_each_packet_once_however_long_the_path_is() {
-    let description: Description = serde_json::from_value(serde_json::json!({
-        "seed": 1,
-        "topology": {
-            "kind": "graph", "hosts": 2, "switches": 1,
-            "links": [[0, 2, 10e9, 10_000_000_000_u64], [1, 2, 10e9, 10_000_000_000_u64]]
-        },
-        "transport": {"kind": "fastpass"},
-        "traffic": {"trace": [[14_600, 0, 1, 0]]}
-    }))
-    .unwrap();
-    let mut simulation = description.simulation().unwrap();
-    simulation.run(|_| {});
-    let card = simulation.fabric().port_counters().next().unwrap();
-    assert_eq!(card.packets, 10);
-}
-
-#[test]
-fn a_run_ends_at_its_limit_as_if_it_went_on() {
-    let mut description = leaf_spine(serde_json::json!({"kind": "phost"}), 0.6, 1000);
-    let (all, _) = run(description.clone());
-    let end = all[all.len() / 2].acknowledged;
-    description["until_ps"] = (end.0 + 1).into();
-    let description: Description = serde_json::from_value(description).unwrap();
-    let mut simulation = description.simulation().unwrap();
-    let mut records = Vec::new();
-    simulation.run(|record| records.push(record));
-    assert_eq!(records, all[..records.len()]);
-    assert_eq!(records.last().unwrap().acknowledged, end);
-    let fabric = simulation.fabric();
-    assert_eq!(fabric.now(), Picos(end.0 + 1));
-    let live = fabric.live().count() as u64;
-    assert_eq!(fabric.counters().started, records.len() as u64 + live);
-    assert!(live > 0);
-}
-
-#[test]
 fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
     for kind in ["phost", "pfabric", "dctcp"] {
         let mut description = leaf_spine(serde_json::json!({"kind": kind}), 0.8, 500);
         let (unsampled, _) = run(description.clone());
         let kinds: Vec<u16> = [vec![0; 32], vec![1; 4], vec![2; 2]].concat();
         description["sampling"] = serde_json::json!({"interval_ps": 100_000, "kinds": kinds});
-        let description: Description = serde_json::from_value(description).unwrap();
-        let mut simulation = description.simulation().unwrap();
-        let mut records = Vec::new();
-        simulation.run(|record| records.push(record));
+        let (records, simulation) = run(description);
         assert_eq!(records, unsampled, "{kind}");
         // Of all cards: the integral over time of what waits, and the longest queue.
         let cards = || {
@@ -316,7 +214,7 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
 fn connections_of_a_host_take_turns_at_its_card() {
     // Two flows of a source to two destinations, which its card limits: it drops and marks nothing, and both have half of it.
     for kind in ["tcp", "dctcp"] {
-        let description: Description = serde_json::from_value(serde_json::json!({
+        let (records, simulation) = run(serde_json::json!({
             "seed": 1,
             "topology": {
                 "kind": "graph", "hosts": 3, "switches": 1,
@@ -324,11 +222,7 @@ fn connections_of_a_host_take_turns_at_its_card() {
             },
             "transport": {"kind": kind},
             "traffic": {"trace": [[10_000_000, 0, 1, 0], [10_000_000, 0, 2, 0]]}
-        }))
-        .unwrap();
-        let mut simulation = description.simulation().unwrap();
-        let mut records = Vec::new();
-        simulation.run(|record| records.push(record));
+        }));
         let card = *simulation.fabric().port_counters().next().unwrap();
         assert!(card.most_bytes <= 4_500, "{kind}: {card:?}");
         assert_eq!((card.dropped, card.marked), (0, 0), "{kind}");
@@ -347,7 +241,7 @@ fn connections_of_a_host_take_turns_at_its_card() {
 #[test]
 fn switches_mark_and_hosts_do_not() {
     // Alizadeh et al., "DCTCP", SIGCOMM 2010, §3.1.
-    let description: Description = serde_json::from_value(serde_json::json!({
+    let (_, simulation) = run(serde_json::json!({
         "seed": 1,
         "topology": {
             "kind": "graph", "hosts": 3, "switches": 1,
@@ -356,10 +250,7 @@ fn switches_mark_and_hosts_do_not() {
         },
         "transport": {"kind": "dctcp"},
         "traffic": {"trace": [[1_000_000, 0, 1, 0]]}
-    }))
-    .unwrap();
-    let mut simulation = description.simulation().unwrap();
-    simulation.run(|_| {});
+    }));
     let fabric = simulation.fabric();
     let edges = fabric.topology().edges().iter();
     let marked: Vec<_> = edges

@@ -29,6 +29,7 @@ Size = Annotated[int, quantity(SIZE, "1 B", "1 TB")]
 HostName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 _MOST_HOSTS = 100_000
 _MOST_ROUTES = 20_000_000
+_MOST_CORE_LINKS = 1_000_000
 
 
 # ---- topology
@@ -79,6 +80,9 @@ class LeafSpine(Table):
             yield Problem(("topology", "racks"), f"{hosts} hosts: write 2 to {_MOST_HOSTS} hosts in all")
         elif hosts * switches > _MOST_ROUTES:
             yield Problem(("topology", "racks"), _too_large(hosts, switches))
+        elif self.racks * self.spines > _MOST_CORE_LINKS:
+            text = f"{self.racks} racks and {self.spines} spines: at most {_MOST_CORE_LINKS} links can join them"
+            yield Problem(("topology", "spines"), text)
 
     def description(self) -> dict[str, Any]:
         """Return the topology as the simulator reads it."""
@@ -468,8 +472,10 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
         found.append(Problem(("traffic", "pattern"), text))
     if file.radio is not None and file.transport.kind in _IMPATIENT:
-        text = f"{file.transport.kind} repeats packets long before a device can answer: write pdcell, phost, fastpass, "
-        found.append(Problem(("transport", "kind"), f"{text}tcp or dctcp"))
+        text = (
+            f"{file.transport.kind} repeats packets long before a device can answer: write pdcell, phost, tcp or dctcp"
+        )
+        found.append(Problem(("transport", "kind"), text))
     if file.radio is not None and file.transport.kind == "phost" and file.transport.repeats_carry_data is False:
         text = "a repeated packet without data does not reach a user: remove this key"
         found.append(Problem(("transport", "repeats_carry_data"), text))

@@ -108,23 +108,6 @@ class Dctcp(Table):
     )
 
 
-class Fastpass(Table):
-    """An ideal arbiter that allots every packet's time and path (Perry et al., SIGCOMM 2014)."""
-
-    kind: Literal["fastpass"] = Field(description="Kind of transport.")
-    objective: Literal["shortest", "fair"] | None = Field(
-        None, description="Flow that the arbiter favours: with the fewest packets left (default), or in turn."
-    )
-    arbiter_delay: Annotated[int, quantity(DURATION, "0 s", "1 s")] | None = Field(
-        None, description="One-way delay to the arbiter. Default: '0 s'.", examples=["5 us"]
-    )
-    repeat: Time | None = Field(
-        None,
-        description="Time beyond the round trip after which missing packets are requested again. Default: '1 ms'.",
-        examples=["1 ms"],
-    )
-
-
 class Pdcell(Table):
     """pDCell: a transport that follows the radio channels of mobile users (Fiandrino et al., ICDCN 2019)."""
 
@@ -145,4 +128,4 @@ class Pdcell(Table):
     )
 
 
-AnyTransport = Phost | Pfabric | SlowStart | Tcp | Dctcp | Fastpass | Pdcell
+AnyTransport = Phost | Pfabric | SlowStart | Tcp | Dctcp | Pdcell

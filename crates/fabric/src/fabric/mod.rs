@@ -446,7 +446,6 @@ impl Fabric {
         let choices = self.topology.next_ports(switch, packet.to);
         let choice = match (choices.len(), self.balancing) {
             (1, _) => 0,
-            (count, _) if packet.path > 0 => usize::from(packet.path - 1) % count,
             (count, Balancing::Spray) => {
                 let spray = &mut self.ports[by as usize].spray;
                 let choice = if *spray as usize >= count {

@@ -28,8 +28,6 @@ pub struct Packet {
     pub rank: u64,
     /// The transport's.
     pub value: u64,
-    /// Number of the path among equal ones, from 1; 0 leaves the choice to the switches.
-    pub path: u8,
     /// True if the transport understands ECN.
     pub ecn_capable: bool,
     /// True if a port has marked it: congestion experienced.
@@ -48,7 +46,6 @@ impl Packet {
             sequence: 0,
             rank: 0,
             value: 0,
-            path: 0,
             ecn_capable: false,
             ecn: false,
         }

@@ -31,7 +31,6 @@ pub use channel::{CqiSource, REPORT_INTERVAL};
 pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings};
 pub use cqi::Cqi;
 use cqi::RESOURCE_BLOCKS;
-pub use distributed_unit::BlockCounts;
 use distributed_unit::{DistributedUnit, Harq, Report};
 
 use crate::random::{Purpose, stream};
@@ -315,11 +314,6 @@ impl Ran {
     /// Numbers of packets.
     pub fn counts(&self) -> PacketCounts {
         self.counts
-    }
-
-    /// Numbers of transport blocks.
-    pub fn block_counts(&self) -> BlockCounts {
-        self.unit.counts()
     }
 
     /// Levels over time.

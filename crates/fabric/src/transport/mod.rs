@@ -4,7 +4,6 @@
 //! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
 
 mod arrivals;
-mod fastpass;
 mod mobile;
 mod pdcell;
 mod pfabric;
@@ -13,7 +12,6 @@ mod receiver_driven;
 mod tcp;
 mod window;
 
-pub use fastpass::{FastpassConfig, FastpassHosts, Objective};
 pub use mobile::Mobile;
 pub use pdcell::{PdcellConfig, PdcellHosts};
 pub use pfabric::PfabricConfig;
@@ -122,8 +120,6 @@ transports! {
     Tcp(TcpConfig),
     /// DCTCP (RFC 8257) likewise.
     Dctcp(DctcpConfig),
-    /// An ideal Fastpass.
-    Fastpass(FastpassConfig),
     /// pDCell.
     Pdcell(PdcellConfig),
     /// pHost.
@@ -144,7 +140,7 @@ impl AnyTransport {
             (_, MobileUsers::Own) => "there is one already",
             (_, MobileUsers::None) => {
                 "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
-                    use pdcell, phost, fastpass, tcp or dctcp"
+                    use pdcell, phost, tcp or dctcp"
             }
             (_, MobileUsers::CentralUnit) if lqd => {
                 "LQD drops packets that a transport ending at the central unit will not send again"

@@ -613,7 +613,7 @@ mod tests {
         lose: u32,
     ) -> (Vec<Record>, Vec<(Picos, u32, Picos)>, u64) {
         let links = [(0, 2, 10e9, Picos::ZERO), (1, 2, 10e9, Picos::ZERO)];
-        let topology = Topology::graph(2, 1, &links).unwrap();
+        let topology = Topology::graph(2, 1, &links);
         let flow = |&(packets, user): &(u32, Option<u32>)| Flow {
             source: HostId(1),
             destination: HostId(0),
@@ -621,7 +621,7 @@ mod tests {
             bytes: u64::from(packets) * u64::from(FULL_PAYLOAD),
             start: Picos::ZERO,
         };
-        let traffic = Traffic::list(flows.iter().map(flow).collect(), &topology).unwrap();
+        let traffic = Traffic::list(flows.iter().map(flow).collect());
         let net = Fabric::new(topology, &Ports::default(), 1);
         let config = RanConfig {
             users: 2,
