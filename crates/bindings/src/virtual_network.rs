@@ -126,7 +126,6 @@ impl VirtualNetwork {
                 directions: config.directions.iter().collect(),
                 cells: &config.cells,
             };
-            tables.check().map_err(|error| wrong(&error))?;
             let graph = tables.build(|path| File::open(path));
             let graph = graph.map_err(|error| wrong(&error))?;
             let network = Network::graph(graph).map_err(|error| wrong(&error))?;

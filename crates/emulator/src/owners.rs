@@ -17,7 +17,6 @@ pub struct Owners {
 impl Owners {
     /// Returns the owners of a checked configuration.
     pub fn new(config: &Config) -> Self {
-        let index = |name: &String| config.vertex(name).expect("the configuration was checked");
         let mut vertices: HashMap<IpAddr, Vec<u16>> = HashMap::new();
         for (vertex, it) in config.vertices.iter().enumerate() {
             let shared = it.shared.iter().map(|prefix| prefix.address);
@@ -25,8 +24,10 @@ impl Owners {
                 vertices.entry(address).or_default().push(vertex as u16);
             }
         }
-        let default = config.default_vertex.as_ref();
-        let default = default.map(|name| index(name) as u16);
+        let default = config.default_vertex.as_deref();
+        let default = default
+            .and_then(|name| config.vertex(name))
+            .map(|it| it as u16);
         Self { vertices, default }
     }
 

@@ -1,6 +1,5 @@
 //! The serialised form of a graph: tables of directions and cells, as the configurations of the emulator and of virtual runs have them.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -133,13 +132,18 @@ fn wrong<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, T
 
 impl GraphTables<'_> {
     /// Returns the number of the vertex called `name`.
-    pub fn vertex(&self, name: &str) -> Option<usize> {
-        self.vertices.iter().position(|it| *it == name)
+    fn vertex(&self, name: &str) -> Result<u16, TableError> {
+        let number = self.vertices.iter().position(|it| *it == name);
+        number.map_or_else(
+            || wrong(name, "there is no vertex of this name"),
+            |number| Ok(number as u16),
+        )
     }
 
     /// Returns the number of the direction called `name`.
-    pub fn direction(&self, name: &str) -> Option<usize> {
-        self.directions.iter().position(|it| it.name == name)
+    fn direction(&self, name: &str) -> Result<usize, TableError> {
+        let number = self.directions.iter().position(|it| it.name == name);
+        number.map_or_else(|| wrong(name, "there is no direction of this name"), Ok)
     }
 
     fn place(&self, direction: usize) -> String {
@@ -149,76 +153,7 @@ impl GraphTables<'_> {
         )
     }
 
-    /// Refuses names, moves and cells that do not fit each other. Stages are read by [`build`](Self::build).
-    pub fn check(&self) -> Result<(), TableError> {
-        let most = usize::from(u16::MAX);
-        if self.vertices.len() > most || self.directions.len() > most {
-            let problem = format!("at most {most} of each are possible");
-            return wrong("vertices and directions", problem);
-        }
-        for (index, name) in self.vertices.iter().enumerate() {
-            if self.vertex(name) != Some(index) {
-                let place = format!("vertices[{index}] ({name})");
-                return wrong(place, "another vertex has this name");
-            }
-        }
-        (0..self.directions.len()).try_for_each(|index| self.check_direction(index))?;
-        self.check_cells()
-    }
-
-    fn check_direction(&self, index: usize) -> Result<(), TableError> {
-        let direction = self.directions[index];
-        let place = self.place(index);
-        if self.direction(&direction.name) != Some(index) {
-            return wrong(place, "another direction has this name");
-        }
-        let moved = direction.moves.iter().map(|it| (&it.from, &it.to));
-        for (from, to) in std::iter::once((&direction.from, &direction.to)).chain(moved) {
-            if let Some(end) = [from, to].into_iter().find(|it| self.vertex(it).is_none()) {
-                return wrong(place, format!("there is no vertex {end:?}"));
-            }
-            if from == to {
-                return wrong(place, format!("it leads from {from:?} to itself"));
-            }
-        }
-        if !direction
-            .moves
-            .is_sorted_by(|one, next| one.at_ns < next.at_ns)
-        {
-            return wrong(place, "its moves must be in order of time");
-        }
-        Ok(())
-    }
-
-    fn check_cells(&self) -> Result<(), TableError> {
-        let mut visits: HashMap<&str, Vec<(&str, &UserTable)>> = HashMap::new();
-        for (index, cell) in self.cells.iter().enumerate() {
-            let place = || format!("cells[{index}] ({})", cell.name);
-            if self.cells[..index].iter().any(|it| it.name == cell.name) {
-                return wrong(place(), "another cell has this name");
-            }
-            if let Err(problem) = cell.config().check() {
-                return wrong(place(), problem.to_string());
-            }
-            for user in &cell.users {
-                let name = user.direction.as_str();
-                if self.direction(name).is_none() {
-                    return wrong(place(), format!("there is no direction {name:?}"));
-                }
-                let others = visits.entry(name).or_default();
-                if let Some((other, _)) = others.iter().find(|(_, it)| it.meets(user)) {
-                    let problem = format!(
-                        "{name:?} is already a user of the cell {other:?} at this time, or has not left it before"
-                    );
-                    return wrong(place(), problem);
-                }
-                others.push((&cell.name, user));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the stages of checked tables. Directions that name one trace share it. open: the files that stages name.
+    /// Reads the stages of all directions. Directions that name one trace share it. open: the files that stages name.
     pub fn build<F: Read>(
         &self,
         open: impl FnMut(&Path) -> io::Result<F>,
@@ -228,13 +163,13 @@ impl GraphTables<'_> {
         let directions = directions.collect::<Result<_, _>>()?;
         let cells = self.cells.iter().map(|cell| {
             let users = cell.users.iter();
-            let users = users.filter_map(|user| self.direction(&user.direction));
-            (cell.config(), users.collect())
+            let users = users.map(|user| self.direction(&user.direction));
+            Ok((cell.config(), users.collect::<Result<_, _>>()?))
         });
         Ok(GraphConfig {
             vertices: self.vertices.len(),
             directions,
-            cells: cells.collect(),
+            cells: cells.collect::<Result<_, TableError>>()?,
         })
     }
 
@@ -282,18 +217,19 @@ impl GraphTables<'_> {
         {
             check_stages(&stages).or_else(|problem| wrong(place(), problem.to_string()))?;
         }
-        let vertex = |name: &str| self.vertex(name).unwrap_or_default() as u16;
-        let moves = table.moves.iter().map(|it| Move {
-            at: Duration::from_nanos(it.at_ns),
-            from: vertex(&it.from),
-            to: vertex(&it.to),
+        let moves = table.moves.iter().map(|it| {
+            Ok(Move {
+                at: Duration::from_nanos(it.at_ns),
+                from: self.vertex(&it.from)?,
+                to: self.vertex(&it.to)?,
+            })
         });
         Ok(DirectionConfig {
-            from: vertex(&table.from),
-            to: vertex(&table.to),
+            from: self.vertex(&table.from)?,
+            to: self.vertex(&table.to)?,
             stages,
             changes,
-            moves: moves.collect(),
+            moves: moves.collect::<Result<_, TableError>>()?,
         })
     }
 }
@@ -303,14 +239,6 @@ fn passes_nothing(stage: &StageConfig) -> bool {
         return false;
     };
     *schedule == Schedule::Constant(BitRate(0))
-}
-
-impl UserTable {
-    /// Returns whether the same direction would be in two cells at the same time.
-    fn meets(&self, other: &Self) -> bool {
-        let end = |it: &Self| it.until_ns.unwrap_or(u64::MAX);
-        self.from_ns <= end(other) && other.from_ns <= end(self)
-    }
 }
 
 impl CellTable {
