@@ -15,12 +15,8 @@ use crate::units::Bytes;
 /// let fates: Vec<_> = std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect();
 /// assert_eq!(fates, [Fate::Doubled, Fate::Delivered, Fate::Delivered]);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DuplicationConfig {
     /// Probability that a packet is duplicated.
     pub probability: Probability,
@@ -41,12 +37,8 @@ pub struct DuplicationConfig {
 /// link.accept(Time::ZERO, "hello", Bytes(100));
 /// assert!(link.poll(Time::ZERO).unwrap().corrupt_bit.unwrap() < 800);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CorruptionConfig {
     /// Probability that a packet is damaged.
     pub probability: Probability,

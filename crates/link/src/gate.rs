@@ -22,12 +22,8 @@ use crate::time::{Duration, Time};
 /// assert_eq!(link.poll(end).unwrap().departed, Time::from_millis(31));
 /// assert_eq!(link.poll(end).unwrap().departed, Time::from_millis(32));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(try_from = "Table")
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "Table")]
 pub struct GateConfig {
     outages: Vec<(Duration, Duration)>,
     /// Outages with which the queue is emptied: when they begin.
@@ -111,7 +107,6 @@ impl GateConfig {
     }
 }
 
-#[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -123,7 +118,6 @@ struct Table {
     down: bool,
 }
 
-#[cfg(feature = "serde")]
 impl TryFrom<Table> for GateConfig {
     type Error = &'static str;
 

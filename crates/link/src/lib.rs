@@ -31,7 +31,6 @@ pub mod delay;
 pub mod direction;
 pub mod gate;
 pub mod graph;
-#[cfg(feature = "serde")]
 pub mod language;
 pub mod lines;
 pub mod loss;

@@ -1,5 +1,7 @@
 //! Probabilities, and random numbers whose stream never changes.
 
+use serde::{Deserialize, Serialize};
+
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
@@ -12,8 +14,8 @@ use rand_pcg::Pcg64;
 /// assert!(Probability::new(1.5).is_none());
 /// assert!(Probability::new(f64::NAN).is_none());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default, Deserialize)]
+#[serde(try_from = "f64")]
 pub struct Probability(f64);
 
 impl Probability {
@@ -55,8 +57,7 @@ impl TryFrom<f64> for Probability {
 /// assert_eq!(fates(1), fates(1));
 /// assert_ne!(fates(1), fates(2));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 pub struct Seed(pub u64);
 
 /// A generator of uniform 64-bit numbers: PCG XSL RR 128/64 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient

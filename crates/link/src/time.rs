@@ -5,6 +5,8 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
+use serde::{Deserialize, Serialize};
+
 const NANOS_PER_MICRO: u64 = 1_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
@@ -22,8 +24,7 @@ pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
 pub struct Time(u64);
 
 /// A span of time in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize)]
 pub struct Duration(u64);
 
 impl Time {

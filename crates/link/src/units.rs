@@ -3,19 +3,23 @@
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::{Duration, NANOS_PER_SEC};
 
 /// The largest IP packet of a link and, in cellbed's own accounting, what one packet delivery opportunity carries.
 pub const MTU: Bytes = Bytes(1500);
 
 /// A size in bytes. Packets are measured by their IP length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize,
+)]
 pub struct Bytes(pub u64);
 
 /// A number of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize,
+)]
 pub struct Packets(pub u64);
 
 /// A number of packet delivery opportunities.
@@ -31,8 +35,7 @@ pub struct Opportunities(pub u64);
 /// assert_eq!(rate.time_for(Bytes(1500)), Some(Duration::from_millis(1)));
 /// assert_eq!(rate.bytes_in(Duration::from_millis(10)), Bytes(15_000));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 pub struct BitRate(pub u64);
 
 impl Add for Bytes {

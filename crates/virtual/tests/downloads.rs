@@ -227,29 +227,6 @@ fn hosts_that_take_their_time_do_so_with_every_packet() {
 }
 
 #[test]
-fn bbr_keeps_its_rate_under_random_loss() {
-    // 20 Mbit/s and 40 ms with 1 % of loss: the square-root law allows CUBIC a fifth of it (Mathis et al., 1997).
-    let lossy = |control| {
-        let mut downlink = stages(20_000_000, 200_000);
-        let loss = LossConfig::Independent {
-            probability: Probability::new(0.01).unwrap(),
-            seed: Seed(7),
-        };
-        downlink.insert(0, loss.into());
-        let network = Network::new(stages(20_000_000, 200_000), downlink);
-        let tcp = Tcp {
-            control,
-            ..Tcp::default()
-        };
-        let (_, result) = download(network, 20_000_000, tcp);
-        20_000_000.0 * 8.0 / result.taken().unwrap().as_secs_f64()
-    };
-    let (bbr, cubic) = (lossy(Control::Bbr), lossy(Control::Cubic));
-    assert!(bbr > 0.9 * 20e6 * SEGMENT as f64 / 1500.0, "{bbr}");
-    assert!(cubic < 0.5 * bbr, "{cubic}");
-}
-
-#[test]
 fn newreno_follows_the_square_root_law() {
     // Mathis et al., CCR 27(3), 1997: segments in a round trip = C / sqrt(p), with C = 1.31 for random losses where every
     // segment lets the window grow, as in Linux with delayed acknowledgements too (RFC 3465).

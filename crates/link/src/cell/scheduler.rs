@@ -4,12 +4,8 @@ use crate::time::{Duration, Time};
 
 /// Choice of a cell among the users that have packets waiting and opportunities in the slot. Of users of equal rank the
 /// one that comes next in turn after the last owner is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scheduler {
     /// One after the other.
     RoundRobin {},
@@ -20,13 +16,10 @@ pub enum Scheduler {
     /// it has the cell.
     ProportionalFair {
         /// Time constant of the window.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "window_ns", default = "default_window")
-        )]
+        #[serde(rename = "window_ns", default = "default_window")]
         window: Duration,
         /// The average of a user that enters the cell.
-        #[cfg_attr(feature = "serde", serde(default))]
+        #[serde(default)]
         begin: Begin,
     },
     /// The user with the highest rate in the slot (max-CQI).
@@ -40,12 +33,8 @@ pub enum Scheduler {
 }
 
 /// The average throughput with which a user enters a cell under [`Scheduler::ProportionalFair`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(rename_all = "kebab-case")
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Begin {
     /// Nothing: the user gets nearly all slots until its average has grown.
     #[default]
@@ -54,7 +43,6 @@ pub enum Begin {
     FairShare,
 }
 
-#[cfg(feature = "serde")]
 fn default_window() -> Duration {
     Duration::from_secs(1)
 }

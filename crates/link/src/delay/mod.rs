@@ -56,12 +56,8 @@ impl DelayConfig {
 /// assert_eq!(series.at(ms(500)), ms(30));
 /// assert_eq!(series.at(ms(2000)), ms(40));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(try_from = "Vec<(Duration, Duration)>")
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "Vec<(Duration, Duration)>")]
 pub struct DelaySeries {
     /// (time since the start, delay), strictly increasing in time, never empty.
     points: Vec<(Duration, Duration)>,

@@ -21,22 +21,18 @@ use crate::time::Duration;
 /// let departed = link.poll(Time::from_millis(25)).unwrap().departed;
 /// assert!(departed >= Time::from_millis(15));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RandomDelay {
     /// Distribution of the delays.
     pub distribution: Distribution,
     /// Correlation of each draw with the previous one, as netem defines it (`get_crandom` in `sch_netem.c`): with a
     /// fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v. The closer to 1, the narrower the
     /// distribution becomes, there as here.
-    #[cfg_attr(feature = "serde", serde(default))]
+    #[serde(default)]
     pub correlation: Probability,
     /// True if a packet with a shorter delay may overtake. If not, it leaves together with the one before.
-    #[cfg_attr(feature = "serde", serde(default))]
+    #[serde(default)]
     pub reorder: bool,
     /// Seed of this stage's generator.
     pub seed: Seed,
@@ -51,56 +47,48 @@ pub struct RandomDelay {
 /// assert!(measured.is_some());
 /// assert!(Distribution::empirical(vec![]).is_none());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
     /// All delays from `mean − spread` to `mean + spread` alike.
     Uniform {
         /// Mean.
-        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
+        #[serde(rename = "mean_ns")]
         mean: Duration,
         /// Largest distance from it.
-        #[cfg_attr(feature = "serde", serde(rename = "spread_ns"))]
+        #[serde(rename = "spread_ns")]
         spread: Duration,
     },
     /// Normal, cut at four standard deviations, which is where the tables of netem end.
     Normal {
         /// Mean.
-        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
+        #[serde(rename = "mean_ns")]
         mean: Duration,
         /// Standard deviation.
-        #[cfg_attr(feature = "serde", serde(rename = "deviation_ns"))]
+        #[serde(rename = "deviation_ns")]
         deviation: Duration,
     },
     /// The Pareto distribution of netem (`pareto.c` of iproute2): shape 3, shifted by its mean of 1.5 and scaled by
     /// 4/3, cut at four `deviation`s. Its standard deviation is 1.15 times `deviation` without the cut.
     Pareto {
         /// Mean.
-        #[cfg_attr(feature = "serde", serde(rename = "mean_ns"))]
+        #[serde(rename = "mean_ns")]
         mean: Duration,
         /// Scale.
-        #[cfg_attr(feature = "serde", serde(rename = "deviation_ns"))]
+        #[serde(rename = "deviation_ns")]
         deviation: Duration,
     },
     /// One of the values that were observed, all alike. With correlation, in order of size.
     Empirical {
         /// The values.
-        #[cfg_attr(feature = "serde", serde(rename = "delays_ns"))]
+        #[serde(rename = "delays_ns")]
         delays: Observed,
     },
 }
 
 /// Delays that were observed, at least one, in order of size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(try_from = "Vec<Duration>")
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "Vec<Duration>")]
 pub struct Observed(Arc<[Duration]>);
 
 impl TryFrom<Vec<Duration>> for Observed {

@@ -4,7 +4,6 @@
 //! its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the instant of its departure.
 
 mod routes;
-#[cfg(feature = "serde")]
 pub mod table;
 mod topology;
 

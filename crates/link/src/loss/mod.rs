@@ -18,15 +18,11 @@ pub use series::LossSeries;
 /// link.accept(Time::ZERO, "hello", Bytes(100));
 /// assert_eq!(link.poll(Time::ZERO).unwrap().fate, Fate::Dropped(DropReason::Loss));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossConfig {
     /// Each packet is lost with the same probability, independently of the others.
-    #[cfg_attr(feature = "serde", serde(rename = "loss"))]
+    #[serde(rename = "loss")]
     Independent {
         /// Probability of a loss.
         probability: Probability,
@@ -51,10 +47,10 @@ pub enum LossConfig {
         seed: Seed,
     },
     /// A probability that was recorded over time.
-    #[cfg_attr(feature = "serde", serde(rename = "loss-series"))]
+    #[serde(rename = "loss-series")]
     Series {
         /// The recording.
-        #[cfg_attr(feature = "serde", serde(rename = "steps"))]
+        #[serde(rename = "steps")]
         series: Arc<LossSeries>,
         /// Seed of this stage's generator.
         seed: Seed,
@@ -62,13 +58,13 @@ pub enum LossConfig {
     /// All packets pass for a spell, then none for another, and so on. It begins with passing.
     OnOff {
         /// Duration of each interval without loss.
-        #[cfg_attr(feature = "serde", serde(rename = "on_ns"))]
+        #[serde(rename = "on_ns")]
         on: Duration,
         /// Duration of each interval of loss.
-        #[cfg_attr(feature = "serde", serde(rename = "off_ns"))]
+        #[serde(rename = "off_ns")]
         off: Duration,
         /// True if these are means of exponential distributions.
-        #[cfg_attr(feature = "serde", serde(default))]
+        #[serde(default)]
         exponential: bool,
         /// Seed of this stage's generator.
         seed: Seed,

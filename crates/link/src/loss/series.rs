@@ -16,12 +16,8 @@ use crate::time::Duration;
 /// ]).unwrap();
 /// assert_eq!(tunnel.at(Duration::from_secs(11)), chance(1.0));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(try_from = "Vec<(Duration, Probability)>")
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(try_from = "Vec<(Duration, Probability)>")]
 pub struct LossSeries {
     /// (time since the start, probability), strictly increasing in time, never empty.
     steps: Vec<(Duration, Probability)>,

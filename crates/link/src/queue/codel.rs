@@ -8,32 +8,28 @@ use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
 /// CoDel's parameters. The default is that of RFC 8289 §4.2 to §4.5: 5 ms, 100 ms, no limit, no marks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue (`TARGET`, §4.3).
-    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    #[serde(rename = "target_ns")]
     pub target: Duration,
     /// Time that the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2):
     /// about the longest usual round-trip time.
-    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
+    #[serde(rename = "interval_ns")]
     pub interval: Duration,
     /// Nothing is dropped while no more than this waits behind the packet (`maxpacket`, §4.1 and §5.3).
-    #[cfg_attr(feature = "serde", serde(skip))]
+    #[serde(skip)]
     pub mtu: Bytes,
     /// True if packets of ECN-capable transports are marked instead of being dropped. A marked packet is the one that
     /// is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
     /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions, for senders
     /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
-    #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
+    #[serde(rename = "ce_threshold_ns")]
     pub ce_threshold: Option<Duration>,
     /// Maximum length of the queue; the excess is dropped on arrival.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
 }
 

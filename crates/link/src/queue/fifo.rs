@@ -81,7 +81,6 @@ pub(crate) struct DropTail<P> {
 impl<P> QueueDiscipline<P> for DropTail<P> {
     type Config = Limit;
 
-    #[cfg(feature = "serde")]
     fn check(limit: &Limit) -> Result<(), String> {
         match *limit == Limit::default() {
             true => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),

@@ -30,32 +30,28 @@ const DROP_BATCH: u32 = 64;
 /// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).map(|it| it.packet).collect();
 /// assert_eq!(left, ["bulk 1", "bulk 2", "sparse", "bulk 3"]); // a quantum is 1514 bytes
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FqCoDelConfig {
     /// Queues that flows are hashed to (1024, §5.2.5).
     pub flows: u16,
     /// Bytes that a flow may send before it is the next one's turn (1514, §5.2.4).
-    #[cfg_attr(feature = "serde", serde(rename = "quantum_bytes", alias = "quantum"))]
+    #[serde(rename = "quantum_bytes", alias = "quantum")]
     pub quantum: Bytes,
     /// `TARGET` of CoDel in each flow.
-    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    #[serde(rename = "target_ns")]
     pub target: Duration,
     /// `INTERVAL` of CoDel in each flow.
-    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
+    #[serde(rename = "interval_ns")]
     pub interval: Duration,
     /// True if packets are marked as with CoDel's [`ecn`](CoDelConfig::ecn).
     pub ecn: bool,
     /// As CoDel's [`ce_threshold`](CoDelConfig::ce_threshold).
-    #[cfg_attr(feature = "serde", serde(rename = "ce_threshold_ns"))]
+    #[serde(rename = "ce_threshold_ns")]
     pub ce_threshold: Option<Duration>,
     /// Maximum length of all queues: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
     /// packets from its head.
-    #[cfg_attr(feature = "serde", serde(flatten, deserialize_with = "limit"))]
+    #[serde(flatten, deserialize_with = "limit")]
     pub limit: Limit,
     /// Seed of the hash.
     pub seed: Seed,
@@ -81,7 +77,6 @@ impl Default for FqCoDelConfig {
 }
 
 /// The limit of a table; the default's where the table has none.
-#[cfg(feature = "serde")]
 fn limit<'de, D: serde::Deserializer<'de>>(table: D) -> Result<Limit, D::Error> {
     let limit: Limit = serde::Deserialize::deserialize(table)?;
     Ok(match limit == Limit::default() {

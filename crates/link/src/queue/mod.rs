@@ -43,17 +43,13 @@ macro_rules! disciplines {
         /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate == congestion).count();
         /// assert!(dropped > 0);
         /// ```
-        #[derive(Clone, Debug, PartialEq, Default)]
-        #[cfg_attr(
-            feature = "serde",
-            derive(serde::Deserialize, serde::Serialize),
-            serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
-        )]
+        #[derive(Clone, Debug, PartialEq, Default, serde::Deserialize, serde::Serialize)]
+        #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
         pub enum Discipline {
             /// Every packet waits: drop-tail without a limit.
             #[default]
             Infinite,
-            $($(#[$doc])* #[cfg_attr(feature = "serde", serde(rename = $kind))] $name($config),)*
+            $($(#[$doc])* #[serde(rename = $kind)] $name($config),)*
         }
 
         impl Discipline {
@@ -63,7 +59,6 @@ macro_rules! disciplines {
             }
 
             /// Refuses parameters that do not fit each other.
-            #[cfg(feature = "serde")]
             pub(crate) fn check(&self) -> Result<(), String> {
                 type P = ();
                 match self {
@@ -120,7 +115,6 @@ disciplines! {
 }
 
 /// Reads a queue whose parameters fit each other.
-#[cfg(feature = "serde")]
 pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
     table: D,
 ) -> Result<Discipline, D::Error> {
@@ -141,7 +135,6 @@ pub(crate) trait QueueDiscipline<P> {
     type Config;
 
     /// Refuses parameters that do not fit each other.
-    #[cfg(feature = "serde")]
     fn check(_config: &Self::Config) -> Result<(), String> {
         Ok(())
     }
@@ -264,12 +257,8 @@ impl<P> Queue<P> {
 ///
 /// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limit {
     /// Most packets held.
     pub packets: Option<Packets>,

@@ -16,25 +16,21 @@ use crate::units::{Bytes, MTU};
 /// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of Appendix
 /// A; Linux, too, uses time stamps by default). §5.3, which switches PIE off while a third of the buffer is
 /// not filled, is left out: the buffer may be without a limit.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PieConfig {
     /// The delay that is aimed at (`QDELAY_REF`, 15 ms, §4.2).
-    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    #[serde(rename = "target_ns")]
     pub target: Duration,
     /// Interval of the computation of the probability (`T_UPDATE`, 15 ms, §4.2).
-    #[cfg_attr(feature = "serde", serde(rename = "update_ns"))]
+    #[serde(rename = "update_ns")]
     pub update: Duration,
     /// Gain on the distance from the target, per second (0.125).
     pub alpha: f64,
     /// Gain on the change of the delay, per second (1.25).
     pub beta: f64,
     /// Time after an idle period in which nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
-    #[cfg_attr(feature = "serde", serde(rename = "burst_ns"))]
+    #[serde(rename = "burst_ns")]
     pub burst: Duration,
     /// True if packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
     /// (`mark_ecnth`, §5.1).
@@ -42,10 +38,10 @@ pub struct PieConfig {
     /// The same with another drop probability; `None` leaves it to `ecn`.
     pub mark_below: Option<f64>,
     /// Nothing is dropped while no more than twice this waits (`MEAN_PKTSIZE`, §4.1).
-    #[cfg_attr(feature = "serde", serde(skip))]
+    #[serde(skip)]
     pub mtu: Bytes,
     /// Maximum length of the queue; the excess is dropped on arrival.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
     /// Seed of the drops.
     pub seed: Seed,

@@ -19,18 +19,14 @@ use crate::units::Bytes;
 /// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500)) };
 /// let queue = Discipline::Red(red);
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
     /// Average queue below which nothing is dropped (`min_th`).
-    #[cfg_attr(feature = "serde", serde(rename = "minimum_bytes"))]
+    #[serde(rename = "minimum_bytes")]
     pub minimum: Bytes,
     /// Average queue above which everything is dropped, or twice of which where `gentle` (`max_th`).
-    #[cfg_attr(feature = "serde", serde(rename = "maximum_bytes"))]
+    #[serde(rename = "maximum_bytes")]
     pub maximum: Bytes,
     /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
     pub probability: f64,
@@ -39,7 +35,7 @@ pub struct RedConfig {
     pub weight: Option<f64>,
     /// Transmission time of a typical packet (`s`): the average falls by one step per such span of an idle queue.
     /// `None` for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
-    #[cfg_attr(feature = "serde", serde(rename = "service_ns"))]
+    #[serde(rename = "service_ns")]
     pub service: Option<Duration>,
     /// True if the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
     /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
@@ -49,7 +45,7 @@ pub struct RedConfig {
     /// True if packets of ECN-capable transports are marked instead of being dropped while the probability is below 1.
     pub ecn: bool,
     /// Maximum length of the queue; the excess is dropped on arrival.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
     /// Seed of the drops.
     pub seed: Seed,
@@ -214,7 +210,6 @@ pub(crate) struct Red<P> {
 impl<P> QueueDiscipline<P> for Red<P> {
     type Config = RedConfig;
 
-    #[cfg(feature = "serde")]
     fn check(config: &RedConfig) -> Result<(), String> {
         let (minimum, maximum) = (config.minimum, config.maximum);
         if minimum >= maximum {

@@ -53,12 +53,8 @@ pub struct RadioConfig {
 }
 
 /// A direction, seen from the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(rename_all = "lowercase")
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Way {
     /// From the device.
     Uplink,
@@ -81,11 +77,10 @@ impl fmt::Display for Way {
 }
 
 /// The slots of a carrier and which of their symbols this direction may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct Slots {
     /// Length of a slot: 1 ms at 15 kHz, 0.5 ms at 30 kHz subcarrier spacing (TS 38.211, table 4.3.2-1).
-    #[cfg_attr(feature = "serde", serde(rename = "slot_ns"))]
+    #[serde(rename = "slot_ns")]
     pub length: Duration,
     /// Symbols of each slot of the pattern for this direction, of 14. With frequency division all have 14.
     pub symbols: Vec<u8>,
@@ -95,8 +90,7 @@ pub struct Slots {
 pub(crate) const SYMBOLS: u8 = 14;
 
 /// The resources of a carrier.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 pub struct Carrier {
     /// Resource blocks of 12 subcarriers (TS 38.101-1, table 5.3.2-1).
     pub blocks: u32,
@@ -207,21 +201,17 @@ pub struct Sleep {
 }
 
 /// Changes of the cell: nothing passes for a time, nothing is lost, and the quality is another afterwards.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Handover {
     /// Mean time between two. Each falls at random into its part of a grid of this width.
-    #[cfg_attr(feature = "serde", serde(rename = "every_ns"))]
+    #[serde(rename = "every_ns")]
     pub every: Duration,
     /// The shortest gap.
-    #[cfg_attr(feature = "serde", serde(rename = "least_ns"))]
+    #[serde(rename = "least_ns")]
     pub least: Duration,
     /// The longest, all between being alike; at most half of `every`.
-    #[cfg_attr(feature = "serde", serde(rename = "most_ns"))]
+    #[serde(rename = "most_ns")]
     pub most: Duration,
     /// Standard deviation of what a cell adds to the mean signal to noise ratio, dB.
     pub spread_db: f64,

@@ -13,7 +13,6 @@ mod noise;
 mod profile;
 mod ramp;
 mod route;
-#[cfg(feature = "serde")]
 mod table;
 
 pub use config::{
@@ -35,7 +34,6 @@ use channel::{Cache, Surroundings};
 use harq::Retransmissions;
 use ramp::Warmth;
 use route::Route;
-#[cfg(feature = "serde")]
 pub(crate) use table::RadioTable;
 
 /// The stage. It looks only at slots in which something is sent: with nothing waiting there are no events, and the next

@@ -5,8 +5,7 @@ use crate::time::Duration;
 use crate::units::Bytes;
 
 /// A span by which something is later or, if negative, sooner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Deserialize)]
 pub struct Shift(i64);
 
 impl Shift {
@@ -39,12 +38,8 @@ impl TryFrom<Vec<(Bytes, Shift)>> for Compensation {
 
 /// comp(s): the delay of a packet of `s` bytes less that of one of the recorder's size (Sentosa et al., "CellReplay", NSDI
 /// 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(try_from = "Vec<(Bytes, Shift)>")
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(try_from = "Vec<(Bytes, Shift)>")]
 pub struct Compensation {
     /// (size, ns), strictly increasing in size.
     points: Vec<(u64, i64)>,

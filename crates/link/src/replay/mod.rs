@@ -62,12 +62,8 @@ pub struct WorkloadDependentConfig {
 }
 
 /// Place at which the time without packets is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(rename_all = "kebab-case")
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum IdleAt {
     /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at the
     /// link, at least F.
@@ -80,12 +76,8 @@ pub enum IdleAt {
 }
 
 /// Origin of the times of the light opportunities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(rename_all = "kebab-case")
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Anchor {
     /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier waits for it.
     BaseDelay,

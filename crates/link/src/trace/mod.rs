@@ -40,8 +40,8 @@ pub struct Trace {
 }
 
 /// Continuation after the end of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "bool"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(from = "bool")]
 pub enum Repeat {
     /// The recording again. Its period is the last timestamp.
     #[default]

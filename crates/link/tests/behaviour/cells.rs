@@ -439,31 +439,6 @@ fn fair(window: Duration) -> Scheduler {
 }
 
 #[test]
-fn saturated_users_with_equal_channels_get_equal_shares() {
-    let packets = saturated(7, 300);
-    let window = Duration::from_millis(100);
-    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
-        for stages in [constant(12_000_000), trace(&[1, 2, 3, 4])] {
-            // 1500 bytes a slot.
-            let ends = through(links(scheduler, SLOT, &vec![stages; 7]), &packets);
-            for millis in [50, 501, 1002, 2000] {
-                let bytes = carried(&ends, &packets, 7, Time::from_nanos(millis * MS + 1));
-                let most = bytes.iter().max().unwrap();
-                assert!(
-                    bytes.iter().all(|it| it + 1500 >= *most),
-                    "{scheduler:?}: {bytes:?}"
-                );
-                let total = bytes.iter().sum::<u64>();
-                assert!(
-                    total.abs_diff(millis * 1500) <= 1500,
-                    "{total} {millis} {bytes:?}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
 fn one_slot_serves_one_user_until_its_queue_is_empty() {
     let packets = saturated(3, 100);
     let stages = vec![constant(60_000_000); 3]; // five packets in a slot
@@ -473,27 +448,6 @@ fn one_slot_serves_one_user_until_its_queue_is_empty() {
         let slot = (end.0.as_nanos() - 1) / MS;
         assert_eq!(slot % 3, packet.1 as u64);
     }
-}
-
-#[test]
-fn served_time_adds_up_to_the_busy_time() {
-    let mut cell = links(
-        Scheduler::RoundRobin {},
-        SLOT,
-        &vec![constant(12_000_000); 4],
-    );
-    for (number, &(_, user, size)) in saturated(4, 10).iter().enumerate() {
-        cell.accept(Time::ZERO, user, number, Bytes(size));
-    }
-    while let Some(event) = cell.next_event() {
-        while cell.poll(event).is_some() {}
-    }
-    cell.accept(Time::from_millis(100), 2, 0, Bytes(3000));
-    while let Some(event) = cell.next_event() {
-        while cell.poll(event).is_some() {}
-    }
-    let served: Vec<Duration> = cell.served(0).collect();
-    assert_eq!(served, [10, 10, 12, 10].map(Duration::from_millis));
 }
 
 #[test]
@@ -547,31 +501,6 @@ fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
         delayed += usize::from(shared[index].0 > alone[index].0);
     }
     assert!(delayed > 50);
-}
-
-#[test]
-fn the_shortest_flow_finishes_first() {
-    let stages = vec![constant(12_000_000); 3];
-    let finish = |to_come: [Option<Bytes>; 3]| {
-        let mut cell = links(Scheduler::ShortestRemaining {}, SLOT, &stages);
-        for (user, packets) in [20, 5, 10].into_iter().enumerate() {
-            for packet in 0..packets {
-                let tag = Tag::default();
-                cell.accept_tagged(Time::ZERO, user, packet, Bytes(1500), tag, to_come[user]);
-            }
-        }
-        let mut last = [Time::ZERO; 3];
-        while let Some(event) = cell.next_event() {
-            while let Some((user, outcome)) = cell.poll(event) {
-                last[user] = outcome.released;
-            }
-        }
-        last
-    };
-    // User 0 begins, since it came first.
-    let known = [None, Some(Bytes(60_000)), None];
-    assert_eq!(finish([None; 3]), [35, 6, 16].map(Time::from_millis));
-    assert_eq!(finish(known)[2], Time::from_millis(11));
 }
 
 #[test]

@@ -33,18 +33,14 @@ use control::{Control, ramp, recur};
 /// let marked = std::iter::from_fn(|| link.poll(Time::from_millis(200))).filter(|it| it.marked).count();
 /// assert!(marked > 50);
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DualPi2Config {
     /// The delay that the controller aims at (`target`, 15 ms).
-    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    #[serde(rename = "target_ns")]
     pub target: Duration,
     /// Interval of the controller (`Tupdate`; 16 ms, as in Linux and the explanation of Figure 6).
-    #[cfg_attr(feature = "serde", serde(rename = "update_ns"))]
+    #[serde(rename = "update_ns")]
     pub update: Duration,
     /// Integral gain, per second (0.16).
     pub alpha: f64,
@@ -54,19 +50,19 @@ pub struct DualPi2Config {
     /// Appendix C).
     pub coupling: f64,
     /// Sojourn time up to which queue L marks nothing of itself (`minTh`, 800 µs). From there the probability rises to 1 …
-    #[cfg_attr(feature = "serde", serde(rename = "threshold_ns"))]
+    #[serde(rename = "threshold_ns")]
     pub threshold: Duration,
     /// … within this much more (`range`, 400 µs); zero makes a step of it (Appendix A.1, note c).
-    #[cfg_attr(feature = "serde", serde(rename = "range_ns"))]
+    #[serde(rename = "range_ns")]
     pub range: Duration,
     /// Share of the link that C gets at least while both queues wait, in percent (10).
     pub classic_share: u8,
     /// Size of a packet: for the scheduler's first turn, for the backlog that is spared, and for the limit.
-    #[cfg_attr(feature = "serde", serde(skip))]
+    #[serde(skip)]
     pub mtu: Bytes,
     /// Maximum length of both queues together. An arriving packet counts as one of `mtu` bytes at least, so that small
     /// ones are no better off (Figure 3, line 2); what exceeds it is dropped.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
 }
 

@@ -2,7 +2,6 @@
 
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-#[cfg(feature = "serde")]
 use super::at_least_a_millisecond;
 use super::{LARGEST, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
@@ -12,21 +11,17 @@ use crate::time::{Duration, Time};
 /// CoDel of `mm-link`. It differs from RFC 8289: the packet whose sojourn time calls for a drop is sent and the one
 /// behind it is dropped in its place (an inner variable hides the outer one), all times are whole milliseconds, and the
 /// spacing of drops is rounded down to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct MahimahiCoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue; whole milliseconds of it count.
-    #[cfg_attr(feature = "serde", serde(rename = "target_ns"))]
+    #[serde(rename = "target_ns")]
     pub target: Duration,
     /// Time that the sojourn time must have stayed above the target, in whole milliseconds.
-    #[cfg_attr(feature = "serde", serde(rename = "interval_ns"))]
+    #[serde(rename = "interval_ns")]
     pub interval: Duration,
     /// Maximum length of the queue, with 4 bytes more for each packet; the excess is dropped on arrival.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
 }
 
@@ -62,7 +57,6 @@ struct Control {
 impl<P> QueueDiscipline<P> for CoDel<P> {
     type Config = MahimahiCoDelConfig;
 
-    #[cfg(feature = "serde")]
     fn check(config: &MahimahiCoDelConfig) -> Result<(), String> {
         at_least_a_millisecond("target_ns", config.target)?;
         at_least_a_millisecond("interval_ns", config.interval)

@@ -20,7 +20,6 @@ pub use pie::MahimahiPieConfig;
 pub(crate) use pie::Pie;
 
 /// Refuses a span that no whole millisecond fits into, by its name.
-#[cfg(feature = "serde")]
 fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     if whole_millis(span) == 0 {
         let nanos = span.as_nanos();

@@ -2,7 +2,6 @@
 
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-#[cfg(feature = "serde")]
 use super::at_least_a_millisecond;
 use super::{LARGEST, fits, level, millis, push_within, whole_millis};
 use crate::outcome::DropReason;
@@ -13,25 +12,21 @@ use crate::time::{Duration, Time};
 /// PIE of `mm-link`: that of draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms
 /// that are made up for when a packet comes or is taken, and a departure rate measured over 16384 bytes in whole bytes
 /// per millisecond. It does not even out the drops, as RFC 8033 §5.4 does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct MahimahiPieConfig {
     /// The delay that is aimed at (`qdelay_ref`); whole milliseconds of it count.
-    #[cfg_attr(feature = "serde", serde(rename = "qdelay_ref_ns"))]
+    #[serde(rename = "qdelay_ref_ns")]
     pub target: Duration,
     /// Time after an idle period in which nothing is dropped (`max_burst`), in whole milliseconds.
-    #[cfg_attr(feature = "serde", serde(rename = "max_burst_ns"))]
+    #[serde(rename = "max_burst_ns")]
     pub burst: Duration,
     /// Maximum length of the queue, with 4 bytes more for each packet; the excess is dropped on arrival.
-    #[cfg_attr(feature = "serde", serde(flatten))]
+    #[serde(flatten)]
     pub limit: Limit,
     /// Seed of the drops, which are then those that the original would make if its generator were seeded so; its lower
     /// 32 bits count. The original takes a new one from the system each time.
-    #[cfg_attr(feature = "serde", serde(default))]
+    #[serde(default)]
     pub seed: Seed,
 }
 
@@ -81,7 +76,6 @@ struct Control {
 impl<P> QueueDiscipline<P> for Pie<P> {
     type Config = MahimahiPieConfig;
 
-    #[cfg(feature = "serde")]
     fn check(config: &MahimahiPieConfig) -> Result<(), String> {
         at_least_a_millisecond("qdelay_ref_ns", config.target)?;
         at_least_a_millisecond("max_burst_ns", config.burst)

@@ -1,6 +1,5 @@
 //! Replay conditional on what a packet meets: how long the link was idle, how much waits, and when it comes.
 
-#[cfg(feature = "serde")]
 mod file;
 mod opportunities;
 mod saturated;

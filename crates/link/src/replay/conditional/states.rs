@@ -8,15 +8,11 @@ use crate::time::Duration;
 use crate::units::Bytes;
 
 /// Delays of packets after an idle period of a certain length.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DelayState {
     /// The least idleness: from the instant at which the packet before could have left the sender to be where it was, to the packet.
-    #[cfg_attr(feature = "serde", serde(rename = "idle_ns"))]
+    #[serde(rename = "idle_ns")]
     pub idle: Duration,
     /// Mean excess of the delay of packets of each size over the trend.
     pub compensation: Compensation,
@@ -25,21 +21,17 @@ pub struct DelayState {
 }
 
 /// Packets of one size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
     /// Maximum usual excess of their delay over the trend. Who takes longer was sent no later, but had to be sent
     /// again.
-    #[cfg_attr(feature = "serde", serde(rename = "usual_ns"))]
+    #[serde(rename = "usual_ns")]
     pub usual: Shift,
     /// When, and how much more than the trend; in order of time, at least one.
-    #[cfg_attr(feature = "serde", serde(rename = "samples_ns"))]
+    #[serde(rename = "samples_ns")]
     pub samples: Vec<(Duration, Shift)>,
 }
 

@@ -4,15 +4,11 @@ use crate::time::Duration;
 use crate::units::Bytes;
 
 /// Shares of a saturated link's throughput that trains of one length got at the same times.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WarmUpCurve {
     /// Bytes of a train, which wait together at first.
-    #[cfg_attr(feature = "serde", serde(rename = "waiting_bytes"))]
+    #[serde(rename = "waiting_bytes")]
     pub waiting: Bytes,
     /// The share from each of the [edges](WarmUp::edges) on.
     pub shares: Vec<f64>,
