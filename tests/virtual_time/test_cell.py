@@ -18,9 +18,6 @@ def same(one: Outcomes, other: Outcomes) -> bool:
 
 
 @pytest.mark.parametrize(
-    "scheduler", ["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
-)
-@pytest.mark.parametrize(
     "link",
     [
         LINK,
@@ -30,12 +27,14 @@ def same(one: Outcomes, other: Outcomes) -> bool:
     ],
     ids=["constant", "trace", "outage", "radio"],
 )
-def test_one_user_has_its_link_for_itself(link: Link, scheduler: str) -> None:
+def test_one_user_has_its_link_for_itself(link: Link) -> None:
     sizes = 100 + np.arange(len(TIMES)) % 1400
-    shared = Cell([link], scheduler=scheduler).run([TIMES], [sizes])
+    shared = Cell([link], scheduler="proportional-fair").run([TIMES], [sizes])
     assert same(shared.users[0], link.run(TIMES, sizes))
     # Beside silent users, too.
-    assert same(Cell([link, link], scheduler=scheduler).run([[], TIMES], [[], sizes]).users[1], shared.users[0])
+    assert same(
+        Cell([link, link], scheduler="proportional-fair").run([[], TIMES], [[], sizes]).users[1], shared.users[0]
+    )
 
 
 @pytest.mark.parametrize(
