@@ -439,6 +439,31 @@ fn fair(window: Duration) -> Scheduler {
 }
 
 #[test]
+fn saturated_users_with_equal_channels_get_equal_shares() {
+    let packets = saturated(7, 300);
+    let window = Duration::from_millis(100);
+    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
+        for stages in [constant(12_000_000), trace(&[1, 2, 3, 4])] {
+            // 1500 bytes a slot.
+            let ends = through(links(scheduler, SLOT, &vec![stages; 7]), &packets);
+            for millis in [50, 501, 1002, 2000] {
+                let bytes = carried(&ends, &packets, 7, Time::from_nanos(millis * MS + 1));
+                let most = bytes.iter().max().unwrap();
+                assert!(
+                    bytes.iter().all(|it| it + 1500 >= *most),
+                    "{scheduler:?}: {bytes:?}"
+                );
+                let total = bytes.iter().sum::<u64>();
+                assert!(
+                    total.abs_diff(millis * 1500) <= 1500,
+                    "{total} {millis} {bytes:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn one_slot_serves_one_user_until_its_queue_is_empty() {
     let packets = saturated(3, 100);
     let stages = vec![constant(60_000_000); 3]; // five packets in a slot
@@ -448,6 +473,39 @@ fn one_slot_serves_one_user_until_its_queue_is_empty() {
         let slot = (end.0.as_nanos() - 1) / MS;
         assert_eq!(slot % 3, packet.1 as u64);
     }
+}
+
+#[test]
+fn small_slots_of_a_slow_link_lose_nothing() {
+    let packets = saturated(2, 20); // 60 kB at 1 Mbit/s: 480 ms
+    let stages = vec![constant(1_000_000); 2];
+    let ends = through(
+        links(Scheduler::RoundRobin {}, Duration::from_micros(10), &stages),
+        &packets,
+    );
+    let last = ends.iter().map(|end| end.0).max();
+    assert_eq!(last, Some(Time::from_millis(480)));
+}
+
+#[test]
+fn served_time_adds_up_to_the_busy_time() {
+    let mut cell = links(
+        Scheduler::RoundRobin {},
+        SLOT,
+        &vec![constant(12_000_000); 4],
+    );
+    for (number, &(_, user, size)) in saturated(4, 10).iter().enumerate() {
+        cell.accept(Time::ZERO, user, number, Bytes(size));
+    }
+    while let Some(event) = cell.next_event() {
+        while cell.poll(event).is_some() {}
+    }
+    cell.accept(Time::from_millis(100), 2, 0, Bytes(3000));
+    while let Some(event) = cell.next_event() {
+        while cell.poll(event).is_some() {}
+    }
+    let served: Vec<Duration> = cell.served(0).collect();
+    assert_eq!(served, [10, 10, 12, 10].map(Duration::from_millis));
 }
 
 #[test]
@@ -501,6 +559,91 @@ fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
         delayed += usize::from(shared[index].0 > alone[index].0);
     }
     assert!(delayed > 50);
+}
+
+#[test]
+fn the_shortest_flow_finishes_first() {
+    let stages = vec![constant(12_000_000); 3];
+    let finish = |to_come: [Option<Bytes>; 3]| {
+        let mut cell = links(Scheduler::ShortestRemaining {}, SLOT, &stages);
+        for (user, packets) in [20, 5, 10].into_iter().enumerate() {
+            for packet in 0..packets {
+                let tag = Tag::default();
+                cell.accept_tagged(Time::ZERO, user, packet, Bytes(1500), tag, to_come[user]);
+            }
+        }
+        let mut last = [Time::ZERO; 3];
+        while let Some(event) = cell.next_event() {
+            while let Some((user, outcome)) = cell.poll(event) {
+                last[user] = outcome.released;
+            }
+        }
+        last
+    };
+    // User 0 begins, since it came first.
+    let known = [None, Some(Bytes(60_000)), None];
+    assert_eq!(finish([None; 3]), [35, 6, 16].map(Time::from_millis));
+    assert_eq!(finish(known)[2], Time::from_millis(11));
+}
+
+#[test]
+fn fair_schedulers_share_the_processor() {
+    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which the mean time
+    // of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
+    const USERS: usize = 60;
+    let rate = 24_000_000; // a packet takes 0.5 ms
+    let load = 0.6;
+    let window = Duration::from_millis(100);
+    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
+        let mut cell = links(
+            scheduler,
+            Duration::from_micros(500),
+            &vec![constant(rate); USERS],
+        );
+        let mut random = Random::new(Seed(7));
+        let mean = 0.5 * (0.8 * 5.0 + 0.2 * 50.0); // ms: four of five flows have 5 packets, the others 50
+        let (mut now, mut times) = (0.0, Vec::new());
+        let mut left = [0u64; USERS];
+        let finish =
+            |cell: &mut Graph<u64>, now: Time, left: &mut [u64; USERS], times: &mut Vec<f64>| {
+                while let Some((user, outcome)) = cell.poll(now) {
+                    left[user] -= 1;
+                    if left[user] == 0 {
+                        times.push((outcome.released - outcome.arrived).as_secs_f64() * 1e3);
+                    }
+                }
+            };
+        for _ in 0..20_000 {
+            now += -(1.0 - random.unit()).ln() * mean / load;
+            let at = Time::from_nanos((now * 1e6) as u64);
+            finish(&mut cell, at, &mut left, &mut times);
+            let user = left.iter().position(|&it| it == 0).expect("enough users");
+            left[user] = if random.unit() < 0.8 { 5 } else { 50 };
+            for packet in 0..left[user] {
+                cell.accept(at, user, packet, Bytes(1500));
+            }
+        }
+        finish(
+            &mut cell,
+            Time::from_nanos(u64::MAX / 2),
+            &mut left,
+            &mut times,
+        );
+        let batches: Vec<f64> = times
+            .chunks_exact(1000)
+            .map(|it| it.iter().sum::<f64>() / 1000.0)
+            .collect();
+        let count = batches.len() as f64;
+        let average = batches.iter().sum::<f64>() / count;
+        let variance = batches.iter().map(|it| (it - average).powi(2)).sum::<f64>() / (count - 1.0);
+        let half = 2.861 * (variance / count).sqrt(); // 99 %, 19 degrees of freedom
+        let expected = mean / (1.0 - load);
+        assert!(
+            (average - expected).abs() < half,
+            "{scheduler:?}: {average} ± {half}, not {expected}"
+        );
+        assert!(half < 0.15 * expected);
+    }
 }
 
 #[test]

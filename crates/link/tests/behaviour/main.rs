@@ -18,4 +18,5 @@ mod published_behaviour;
 mod radio;
 mod replay;
 mod replay_parser;
+mod replay_reference;
 mod statistics;
