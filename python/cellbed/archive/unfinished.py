@@ -38,9 +38,10 @@ def unfinished(archive: Path) -> Iterator[Path]:
         with locked(archive):
             sweep(archive)
             folder = archive / f"{_PREFIX}{os.urandom(8).hex()}"
+            # Before it is made: an interrupt can come right after.
+            held.callback(shutil.rmtree, folder, ignore_errors=True)
             folder.mkdir()
             held.callback(os.close, _hold(folder))
-        held.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
 
 
@@ -54,9 +55,9 @@ def unfinished_beside(place: Path) -> Iterator[Path]:
     _remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
     folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir()
         held.callback(os.close, _hold(folder))
-        held.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
 
 
