@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import tomllib
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import tomli_w
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_line, value_or_sentence, words
+from any_text import NUMBERS, UNITS, many, value_or_line, value_or_sentence, words
 from cellbed.archive import Archive
 from cellbed.archive.describing import described, doubts
 from cellbed.archive.entry import About
@@ -22,7 +21,6 @@ from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show
 from cellbed.archive.importers.column_names import map_columns
 from cellbed.archive.importers.recognition import recognise
-from cellbed.pings.file import Header, RecordFile
 from cellbed.scenario import load
 from cellbed.support.console import Console
 from scenario_text import GOOD
@@ -180,60 +178,6 @@ def test_a_piece_that_is_repeated_is_recognised_or_refused(tmp_path: Path, piece
     value_or_line(lambda: recognise([path]))
     path.write_bytes(b"{" + piece * ((1 << 16) // len(piece)))
     value_or_line(lambda: recognise([path]))
-
-
-HEADER: Final = Header("example.org", "192.0.2.1", "icmp", datetime(2021, 4, 30, tzinfo=UTC), 1.0)
-RECORD_LINES = st.sampled_from(
-    [
-        *HEADER.text().splitlines(),
-        "# started: 0001-01-01T00:00:00+23:59",
-        "# started: 9999-12-31T23:59:59-23:59",
-        "# started: 2021-04-30",
-        "# host: example.com",
-        "0.000000,20.125000",
-        "1.000000,",
-        "1e300,1",
-        "2,1e300",
-        "3,nan",
-        "inf,1",
-        "-1,-1",
-        "0.5,5",
-        ",",
-        "",
-    ]
-)
-
-
-@given(
-    st.lists(RECORD_LINES | ODD_TEXT, max_size=5).map(lambda lines: HEADER.text() + "\n".join(lines) + "\n")
-    | st.lists(RECORD_LINES, max_size=9).map("\n".join)
-    | ODD_TEXT
-)
-@example("somebody's own")
-@example("somebody's\nown")
-@example(HEADER.text()[:15])
-@example(HEADER.text() + "0,1e200\n")
-@example(HEADER.text() + "1e290,1\n")
-@example(HEADER.text() + "1,1\n0,1\n")
-@example(HEADER.text() + "0,-1\n")
-@example(HEADER.text().replace("2021-04-30T00:00:00Z", "0001-01-01T00:00:00+23:59"))
-def test_any_text_is_a_record_of_pings_to_go_on_with_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "example.org.csv"
-    path.write_bytes(text.encode())
-    file = value_or_line(lambda: RecordFile(path, HEADER))
-    if file is None:
-        assert path.read_bytes() == text.encode()
-        return
-    times = [at for at, _ in file.samples]
-    assert times == sorted(times)
-    assert all(trip is None or trip >= 0 for _, trip in file.samples)
-    file.append([(times[-1] + 1_000_000 if times else 0, 20_000_000)])
-    file.close()
-    again = RecordFile(path, HEADER)
-    again.close()
-    assert len(again.samples) == len(times) + 1
 
 
 CELLS = st.sampled_from(("0", "1", "2.5", "-1", "nan", "1e999999", "-1e-999999", "9" * 30, "", '"', "x", "\x00"))

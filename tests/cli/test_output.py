@@ -20,7 +20,6 @@ from cellbed.archive import Archive
 from cellbed.support.whole_files import write_whole
 from in_process import cellbed
 from run_folder import Shape, make_run
-from test_ping_record import path_with_ping
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -179,12 +178,11 @@ def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
     assert "'rtt' has neither uplink nor downlink" in said
 
 
-_A_FILE, _A_NEW_FOLDER, _A_FOLDER = {"file", "link", "new"}, {"empty", "link", "new"}, {"folder", "empty", "new"}
+_A_FILE, _A_NEW_FOLDER = {"file", "link", "new"}, {"empty", "link", "new"}
 # Verbs with an output, and the targets that they can write to; none where a run or a network would be needed.
 OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
     "csv": (["log", "convert", "RUN", "--to", "csv"], _A_FILE),
     "export": (["traces", "export", "lte-suburban", "--format", "mahimahi"], _A_NEW_FOLDER),
-    "ping-record": (["ping-record", "127.0.0.1", "--duration", "50 ms"], _A_FOLDER),
     "record": (["record", "127.0.0.1:9", "--secret", "SECRET"], set()),
     "run": (["run", "scenario.toml"], set()),
 }
@@ -207,7 +205,6 @@ def test_any_target_is_written_or_refused_with_a_line(
     verb: str, archive: Archive, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cellbed.support.whole_files.PATIENCE", 0)
-    monkeypatch.setenv("PATH", path_with_ping(tmp_path))
     words, works = OUTPUTS[verb]
     (folder := tmp_path / "targets").mkdir()
     at = {name: folder / name for name in ("pipe", "folder", "empty", "file", "link", "full", "new")}

@@ -34,7 +34,6 @@ VERBS = {
     "evaluate": "Compare replays with the recorded network.",
     "meter": "Show rate, queue, delay and drops of live links.",
     "record": "Record a live network, or run the recording server.",
-    "ping-record": "Record round-trip times to hosts for hours or days.",
     "calibrate": "Measure how a network treats packet trains and saturation.",
     "traces": "Manage the archive of traces and recordings.",
     "schema": "Print the JSON Schema of a kind of file.",

@@ -29,7 +29,7 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.containers(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),
-        software.program(machine, "ping", "iputils-ping", "cellbed ping-record, and examples of commands on nodes"),
+        software.program(machine, "ping", "iputils-ping", "records of round-trip times and commands on nodes"),
         software.virtual_machines(machine),
         software.program(machine, "mmdebstrap", "mmdebstrap", "the image of virtual machines"),
         software.program(machine, "ssh", "openssh-client", "nodes that are machines over SSH"),

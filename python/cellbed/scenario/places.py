@@ -9,7 +9,7 @@ the table has ("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of
 Of the distributions around them the thesis has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
 tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
 `RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it is
-synthetic. Records of a real place replay in its stead (`cellbed ping-record`).
+synthetic. Records of a real place replay in its stead (docs/how-to/round-trips.md).
 """
 
 from __future__ import annotations

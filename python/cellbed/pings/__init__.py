@@ -1,1 +1,0 @@
-"""Record round-trip times to hosts over days, for `cellbed ping-record`."""
