@@ -57,6 +57,7 @@ def enter(
     disk: tuple[str, int] | None = None,
     binds: list[tuple[str, str]],
     cgroups: list[str],
+    host_name: str | None = None,
     keep_capabilities: bool,
 ) -> None:
     """Move this process, which must have one thread, into a node; for the ``preexec_fn`` of :mod:`subprocess`.
@@ -67,6 +68,7 @@ def enter(
     disk: a folder, and the bytes of the file system in memory that is mounted over it for the process.
     binds: pairs (source, target) of files to mount over others, in a mount namespace of the process's own.
     cgroups: ``cgroup.procs`` or ``tasks`` files of the control groups to join; joined first.
+    host_name: what the process sees as the machine's name, in a UTS namespace of its own.
     keep_capabilities: whether an ordinary program keeps all capabilities of the user namespace after ``exec``.
 
     The process is killed when the *thread* that started it ends, so start it from one that stays.

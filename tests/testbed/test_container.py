@@ -205,7 +205,7 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         own = node.spawn([], stdout=subprocess.PIPE)
         assert own.stdout is not None
         assert own.stdout.readline() == b"own blue\n"
-        own.terminate()
+        own.send_signal(signal.SIGTERM)
         assert own.wait() == -signal.SIGTERM
         tree = node.spawn(["sh", "-c", "sleep 1000 & echo started; wait"], stdout=subprocess.PIPE)
         assert tree.stdout is not None

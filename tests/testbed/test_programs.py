@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from cellbed.testbed.nodes.backend import Clock
 from cellbed.testbed.nodes.copies import copy
 from cellbed.testbed.programs import unmodified
 from cellbed.testbed.programs.supervise import Supervisor
-from cellbed.testbed.programs.unmodified import Command, Ready, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import Command, Ready, Stop, UnmodifiedProgram
 
 SECOND = 1_000_000_000
 PATIENCE_NS = 60 * SECOND
@@ -312,6 +313,27 @@ def test_a_load_that_is_ended_at_its_end_is_noted_unless_it_ends_in_order(site: 
     ]
     assert (orderly.notes, drained.notes) == ([], [])
     assert output(site, "drained") == "begun\nwritten\n"
+
+
+def test_a_program_is_ended_by_its_signal_and_killed_after_its_grace_time(site: Site) -> None:
+    write = "import signal, sys; signal.signal(signal.SIGINT, lambda *_: (print('written', flush=True), sys.exit(3)))\n"
+    ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    writing, deaf = site.start(
+        site.python(write + FOREVER, name="writing", load=True, stop=Stop(signal.SIGINT, 3600 * SECOND)),
+        site.python(ignore + FOREVER, name="deaf", load=True, stop=Stop(signal.SIGTERM, SECOND // 20)),
+    )
+    now = time.monotonic_ns()
+    for each in (writing, deaf):
+        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+    site.until(lambda: all("begun" in output(site, each.name) for each in (writing, deaf)))
+    for each in (writing, deaf):
+        each.say({"t0_ns": now, "end_ns": now})
+    site.until(lambda: all({"event": "done"} in each.events for each in (writing, deaf)))
+    assert (writing.notes, output(site, "writing")) == ([], "begun\nwritten\n")
+    assert deaf.notes == [
+        "deaf was killed, since it had not ended 0.05 s after SIGTERM: what it had not written is lost; it has more "
+        "time with 'stop', such as stop = { grace = \"30 s\" }"
+    ]
 
 
 def test_a_load_that_has_ended_when_its_end_is_due_is_done_and_measured(site: Site) -> None:

@@ -341,7 +341,7 @@ def test_what_this_machine_lacks_is_an_error_of_its_line(tmp_path: Path) -> None
 
 
 @pytest.mark.needs_tun
-def test_a_client_writes_its_results_in_the_drain(tmp_path: Path) -> None:
+def test_a_client_writes_its_results_in_the_drain_under_the_name_of_its_node(tmp_path: Path) -> None:
     text = f"""
 name = "late"
 duration = "1 s"
@@ -349,13 +349,13 @@ duration = "1 s"
 [apps.own]
 kind = "program"
 drain = "1 h"
-client = {{ on = "endpoint", command = ["sh", "-c", "sleep 2; echo measured > result"], copy_out = ["result"] }}
+client = {{ on = "endpoint", command = ["sh", "-c", "sleep 2; uname -n > result"], copy_out = ["result"] }}
 [apps.ended]
 kind = "program"
 client = {{ on = "endpoint", command = "sleep 600" }}
 """
     folder = run_apart(tmp_path, text)
-    assert (folder / "files" / "own" / "endpoint-0" / "result").read_text() == "measured\n"
+    assert (folder / "files" / "own" / "endpoint-0" / "result").read_text() == "endpoint-0\n"
     (warning,) = json.loads((folder / "run.json").read_bytes())["warnings"]
     assert warning.startswith("ended.endpoint-0.client still ran after 1 s, the end of its load, and was ended")
 
@@ -366,3 +366,11 @@ def test_programs_resolve_to_what_was_written() -> None:
     resolved: Any = parse(MANY + http + APP + client, source="test.toml", folder=Path()).resolved()["apps"]
     assert resolved["load"]["server"] == "edge"
     assert resolved["web"]["client"]["command"] == ["curl", "-o", "a b", "http://{load.address}/"]
+    assert (resolved["web"]["drain"], resolved["web"]["client"]["stop"]) == ("0 s", None)
+
+
+def test_a_client_that_takes_the_duration_has_time_to_end() -> None:
+    timed = 'client = { on = "endpoint", command = "sleep {duration_s}", stop = { signal = "SIGINT" } }\n'
+    for drain, kept in (("", "5 s"), ('drain = "1 s"\n', "1 s")):
+        app: Any = parse(MANY + APP + drain + timed, source="test.toml", folder=Path()).resolved()["apps"]["web"]
+        assert (app["drain"], app["client"]["stop"]) == (kept, {"signal": "SIGINT", "grace": "5 s"})

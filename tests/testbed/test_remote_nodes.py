@@ -144,7 +144,7 @@ EACH_IF_SLOW = pytest.mark.parametrize("bed", [HOST, SLOW_VM], indirect=True, sc
 def test_programs_behave_like_those_of_this_machine(bed: Testbed) -> None:
     at = node(bed)
     process = at.spawn(
-        ["sh", "-c", "cat; echo $WORD >&2; pwd; exit 7"],
+        ["sh", "-c", "cat; echo $WORD >&2; pwd; uname -n; exit 7"],
         environment={"WORD": "error"},
         folder="/usr",
         stdin=PIPE,
@@ -153,12 +153,12 @@ def test_programs_behave_like_those_of_this_machine(bed: Testbed) -> None:
     )
     sent = os.urandom(3 * WINDOW)
     printed, errors = process.communicate(sent)
-    assert (printed == sent + b"/usr\n", errors, process.returncode) == (True, b"error\n", 7)
+    assert (printed == sent + f"/usr\n{at.name}\n".encode(), errors, process.returncode) == (True, b"error\n", 7)
 
     sleeping = at.spawn(["sh", "-c", "echo began; sleep 1000"], stdout=PIPE)
     assert sleeping.stdout is not None
     assert sleeping.stdout.readline() == b"began\n"
-    sleeping.terminate()
+    sleeping.send_signal(signal.SIGTERM)
     assert sleeping.wait(20) == -signal.SIGTERM
 
     # A relay that is killed takes its program with it, and what that has started.

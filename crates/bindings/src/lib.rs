@@ -75,7 +75,7 @@ fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, user_namespace, network_namespace, mount_namespace=None, disk=None, binds, cgroups, keep_capabilities))]
+#[pyo3(signature = (*, user_namespace, network_namespace, mount_namespace=None, disk=None, binds, cgroups, host_name=None, keep_capabilities))]
 fn enter(
     user_namespace: Option<String>,
     network_namespace: String,
@@ -83,6 +83,7 @@ fn enter(
     disk: Option<(String, u64)>,
     binds: Vec<(String, String)>,
     cgroups: Vec<String>,
+    host_name: Option<String>,
     keep_capabilities: bool,
 ) -> PyResult<()> {
     let entry = Entry {
@@ -92,6 +93,7 @@ fn enter(
         disk,
         binds,
         cgroups,
+        host_name,
         keep_capabilities,
     };
     cellbed_emulator::enter(&entry).map_err(|error| os_error(&error))

@@ -31,6 +31,8 @@ pub struct Entry {
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
     pub cgroups: Vec<String>,
+    /// What the program sees as the machine's name, in a UTS namespace of the program's own; `None` keeps the caller's.
+    pub host_name: Option<String>,
     /// True if the program keeps the capabilities it has in the user namespace after `exec`.
     pub keep_capabilities: bool,
 }
@@ -67,6 +69,9 @@ pub fn enter(entry: &Entry) -> Result<()> {
             .trying(|| format!("enter the mount namespace {path}"))?;
         // The kernel has moved this process to the root folder.
         env::set_current_dir(&folder).trying(|| format!("return to {}", folder.display()))?;
+    }
+    if let Some(name) = &entry.host_name {
+        cellbed_netdev::unshare_host_name(name)?;
     }
     if !entry.binds.is_empty() || entry.disk.is_some() {
         cellbed_netdev::unshare_mounts()?;

@@ -7,6 +7,7 @@ use std::thread;
 
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
+use rustix::system::sethostname;
 use rustix::thread::{
     CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, move_into_link_name_space,
     unshare_unsafe,
@@ -53,6 +54,13 @@ pub fn unshare_mounts() -> Result<()> {
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
     .trying(|| "make the mounts private".into())
+}
+
+/// Gives the calling process a UTS namespace of its own, in which the machine is called `name`.
+pub fn unshare_host_name(name: &str) -> Result<()> {
+    // SAFETY: CLONE_NEWUTS does not unshare the table of file descriptors, the danger that makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUTS) }.trying(|| "create a UTS namespace".into())?;
+    sethostname(name.as_bytes()).trying(|| format!("set the host name {name}"))
 }
 
 /// The remedy that allows user namespaces, by this kernel's settings.

@@ -59,6 +59,17 @@ class Ready(Table):
         return self
 
 
+class Stop(Table):
+    """How a program is ended."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] = Field(
+        "SIGTERM", description="The signal that asks it to end."
+    )
+    grace: Annotated[int, quantity(DURATION, "0 s", "60 s")] = Field(
+        written("5 s"), description="How long it may take to end then, before it is killed and the run reports it."
+    )
+
+
 class Role(Table):
     """The program of an application on each node of a group."""
 
@@ -91,6 +102,11 @@ class Role(Table):
     )
     restart: Literal["never", "on-failure", "always"] = Field(
         "never", description="When to start it again after it has ended during the run."
+    )
+    stop: Stop | None = Field(
+        None,
+        description="How it is ended, at the end of its load or of the run. Default: SIGTERM, and 5 s to end.",
+        examples=[{"signal": "SIGINT", "grace": "10 s"}],
     )
     status: Status | list[Status] = Field(0, description="Expected exit status, or several of them.", examples=[0])
 

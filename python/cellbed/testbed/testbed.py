@@ -218,6 +218,7 @@ class Testbed:
                 user_namespace=self.emulator.user_namespace,
                 binds=binds,
                 cgroups=group.join_files if group else (),
+                host_name=name,
             ),
             interface=self.emulator.interface(name),
             addresses=tuple(vertex["addresses"]),

@@ -46,8 +46,8 @@ class Running(Protocol):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
 
-    def terminate(self) -> None:
-        """Send SIGTERM."""
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal."""
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -62,6 +62,7 @@ class Place:
     cgroups: ``cgroup.procs`` files that the program joins before it executes.
     mount_namespace: path under ``/proc`` (``None``: the mount namespace of the caller).
     disk: a folder over which the program, and who enters its mount namespace, has a file system of that many bytes.
+    host_name: what the program sees as the machine's name (``None``: the name itself).
     """
 
     network_namespace: str
@@ -70,6 +71,7 @@ class Place:
     cgroups: tuple[str, ...] = ()
     mount_namespace: str | None = None
     disk: tuple[str, int] | None = None
+    host_name: str | None = None
 
     def enter(self, *, keep_capabilities: bool = False) -> None:
         """Move the calling process here, its control groups first; it dies with its parent. It must have one thread.
@@ -85,6 +87,7 @@ class Place:
             disk=self.disk,
             binds=[(source, target) for source, target in self.binds],
             cgroups=list(self.cgroups),
+            host_name=self.host_name,
             keep_capabilities=keep_capabilities,
         )
 
@@ -178,7 +181,7 @@ def spawn(
 def end(process: Running, patience: float = 1.0) -> None:
     """End a program that was started here: ask, wait `patience` seconds, then kill its process group."""
     if process.poll() is None:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         try:
             process.wait(patience)
         except subprocess.TimeoutExpired:

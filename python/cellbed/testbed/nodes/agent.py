@@ -56,7 +56,7 @@ USE_S = 0.5
 DEVICE = "cellbed0"
 _SIZE = "mtu lock 1500"
 """Of routes: a tunnel would lower their MTU to what it carries without fragments, and programs would send less."""
-_NEWNS, _NEWPID, _NEWNET = 0x00020000, 0x20000000, 0x40000000
+_NEWNS, _NEWUTS, _NEWPID, _NEWNET = 0x00020000, 0x04000000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
 
@@ -665,8 +665,9 @@ def configure_network(wanted: dict[str, Any]) -> None:
     """Configure this machine's, or namespace's, end of a node's connection, and check it with a packet of full size.
 
     wanted: device; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the next hop; sysctls; hosts: what programs
-    see as ``/etc/hosts``, or ``None``; path: the connection, for errors.
+    see as ``/etc/hosts``, or ``None``; host_name: the name of the node; path: the connection, for errors.
     """
+    socket.sethostname(wanted["host_name"])
     if wanted["hosts"] is not None:
         _show_hosts(wanted["hosts"])
     device, four, six = wanted["device"], wanted["gateway4"], wanted["gateway6"]
@@ -791,7 +792,7 @@ def _be_host(options: dict[str, Any]) -> None:
         if child == 0:
             os.close(hold)
             os.close(made)
-            if libc.unshare(_NEWNET | _NEWNS) != 0:
+            if libc.unshare(_NEWNET | _NEWNS | _NEWUTS) != 0:
                 sys.exit(f"no network namespace can be made on this machine: {os.strerror(ctypes.get_errno())}")
             _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
             _mount("proc", "/proc", "proc", 0)

@@ -445,7 +445,7 @@ class Executed:
         self.stdin: IO[bytes] | None = runtime.stdin
         self.stdout: IO[bytes] | None = runtime.stdout
         self.stderr: IO[bytes] | None = runtime.stderr
-        self.terminate = runtime.terminate
+        self.send_signal = runtime.send_signal
 
     def poll(self) -> int | None:
         status = self._runtime.poll()

@@ -153,6 +153,7 @@ class RemoteNode(Backend):
             gateway_mac=self.near_mac,
             sysctls={key: value for key, value in self.setup.sysctls.items() if key in INHERITED_SETTINGS},
             hosts=inputs.text(Path(hosts)) if hosts else None,
+            host_name=self.name,
             path=self.path,
         )
         if self.setup.disk_bytes is not None:

@@ -96,15 +96,12 @@ class ForkedProcess:
             pause = min(2 * pause, 0.05)
         return status
 
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self._signal(signal.SIGTERM)
-
     def kill(self) -> None:
         """Send SIGKILL."""
-        self._signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal."""
         # Its id cannot be that of another process: the server keeps it until `poll` has seen its end.
         if self.poll() is None:
             os.kill(self.pid, number)

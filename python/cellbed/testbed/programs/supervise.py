@@ -23,7 +23,7 @@ from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.spans import SERVE_S, SpanSockets
-from cellbed.testbed.programs.unmodified import FOREVER_NS, GRACE_S, Command, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -342,7 +342,7 @@ class Supervisor:
         deadline = time.monotonic() + 1.0
         for program in reversed(self.programs):
             if isinstance(program, UnmodifiedProgram):
-                program.close(deadline - 1.0 + GRACE_S)
+                program.close()
                 continue
             try:
                 program.process.wait(max(0.0, deadline - time.monotonic()))

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -27,8 +28,6 @@ Restart = Literal["never", "on-failure", "always"]
 
 OUTPUT_LIMIT = 64 << 20
 """Bytes of each output of a program that are kept; what follows is cut off ten times a second."""
-GRACE_S = 5.0
-"""How long a program may take to end after SIGTERM."""
 FIRST_CHECK_NS, LAST_CHECK_NS = 10_000_000, 250_000_000
 """Time between two checks whether a program is ready: first, and at most."""
 FIRST_PAUSE_NS, LAST_PAUSE_NS = 100_000_000, 5_000_000_000
@@ -75,6 +74,14 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """How a program is ended: by a signal, and after the grace time (ns) by SIGKILL."""
+
+    signal: int = signal.SIGTERM
+    grace_ns: int = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A command to run on a node as it is.
 
@@ -83,6 +90,7 @@ class Command:
     earlier, with one of the statuses in `status`; others run as long as the testbed. vital: the run fails when it ends.
     environment: variables beyond those of the node; folder: working directory on the node. copy_in: (file or folder of
     this machine, path on the node), before it starts; copy_out: paths on the node, afterwards, into the folder `files`.
+    stop: how it is ended; ``None`` for a user who expects it to end on its own.
     """
 
     name: str
@@ -99,6 +107,7 @@ class Command:
     restart: Restart = "never"
     status: tuple[int, ...] = (0,)
     vital: bool = False
+    stop: Stop | None = None
 
 
 class UnmodifiedProgram:
@@ -132,6 +141,7 @@ class UnmodifiedProgram:
         self._end_ns: int | None = None
         self._again_ns: int | None = None
         self._deadline_ns = 0
+        self._kill_ns = FOREVER_NS
         self._check_ns = 0
         self._check_pause_ns = FIRST_CHECK_NS
         self._ready = self._stopping = self._cut = self._taken = self._overran = False
@@ -175,7 +185,7 @@ class UnmodifiedProgram:
         if not self.ended:
             self._step(now_ns)
         end_ns = None if self._stopping or self.process is None else self._end_ns
-        due = [each for each in (self._begin_ns, self._again_ns, end_ns) if each]
+        due = [each for each in (self._begin_ns, self._again_ns, end_ns, self._kill_ns) if each]
         if self.process is not None and not self._ready:
             due.append(self._check_ns)
         return max(now_ns, min(due, default=FOREVER_NS))
@@ -197,6 +207,8 @@ class UnmodifiedProgram:
         status = self._poll(self.process)
         if status is not None:
             self._has_ended(status, now_ns)
+        elif now_ns >= self._kill_ns:
+            self._kill()
         elif not self._ready:
             self._await_ready(now_ns)
 
@@ -246,12 +258,29 @@ class UnmodifiedProgram:
         return ProgramError(f"{self.name} on {self.node} {self._why}{detail}\n  its output: {where}")
 
     def hang_up(self) -> None:
-        """Ask it to end."""
+        """Ask it to end, once: programs take a second signal for impatience."""
+        if self._stopping:
+            return
         self._stopping = True
         self._again_ns = self._begin_ns = None
         if self.process is not None and self._poll(self.process) is None:
+            stop = self.command.stop or Stop()
+            self._kill_ns = time.monotonic_ns() + stop.grace_ns
             with contextlib.suppress(OSError):
-                self.process.terminate()
+                self.process.send_signal(stop.signal)
+
+    def _kill(self) -> None:
+        """Kill it after its grace time."""
+        assert self.process is not None
+        stop = self.command.stop or Stop()
+        self._kill_ns, self._overran = FOREVER_NS, False
+        self._count(self.process.pid)
+        kill(self.process)
+        self.notes.append(
+            f"{self.name} was killed, since it had not ended {stop.grace_ns / 1e9:g} s after "
+            f"{signal.Signals(stop.signal).name}: what it had not written is lost; it has more time with 'stop', such "
+            'as stop = { grace = "30 s" }'
+        )
 
     def _poll(self, process: Running) -> int | None:
         """Return the exit status of its process; what that has used is counted before the status is taken."""
@@ -260,15 +289,18 @@ class UnmodifiedProgram:
                 self._count(process.pid)
         return process.poll()
 
-    def close(self, deadline: float) -> None:
-        """End it, by force after the monotonic `deadline` (s), and copy its files to this machine."""
+    def close(self) -> None:
+        """Wait for its end after :meth:`hang_up`, kill it after its grace time, and copy its files to this machine."""
         if self._check is not None:
             end(self._check)
         if self.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(max(0.0, deadline - time.monotonic()))
-            kill(self.process)
-            self._note_overrun(self.process.poll())
+            try:
+                self.process.wait(max(0.0, (self._kill_ns - time.monotonic_ns()) / 1e9))
+            except subprocess.TimeoutExpired:
+                self._kill()
+            else:
+                kill(self.process)  # the rest of its session
+                self._note_overrun(self.process.poll())
             self._bound_output()
         for source in self.command.copy_out:
             parts = [part for part in PurePosixPath(source).parts if part not in ("/", "..")]
@@ -343,7 +375,7 @@ class UnmodifiedProgram:
 
     def _note_overrun(self, status: int | None) -> None:
         """Note the end of a load that cellbed has ended, unless it ended in order then."""
-        if self._overran and status not in self.command.status:
+        if self._overran and self.command.stop is None and status not in self.command.status:
             self.notes.append(
                 f"{self.name} still ran after {self._load_s:g} s, the end of its load, and was ended: what it had not "
                 "written is lost; it has more time with 'drain', such as drain = \"5 s\""

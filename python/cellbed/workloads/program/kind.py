@@ -1,6 +1,7 @@
 """Any programs of the user, unmodified, on clients and servers."""
 
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description
 from cellbed.scenario.templates import fill
-from cellbed.testbed.programs.unmodified import Command, Ready
+from cellbed.testbed.programs.unmodified import Command, Ready, Stop
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 
@@ -49,7 +50,12 @@ def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path
             files=raw.parent / "files" / deployment.name / node.name,
             restart=role.restart,
             status=role.statuses,
+            stop=_stop(role.stop),
         )
+
+
+def _stop(table: "roles.Stop | None") -> Stop | None:
+    return Stop(signal.Signals[table.signal], table.grace) if table is not None else None
 
 
 def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:

@@ -9,6 +9,9 @@ from cellbed.scenario.applications import Application, Groups, Key, Wait
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 
+_END = 5_000_000_000
+"""Default drain (ns) of clients that take ``{duration_s}``."""
+
 
 class Program(Application):
     """Any programs, unmodified: clients that start with the load, servers that run before it, or both."""
@@ -17,7 +20,9 @@ class Program(Application):
 
     kind: Literal["program"]
     drain: Wait = Field(
-        written("0 s"), description="How long clients may still run after the end of the load before they are ended."
+        written("0 s"),
+        description="How long clients may still run after the end of the load before they are ended. Default: 0 s, 5 s "
+        "for clients that take {duration_s}.",
     )
 
     def runs_own(self, key: str) -> bool:
@@ -29,8 +34,9 @@ class Program(Application):
         return self.roles()
 
     def completed(self, groups: Groups) -> Self:
-        """As of :class:`Application`; only a server is a service without a load."""
-        return self
+        """As of :class:`Application`: a client that is given the duration of its load has time to end after it."""
+        timed = self.client is not None and any("{duration_s}" in text for _, text in self.client.texts())
+        return self.model_copy(update={"drain": _END}) if timed and "drain" not in self.model_fields_set else self
 
     def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
         if not list(self.roles()):
