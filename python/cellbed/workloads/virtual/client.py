@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.model import Draw
 from cellbed.workloads.virtual.world import DatagramSocket, Host, Program, Socket, World
+
+_MOST_TURNS = 100_000
+"""Turns without an end after which a generator is taken to be wrong, not busy."""
 
 
 class Client:
@@ -75,7 +79,9 @@ class Client:
         """Read and write what there is, and do what is due."""
         generator = self.generator
         left = dict[int, int]()
-        while True:
+        for turn in itertools.count():
+            if turn == _MOST_TURNS:
+                raise CellbedError(f"{self._deployment.name}: `writers` of its generator has sockets with nothing to send")
             connections = {each.fileno(): each for each in generator.readers}
             waiting = {number: size for number in connections if (size := self._world.waiting(number)) is not None}
             writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
