@@ -44,6 +44,16 @@ def test_a_registered_kind_is_read_predicted_and_reported(tmp_path: Path) -> Non
     assert answered["part_uplink_queue"].max() > answered["part_uplink_queue"].min()  # type: ignore[operator]
 
 
+def test_a_generator_that_never_stops_writing_ends_a_prediction(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    echo = '[apps.echo]\nkind = "echo"\nserver = "edge"\nrate = "40 /s"\n'
+    scenario.write_text(HEAD.format(count=1, duration="1 s") + echo)
+    always = "from example_kind import load\nload.EchoLoad.writers = property(lambda self: self.readers)\n"
+    command = [sys.executable, "-c", always + REGISTERED, "run", scenario, "--virtual", "--out", tmp_path / "runs"]
+    done = subprocess.run(command, cwd=ROOT / "tests/support", capture_output=True, text=True, check=False)
+    assert (done.returncode, "`writers` of its load generator" in done.stderr) == (2, True), done.stderr
+
+
 def test_the_reference_lists_every_kind() -> None:
     page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     for kind, table in tables().items():

@@ -79,9 +79,10 @@ class Client:
         """Read and write what there is, and do what is due."""
         generator = self.generator
         left = dict[int, int]()
+        name = self._deployment.name
         for turn in itertools.count():
             if turn == _MOST_TURNS:
-                raise CellbedError(f"{self._deployment.name}: `writers` of its generator has sockets with nothing to send")
+                raise CellbedError(f"{name}: `writers` of its load generator lists sockets with nothing to send")
             connections = {each.fileno(): each for each in generator.readers}
             waiting = {number: size for number in connections if (size := self._world.waiting(number)) is not None}
             writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
