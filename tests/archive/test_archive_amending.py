@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from archive_examples import SECOND, add, write_rates
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.amending import describe
-from cellbed.archive.entry import About, Step
+from cellbed.archive.entry import About, Entry, Step
 from cellbed.archive.entry_file import read_entry
 from cellbed.cli.main import app
 
@@ -194,6 +194,18 @@ def test_concurrent_descriptions_are_all_kept(archive: Archive) -> None:
     assert [getattr(entry.about, key) for key in keys] == ["said 5"] * 3
     assert [sum(key in step.how for step in entry.history) for key in keys] == [6] * 3
     assert list(archive.verify(["walk"])) == [("walk", [])]
+
+
+def test_an_entry_renamed_while_it_is_read_is_unknown(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(archive, "walk")
+
+    def read(folder: Path) -> Entry:
+        folder.rename(folder.with_name("walk-2"))
+        return read_entry(folder)
+
+    monkeypatch.setattr("cellbed.archive.store.read_entry", read)
+    with pytest.raises(TraceError, match="the archive has no 'walk': did you mean 'walk-2'"):
+        archive.entry("walk")
 
 
 def test_of_concurrent_renames_one_succeeds(archive: Archive) -> None:

@@ -80,7 +80,12 @@ class Archive:
         if not self.has(name):
             raise TraceError(self._unknown(name))
         if name not in examples.EXAMPLES:
-            return read_entry(self.folder / name)
+            try:
+                return read_entry(self.folder / name)
+            except TraceError:
+                if not self.has(name):  # another process has renamed or removed it meanwhile
+                    raise TraceError(self._unknown(name)) from None
+                raise
         with contextlib.suppress(TraceError):
             entry = read_entry(self.folder / name)
             if examples.is_current(entry):
