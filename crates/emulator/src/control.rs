@@ -21,8 +21,8 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, Trying};
 use crate::log::Records;
 use crate::node::{Interface, Node};
-use crate::orders::{Account, Changed, Order, Status};
 use crate::probe::{Flow, probe};
+use crate::requests::{Changed, Request, Status, Summary};
 use crate::socket::{ControlSocket, SocketFile, misunderstood};
 use crate::writer::{Lost, Pieces};
 use crate::{process, stages};
@@ -124,7 +124,7 @@ fn serve() -> Result<()> {
         .collect();
 
     let (inputs, inbox) = channel();
-    let (orders, order_inbox) = channel();
+    let (requests, request_inbox) = channel();
     let mailbox = Arc::new(
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .trying(|| "create a mailbox".into())?,
@@ -134,7 +134,7 @@ fn serve() -> Result<()> {
         graph,
         tuns,
         records,
-        order_inbox,
+        request_inbox,
         Arc::clone(&mailbox),
     )?;
     let failures = inputs.clone();
@@ -155,7 +155,7 @@ fn serve() -> Result<()> {
         change_log,
         unrecorded: Lost::default(),
         nodes,
-        orders,
+        requests,
         mailbox,
     };
     let file = control.map(|it| answer_clients(it, &inputs)).transpose()?;
@@ -213,7 +213,7 @@ struct Supervisor {
     /// Changes that are missing in the log.
     unrecorded: Lost,
     nodes: Vec<Option<Node>>,
-    orders: Sender<Order>,
+    requests: Sender<Request>,
     mailbox: Arc<OwnedFd>,
 }
 
@@ -235,7 +235,7 @@ impl Supervisor {
             match command {
                 Command::Start { at_ns, offset_ns } => {
                     let (zero, offset) = (Time::from_nanos(at_ns), Duration::from_nanos(offset_ns));
-                    self.order(inbox, |done| Order::Restart { zero, offset, done })?;
+                    self.request(inbox, |done| Request::Restart { zero, offset, done })?;
                     emit(&json!({"event": "started"}))?;
                 }
                 Command::Probe { flows } => {
@@ -244,14 +244,14 @@ impl Supervisor {
                         .iter()
                         .map(|node| node.as_ref()?.namespace.as_ref())
                         .collect();
-                    let under_way = || Ok(self.order(inbox, Order::Status)?.under_way);
-                    let flows = probe(&self.config, &namespaces, &flows, under_way)?;
+                    let in_flight = || Ok(self.request(inbox, Request::Status)?.in_flight);
+                    let flows = probe(&self.config, &namespaces, &flows, in_flight)?;
                     emit(&json!({"event": "probed", "flows": flows}))?;
                 }
                 Command::Stop => {
-                    let mut account = self.order(inbox, Order::Stop)??;
-                    account.lost.add(std::mem::take(&mut self.unrecorded));
-                    return emit(&self.stopped(&account));
+                    let mut summary = self.request(inbox, Request::Stop)??;
+                    summary.lost.add(std::mem::take(&mut self.unrecorded));
+                    return emit(&self.stopped(&summary));
                 }
                 Command::Status => emit(&self.status(inbox)?)?,
                 Command::Describe => emit(&self.describe(inbox)?)?,
@@ -283,7 +283,7 @@ impl Supervisor {
     }
 
     fn describe(&self, inbox: &Receiver<Input>) -> Result<Value> {
-        let in_force = self.order(inbox, Order::Describe)?;
+        let in_force = self.request(inbox, Request::Describe)?;
         Ok(self.description.event(&self.config, &in_force))
     }
 
@@ -298,13 +298,13 @@ impl Supervisor {
             Ok(change) => change,
             Err(problem) => return Ok(refused(problem)),
         };
-        let order = |done| Order::Change {
+        let request = |reply| Request::Change {
             direction,
             stage,
             to: Box::new(config),
-            done,
+            reply,
         };
-        match self.order(inbox, order)? {
+        match self.request(inbox, request)? {
             Err(problem) => Ok(refused(format!("the direction {name:?}: {problem}"))),
             Ok(changed) => Ok(self.note(direction, stage, changed, to)),
         }
@@ -352,25 +352,23 @@ impl Supervisor {
         Ok((direction, config))
     }
 
-    /// Gives the engine an order and waits for its answer; the engine's own error if it has failed.
-    fn order<T>(
+    /// Send a request to the engine and return its reply, or the engine's own error if it has failed.
+    fn request<T>(
         &self,
         inbox: &Receiver<Input>,
-        order: impl FnOnce(Sender<T>) -> Order,
+        request: impl FnOnce(Sender<T>) -> Request,
     ) -> Result<T> {
-        let (answer, answered) = channel();
-        let sent = self.orders.send(order(answer));
+        let (reply, replies) = channel();
+        let sent = self.requests.send(request(reply));
         rustix::io::write(&*self.mailbox, &1u64.to_ne_bytes())
             .trying(|| "wake the engine".into())?;
-        sent.ok()
-            .and_then(|()| answered.recv().ok())
-            .ok_or_else(|| {
-                let failure = inbox.iter().find_map(|input| match input {
-                    Input::EngineFailed(error) => Some(error),
-                    Input::Line(_) | Input::Asked(..) => None,
-                });
-                failure.unwrap_or(Error::thread_ended("engine"))
-            })
+        sent.ok().and_then(|()| replies.recv().ok()).ok_or_else(|| {
+            let failure = inbox.iter().find_map(|input| match input {
+                Input::EngineFailed(error) => Some(error),
+                Input::Line(_) | Input::Asked(..) => None,
+            });
+            failure.unwrap_or(Error::thread_ended("engine"))
+        })
     }
 
     /// Vertices that have a device, by name.
@@ -395,7 +393,7 @@ impl Supervisor {
     }
 
     fn status(&self, inbox: &Receiver<Input>) -> Result<Value> {
-        let status: Status = self.order(inbox, Order::Status)?;
+        let status: Status = self.request(inbox, Request::Status)?;
         let directions = self.config.directions.iter().zip(&status.directions);
         let directions = directions.map(|(config, it)| it.to_json(&config.table.name));
         let directions: Vec<Value> = directions.collect();
@@ -422,23 +420,23 @@ impl Supervisor {
         cells.map(cell).collect()
     }
 
-    fn stopped(&self, account: &Account) -> Value {
+    fn stopped(&self, summary: &Summary) -> Value {
         // Nothing is known of an interface that a program in its node has deleted.
         let interfaces: BTreeMap<&str, Option<Interface>> = self
             .devices()
             .map(|(name, node)| (name, node.counters().ok()))
             .collect();
-        let lateness = &account.lateness;
+        let lateness = &summary.lateness;
         json!({
             "event": "stopped",
             "interfaces": interfaces,
-            "cells": self.cells(&account.served),
+            "cells": self.cells(&summary.served),
             "lateness_ns": {"p50": lateness.quantile(0.5), "p99": lateness.quantile(0.99), "max": lateness.max()},
-            "packets": account.packets,
-            "refused": account.refused,
-            "records_lost": account.lost.records,
-            "records_problem": account.lost.problem.as_ref().map(Error::to_string),
-            "scheduling": account.scheduling,
+            "packets": summary.packets,
+            "refused": summary.refused,
+            "records_lost": summary.lost.records,
+            "records_problem": summary.lost.problem.as_ref().map(Error::to_string),
+            "scheduling": summary.scheduling,
         })
     }
 }

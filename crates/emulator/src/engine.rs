@@ -21,13 +21,13 @@ use crate::lateness::{Lateness, Seconds};
 use crate::log;
 use crate::log::Records;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
-use crate::orders::Order;
 use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
+use crate::requests::Request;
 use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
@@ -59,7 +59,7 @@ pub struct Engine {
     /// Packets that an infinite queue holds at most.
     room: Packets,
     records: Records,
-    orders: Receiver<Order>,
+    requests: Receiver<Request>,
     mailbox: Arc<OwnedFd>,
     wake: Wake,
     lateness: Lateness,
@@ -79,13 +79,13 @@ pub struct Engine {
 
 impl Engine {
     /// An engine for a checked configuration. `tuns` has a device for each vertex that has one; `mailbox` is an event
-    /// descriptor that is signalled after something was put into `orders`.
+    /// descriptor that is signalled after something was put into `requests`.
     pub fn new(
         config: &Config,
         mut graph: GraphConfig,
         tuns: Vec<Option<Arc<Tun>>>,
         records: Records,
-        orders: Receiver<Order>,
+        requests: Receiver<Request>,
         mailbox: Arc<OwnedFd>,
     ) -> Result<Self> {
         let zero = now();
@@ -127,13 +127,13 @@ impl Engine {
             pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
             write_by: zero,
             devices: tuns.into_iter().map(device).collect(),
-            orders,
+            requests,
             mailbox,
             wake,
         })
     }
 
-    /// Works until an order stops it, or the kernel refuses something.
+    /// Run until a request stops it, or a system call fails.
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.scheduling = run_first();
@@ -161,7 +161,7 @@ impl Engine {
                     let count = self.ingest(token as usize)?;
                     drained &= count < BATCH;
                     packets += count;
-                } else if self.handle_orders() {
+                } else if self.handle_requests() {
                     return Ok(());
                 }
             }

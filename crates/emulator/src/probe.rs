@@ -81,12 +81,12 @@ struct Progress {
     over: AtomicBool,
 }
 
-/// Sends all flows at once and waits for the last of them. `under_way` counts the packets in the emulator.
+/// Sends all flows at once and waits for the last of them. `in_flight` counts the packets in the emulator.
 pub fn probe(
     config: &Config,
     namespaces: &[Option<&NetworkNamespace>],
     flows: &[Flow],
-    under_way: impl Fn() -> Result<u64>,
+    in_flight: impl Fn() -> Result<u64>,
 ) -> Result<Vec<Observation>> {
     let mut planned = flows
         .iter()
@@ -116,7 +116,7 @@ pub fn probe(
             if progress.sending.load(Ordering::Acquire) > 0 || failed.is_some() {
                 continue;
             }
-            match under_way() {
+            match in_flight() {
                 Ok(0) => quiet_looks += 1,
                 Ok(_) => quiet_looks = 0,
                 Err(error) => failed = Some(error),

@@ -1,4 +1,4 @@
-//! Sleeping until a device, an order or the clock calls.
+//! Sleeping until a device has packets, a request arrives or a time is reached.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};

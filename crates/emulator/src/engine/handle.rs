@@ -1,4 +1,4 @@
-//! The orders that the event loop handles between two polls of the devices.
+//! Requests to the event loop, which handles them between two polls of the devices.
 
 use cellbed_link::{ChangeError, Duration, InForce, StageConfig, Time};
 
@@ -6,35 +6,35 @@ use super::Engine;
 use crate::clock::now;
 use crate::error::Result;
 use crate::log;
-use crate::orders::{Account, Changed, Condition, Order, Status};
+use crate::requests::{Changed, DirectionStatus, Request, Status, Summary};
 use crate::stages::bound;
 
 impl Engine {
-    /// Handles the waiting orders; `true` if one was to stop.
-    pub(super) fn handle_orders(&mut self) -> bool {
+    /// Handle the waiting requests; return `true` after one to stop.
+    pub(super) fn handle_requests(&mut self) -> bool {
         let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Restart { zero, offset, done } => {
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                Request::Restart { zero, offset, done } => {
                     self.restart(zero, offset);
                     let _ = done.send(());
                 }
-                Order::Status(answer) => {
-                    let _ = answer.send(self.status());
+                Request::Status(reply) => {
+                    let _ = reply.send(self.status());
                 }
-                Order::Describe(answer) => {
-                    let _ = answer.send(self.describe());
+                Request::Describe(reply) => {
+                    let _ = reply.send(self.describe());
                 }
-                Order::Change {
+                Request::Change {
                     direction,
                     stage,
                     to,
-                    done,
+                    reply,
                 } => {
-                    let _ = done.send(self.change(direction, stage, *to));
+                    let _ = reply.send(self.change(direction, stage, *to));
                 }
-                Order::Stop(answer) => {
-                    let _ = answer.send(self.finish());
+                Request::Stop(reply) => {
+                    let _ = reply.send(self.finish());
                     return true;
                 }
             }
@@ -71,7 +71,7 @@ impl Engine {
     fn status(&mut self) -> Status {
         let now = self.catch_up();
         let directions = self.graph.directions().iter().zip(self.graph.tallies());
-        let directions = directions.map(|(direction, tally)| Condition {
+        let directions = directions.map(|(direction, tally)| DirectionStatus {
             counters: tally.counters(),
             queue: direction.queue(),
             closed: direction.is_closed(),
@@ -82,7 +82,7 @@ impl Engine {
             directions: directions.collect(),
             unroutable: self.unroutable,
             refused: self.refused,
-            under_way: self.pool.held(),
+            in_flight: self.pool.held(),
             served: self.served(),
         }
     }
@@ -115,14 +115,14 @@ impl Engine {
         })
     }
 
-    fn finish(&mut self) -> Result<Account> {
+    fn finish(&mut self) -> Result<Summary> {
         let now = self.catch_up();
         self.write_all();
         let second = self.seconds.finish(now);
         log::second(&mut self.records, second);
         self.flush(now);
         let lost = self.records.finish()?;
-        Ok(Account {
+        Ok(Summary {
             lateness: std::mem::take(&mut self.lateness),
             refused: self.refused,
             packets: self.read,

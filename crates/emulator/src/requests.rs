@@ -1,4 +1,4 @@
-//! Requests to the event loop, and its replies.
+//! Requests from the main thread to the event loop, and their replies.
 
 use std::sync::mpsc::Sender;
 
@@ -12,15 +12,15 @@ use crate::lateness::Lateness;
 use crate::process::Scheduling;
 use crate::writer::Lost;
 
-/// Request to the engine.
-pub enum Order {
-    /// Begin all schedules, recorded series and random sequences anew at `zero`, `offset` further into the traces.
+/// A request to the engine, with the channel for its reply.
+pub enum Request {
+    /// Restart all schedules, recorded series and random sequences at `zero`, `offset` further into the traces.
     Restart {
         /// The new time zero; it may lie in the future.
         zero: Time,
         /// Added to the offsets of the configuration.
         offset: Duration,
-        /// Answered when done.
+        /// Signals that all have restarted.
         done: Sender<()>,
     },
     /// Report the counters.
@@ -35,37 +35,37 @@ pub enum Order {
         stage: usize,
         /// New configuration.
         to: Box<StageConfig>,
-        /// Answered when it is in force.
-        done: Sender<Result<Changed, ChangeError>>,
+        /// Signals that the new configuration is in force.
+        reply: Sender<Result<Changed, ChangeError>>,
     },
-    /// Write everything and end.
-    Stop(Sender<Result<Account>>),
+    /// Write all packets and records, and end.
+    Stop(Sender<Result<Summary>>),
 }
 
-/// A stage that was changed.
+/// The reply to [`Request::Change`].
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// Previous origin of its parameters.
+    /// Previous origin of the stage's parameters.
     pub before: InForce,
 }
 
 /// State of a direction.
 #[derive(Clone, Copy, Debug)]
-pub struct Condition {
+pub struct DirectionStatus {
     /// Counters of the direction's events.
     pub counters: Counters,
     /// Level of its bottleneck queue.
     pub queue: QueueLevel,
-    /// True if an outage closes it.
+    /// True during an outage.
     pub closed: bool,
     /// Delay of recent packets.
     pub delay: Option<Delay>,
 }
 
-impl Condition {
-    /// The reported condition of the direction called `name`.
+impl DirectionStatus {
+    /// Return the entry of the direction called `name` in a status event.
     pub fn to_json(self, name: &str) -> Value {
         let counters = &self.counters;
         json!({
@@ -92,22 +92,22 @@ impl Condition {
 /// State of the emulator.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// When that was.
+    /// Time of the report.
     pub time: Time,
-    /// By direction.
-    pub directions: Vec<Condition>,
-    /// Packets for which there was no way.
+    /// State of each direction, in the configuration's order.
+    pub directions: Vec<DirectionStatus>,
+    /// Packets without a route.
     pub unroutable: u64,
     /// Packets that the kernel refused when they were written.
     pub refused: u64,
     /// Packets that have neither left the emulator nor been dropped.
-    pub under_way: u64,
-    /// By cell and user, how long it has had the cell with packets waiting since the last start.
+    pub in_flight: u64,
+    /// Time for which a cell served each of its users while packets waited, since the last restart; by cell and user.
     pub served: Vec<Vec<Duration>>,
 }
 
-/// The final account.
-pub struct Account {
+/// Summary of the whole run, the reply to [`Request::Stop`].
+pub struct Summary {
     /// Delay of the writing of packets behind their modelled departure.
     pub lateness: Lateness,
     /// Packets that the kernel refused when they were written.
@@ -118,6 +118,6 @@ pub struct Account {
     pub lost: Lost,
     /// Kernel scheduling of the event loop.
     pub scheduling: Scheduling,
-    /// As in [`Status`].
+    /// As [`Status::served`].
     pub served: Vec<Vec<Duration>>,
 }
