@@ -1,12 +1,12 @@
 //! Delay: time that every packet spends on the way.
 
-mod flight;
+mod line;
 mod random;
 
 use std::sync::Arc;
 
 use crate::time::{Duration, Time};
-pub(crate) use flight::Flight;
+pub(crate) use line::DelayLine;
 pub use random::{Distribution, Observed, RandomDelay};
 pub(crate) use random::{Draw, normal_quantile};
 
@@ -161,7 +161,7 @@ pub(crate) struct Delay<T> {
     zero: Time,
     offset: Duration,
     least: Duration,
-    flight: Flight<T>,
+    line: DelayLine<T>,
 }
 
 impl<T> Delay<T> {
@@ -170,7 +170,7 @@ impl<T> Delay<T> {
             zero,
             offset: Duration::ZERO,
             least: config.least(),
-            flight: Flight::new(config.reorders()),
+            line: DelayLine::new(config.reorders()),
             source: Source::new(config),
         }
     }
@@ -187,7 +187,7 @@ impl<T> Delay<T> {
     /// Delays otherwise from now on; packets on the way keep their departure, and the generator keeps its state.
     pub(crate) fn change(&mut self, config: DelayConfig) {
         self.least = config.least();
-        self.flight.set_reordering(config.reorders());
+        self.line.set_reordering(config.reorders());
         match (&mut self.source, config) {
             (Source::Random(draw), DelayConfig::Random(config)) => draw.change(config),
             (source, config) => *source = Source::new(config),
@@ -201,17 +201,17 @@ impl<T> Delay<T> {
             Source::Series(series) => series.at(now.since(self.zero) + self.offset),
             Source::Random(draw) => draw.next(),
         };
-        self.flight.push(now + delay, packet);
+        self.line.push(now + delay, packet);
     }
 
     #[inline]
     pub(crate) fn next_departure(&self) -> Option<Time> {
-        self.flight.next()
+        self.line.next()
     }
 
     #[inline]
     pub(crate) fn take(&mut self) -> Option<T> {
-        self.flight.pop()
+        self.line.pop()
     }
 
     /// The shortest time that a packet can spend here.

@@ -11,7 +11,7 @@ use crate::random::Seed;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// At most so many packets are dropped at once from the longest flow (RFC 8290 §4.1).
+/// Maximum number of packets dropped at once from the longest flow (RFC 8290 §4.1).
 const DROP_BATCH: u32 = 64;
 
 /// FQ-CoDel's parameters. The default is that of RFC 8290 §5.2, ECN switched on.
@@ -33,9 +33,9 @@ const DROP_BATCH: u32 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqCoDelConfig {
-    /// Queues that flows are hashed to (1024, §5.2.5).
+    /// Number of queues that flows are hashed to (1024, §5.2.5).
     pub flows: u16,
-    /// Bytes that a flow may send before it is the next one's turn (1514, §5.2.4).
+    /// Bytes that a flow may send in each round (1514, §5.2.4).
     #[serde(rename = "quantum_bytes", alias = "quantum")]
     pub quantum: Bytes,
     /// `TARGET` of CoDel in each flow.
@@ -44,12 +44,12 @@ pub struct FqCoDelConfig {
     /// `INTERVAL` of CoDel in each flow.
     #[serde(rename = "interval_ns")]
     pub interval: Duration,
-    /// True if packets are marked as with CoDel's [`ecn`](CoDelConfig::ecn).
+    /// As [`CoDelConfig::ecn`]: mark packets instead of dropping them.
     pub ecn: bool,
-    /// As CoDel's [`ce_threshold`](CoDelConfig::ce_threshold).
+    /// As [`CoDelConfig::ce_threshold`].
     #[serde(rename = "ce_threshold_ns")]
     pub ce_threshold: Option<Duration>,
-    /// Maximum length of all queues: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest flow loses
+    /// Limit of all queues together: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest queue drops
     /// packets from its head.
     #[serde(flatten, deserialize_with = "limit")]
     pub limit: Limit,
@@ -76,18 +76,19 @@ impl Default for FqCoDelConfig {
     }
 }
 
-/// The limit of a table; the default's where the table has none.
+/// Read the limit of a table, or return the default if the table has none.
 fn limit<'de, D: serde::Deserializer<'de>>(table: D) -> Result<Limit, D::Error> {
     let limit: Limit = serde::Deserialize::deserialize(table)?;
-    Ok(match limit == Limit::default() {
-        true => FqCoDelConfig::default().limit,
-        false => limit,
-    })
+    if limit == Limit::default() {
+        return Ok(FqCoDelConfig::default().limit);
+    }
+    Ok(limit)
 }
 
+/// The list that a flow is in (RFC 8290 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Idle,
+enum List {
+    None,
     New,
     Old,
 }
@@ -96,11 +97,12 @@ enum Place {
 struct Flow<P> {
     line: Line<P>,
     control: Control,
+    /// Bytes that it may still send in this round.
     deficit: i64,
-    place: Place,
+    list: List,
 }
 
-/// All flows.
+/// The queues of all flows, and the lists of new and old flows by number.
 #[derive(Clone, Debug)]
 pub(crate) struct FqCoDel<P> {
     config: FqCoDelConfig,
@@ -119,7 +121,7 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
             line: Line::new(),
             control: Control::default(),
             deficit: 0,
-            place: Place::Idle,
+            list: List::None,
         };
         Self {
             flows: std::iter::repeat_with(flow)
@@ -145,22 +147,22 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
         surcharge: Surcharge,
         dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        let index = self.slot(item.flow);
+        let index = self.hash(item.flow);
         let flow = &mut self.flows[usize::from(index)];
         self.level = self.level.plus(item.size);
         flow.line.push(item);
-        if flow.place == Place::Idle {
-            flow.place = Place::New;
+        if flow.list == List::None {
+            flow.list = List::New;
             flow.deficit = quantum(&self.config);
             self.new.push_back(index);
         }
         while !self.config.limit.holds(surcharge.on(self.level)) && self.level.packets.0 > 0 {
-            self.relieve(dropped);
+            self.drop_from_longest(dropped);
         }
         Ok(())
     }
 
-    /// The scheduler of RFC 8290 §4.2.
+    /// Run the scheduler of RFC 8290 §4.2.
     fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
         let quantum = quantum(&self.config);
         loop {
@@ -169,27 +171,24 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
             let flow = &mut self.flows[usize::from(index)];
             if flow.deficit <= 0 {
                 flow.deficit += quantum;
-                self.demote(index, from_new);
+                self.make_old(index, from_new);
                 continue;
             }
             let before = flow.line.level();
-            let elsewhere = Bytes(self.level.bytes.0.saturating_sub(before.bytes.0));
+            let others = Bytes(self.level.bytes.0.saturating_sub(before.bytes.0));
             let item = flow
                 .control
-                .dequeue(now, &self.codel, &mut flow.line, elsewhere, dropped);
-            let gone = before.bytes.0.saturating_sub(flow.line.level().bytes.0);
-            let packets = before.packets.0 - flow.line.level().packets.0;
-            self.level = QueueLevel {
-                packets: Packets(self.level.packets.0.saturating_sub(packets)),
-                bytes: Bytes(self.level.bytes.0.saturating_sub(gone)),
-            };
+                .dequeue(now, &self.codel, &mut flow.line, others, dropped);
+            let after = flow.line.level();
+            self.level.packets.0 -= before.packets.0 - after.packets.0;
+            self.level.bytes = others + after.bytes;
             let Some(item) = item else {
-                // A new flow that ran empty goes to the end of the old ones once, lest it starve them by coming back.
+                // An empty new flow becomes an old one for a round, so that new flows cannot starve old ones (§4.2).
                 if from_new && !self.old.is_empty() {
-                    self.demote(index, true);
+                    self.make_old(index, true);
                 } else {
                     self.list(from_new).pop_front();
-                    self.flows[usize::from(index)].place = Place::Idle;
+                    self.flows[usize::from(index)].list = List::None;
                 }
                 continue;
             };
@@ -208,7 +207,7 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
             None => {
                 let from_new = !self.new.is_empty();
                 self.list(from_new).pop_front();
-                self.flows[usize::from(index)].place = Place::Idle;
+                self.flows[usize::from(index)].list = List::None;
                 self.remove()
             }
         }
@@ -223,56 +222,56 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
             flow.control = Control::default();
             flow.deficit = quantum(&self.config);
         }
-        // flows without a packet leave the lists; the others keep their order
+        // Empty flows leave the lists; the others keep their order.
         let flows = &mut self.flows;
         for list in [&mut self.new, &mut self.old] {
             list.retain(|&index| {
                 let flow = &mut flows[usize::from(index)];
                 if flow.line.is_empty() {
-                    flow.place = Place::Idle;
+                    flow.list = List::None;
                 }
-                flow.place != Place::Idle
+                flow.list != List::None
             });
         }
     }
 }
 
 impl<P> FqCoDel<P> {
-    fn slot(&self, key: u64) -> u16 {
-        let mixed = mix(key ^ mix(self.config.seed.0));
-        ((u128::from(mixed) * self.flows.len() as u128) >> 64) as u16 // below the number of flows
+    /// Return the number of the queue of a flow.
+    fn hash(&self, flow: u64) -> u16 {
+        let mixed = mix(flow ^ mix(self.config.seed.0));
+        ((u128::from(mixed) * self.flows.len() as u128) >> 64) as u16
     }
 
     fn list(&mut self, new: bool) -> &mut VecDeque<u16> {
         if new { &mut self.new } else { &mut self.old }
     }
 
-    fn demote(&mut self, index: u16, from_new: bool) {
+    /// Move a flow from the head of its list to the end of the old flows.
+    fn make_old(&mut self, index: u16, from_new: bool) {
         self.list(from_new).pop_front();
-        self.flows[usize::from(index)].place = Place::Old;
+        self.flows[usize::from(index)].list = List::Old;
         self.old.push_back(index);
     }
 
-    /// Drops from the head of the flow with most bytes half of what it has, at most 64 packets (RFC 8290 §4.1).
-    fn relieve(&mut self, dropped: &mut Dropped<P>) {
-        let bytes = |flow: &Flow<P>| flow.line.level();
-        let Some(longest) = self.flows.iter_mut().reduce(|longest, flow| {
-            let (one, other) = (bytes(longest), bytes(flow));
-            if (other.bytes, other.packets) > (one.bytes, one.packets) {
+    /// Drop half of the bytes of the longest queue from its head, but at most [`DROP_BATCH`] packets (RFC 8290 §4.1).
+    fn drop_from_longest(&mut self, dropped: &mut Dropped<P>) {
+        let length = |flow: &Flow<P>| (flow.line.level().bytes, flow.line.level().packets);
+        let longest = self.flows.iter_mut().reduce(|longest, flow| {
+            if length(flow) > length(longest) {
                 flow
             } else {
                 longest
             }
-        }) else {
-            return;
-        };
-        let (half, mut gone, mut drops) = (longest.line.level().bytes.0 / 2, 0, 0);
+        });
+        let Some(longest) = longest else { return };
+        let (half, mut bytes, mut drops) = (longest.line.level().bytes.0 / 2, 0, 0);
         while let Some(item) = longest.line.pop() {
-            gone = item.size.0.saturating_add(gone);
+            bytes = item.size.0.saturating_add(bytes);
             drops += 1;
             self.level = self.level.less(item.size);
             dropped.push_back((item, DropReason::QueueFull));
-            if drops >= DROP_BATCH || gone >= half {
+            if drops >= DROP_BATCH || bytes >= half {
                 break;
             }
         }
@@ -280,12 +279,12 @@ impl<P> FqCoDel<P> {
     }
 }
 
-/// At least 256 bytes, as in Linux, so that a turn comes after few rounds.
+/// Return the quantum in bytes: at least 256, as in Linux, so that a flow's deficit is filled within few rounds.
 fn quantum(config: &FqCoDelConfig) -> i64 {
     config.quantum.0.clamp(256, 1 << 32) as i64
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// Hash with the finaliser of SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
 fn mix(key: u64) -> u64 {
     let key = key.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -322,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_flow_goes_before_old_ones() {
+    fn new_flows_are_served_before_old_flows() {
         let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         fill(&mut queue, 1, 50, 1500);
         fill(&mut queue, 2, 50, 1500);
-        drain(&mut queue, 10); // both are old by now
+        drain(&mut queue, 10); // both are old flows then
         fill(&mut queue, 3, 1, 100);
         assert_eq!(drain(&mut queue, 1), [3]);
-        // it may send until its quantum is used up; then it is an old flow like the others
+        // It sends until its quantum is used; then it is an old flow.
         fill(&mut queue, 3, 40, 100);
         let order = drain(&mut queue, 40);
         let first_other = order.iter().position(|&flow| flow != 3);
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_the_longest_flow_loses_half_of_what_it_has() {
+    fn half_of_the_longest_queue_is_dropped_over_the_limit() {
         let mut queue = FqCoDel::new(
             FqCoDelConfig {
                 limit: Limit {
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_flow_the_order_is_kept() {
+    fn packets_of_a_flow_keep_their_order() {
         let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         for flow in 0..20 {
             fill(&mut queue, flow, 30, 700);
@@ -383,8 +382,8 @@ mod tests {
     #[test]
     fn hashing_spreads_neighbouring_keys() {
         let queue: FqCoDel<()> = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
-        let slots: std::collections::HashSet<u16> = (0..1024).map(|key| queue.slot(key)).collect();
-        // 1024 keys into 1024 places leave 1 − 1/e of them used: 647 ± 4 · 9.8
-        assert!((608..=687).contains(&slots.len()), "{}", slots.len());
+        let used: std::collections::HashSet<u16> = (0..1024).map(|key| queue.hash(key)).collect();
+        // 1024 random keys use 1 − 1/e of 1024 queues: 647 ± 4 · 9.8.
+        assert!((608..=687).contains(&used.len()), "{}", used.len());
     }
 }

@@ -21,7 +21,7 @@ pub use config::{
 pub use profile::{Band, Condition, Profile};
 
 use crate::bottleneck::Admission;
-use crate::delay::Flight;
+use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
@@ -56,7 +56,7 @@ pub(crate) struct Radio<P> {
     slot: Option<(u64, Time)>,
     /// When the last block was there: none is before those before it.
     decoded: Time,
-    flight: Flight<Item<P>>,
+    line: DelayLine<Item<P>>,
     /// Packets whose last byte is in the slot that is being sent.
     complete: Vec<Item<P>>,
     /// During an outage.
@@ -87,7 +87,7 @@ impl<P> Radio<P> {
             serving: None,
             slot: None,
             decoded: Time::ZERO,
-            flight: Flight::new(false),
+            line: DelayLine::new(false),
             complete: Vec::new(),
             closed: false,
             barred: false,
@@ -218,23 +218,20 @@ impl<P> Radio<P> {
     #[inline(never)]
     pub(crate) fn next_event(&self) -> Option<Time> {
         let slot = self.slot.map(|(_, begin)| begin);
-        earlier(self.flight.next(), slot)
+        earlier(self.line.next(), slot)
     }
 
     /// The earliest instant at which a packet may leave, if no other comes.
     pub(crate) fn next_delivery(&self) -> Option<Time> {
         let behind = self.config.slots.length + self.config.harq.decode + self.route.least();
-        earlier(
-            self.flight.next(),
-            self.slot.map(|(_, begin)| begin + behind),
-        )
+        earlier(self.line.next(), self.slot.map(|(_, begin)| begin + behind))
     }
 
     /// Processes the [event](Self::next_event) due at `now`.
     #[inline(never)]
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        if self.flight.next().is_some_and(|left| left <= now) {
-            return self.flight.pop().map(Step::Left);
+        if self.line.next().is_some_and(|left| left <= now) {
+            return self.line.pop().map(Step::Left);
         }
         let (slot, begin) = self.slot?;
         self.send(slot, begin);
@@ -305,7 +302,7 @@ impl<P> Radio<P> {
         for mut item in self.complete.drain(..) {
             item.released = self.decoded;
             let delay = self.route.delay(there, item.size.0);
-            self.flight.push(self.decoded + delay, item);
+            self.line.push(self.decoded + delay, item);
         }
         if self.serving.is_none() && self.queue.is_empty() {
             self.slot = None;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
-use crate::delay::Flight;
+use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::schedule::Head;
@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(1);
 pub(crate) struct WorkloadDependent<P> {
     config: WorkloadDependentConfig,
     /// On the way to the queue.
-    flight: Flight<Item<P>>,
+    line: DelayLine<Item<P>>,
     /// Number of packets that have reached the queue, and number that have arrived.
     entered: u64,
     come: u64,
@@ -48,7 +48,7 @@ impl<P> WorkloadDependent<P> {
         Self {
             bottleneck: Bottleneck::new(&config.bottleneck(), zero),
             config,
-            flight: Flight::new(false),
+            line: DelayLine::new(false),
             entered: 0,
             come: 0,
             activations: VecDeque::new(),
@@ -96,11 +96,11 @@ impl<P> WorkloadDependent<P> {
             }
         };
         self.come += 1;
-        self.flight.push(now + shift.applied_to(delay), item);
+        self.line.push(now + shift.applied_to(delay), item);
     }
 
     pub(crate) fn next_event(&self) -> Option<Time> {
-        match (self.bottleneck.next_event(), self.flight.next()) {
+        match (self.bottleneck.next_event(), self.line.next()) {
             (Some(departure), Some(entry)) => Some(departure.min(entry)),
             (departure, entry) => departure.or(entry),
         }
@@ -115,7 +115,7 @@ impl<P> WorkloadDependent<P> {
         let step = if departs {
             self.bottleneck.step(now).map(delay_behind_queue)
         } else {
-            let item = self.flight.pop()?;
+            let item = self.line.pop()?;
             Some(self.enter(now, item))
         };
         if self.is_empty() {
@@ -174,7 +174,7 @@ impl<P> WorkloadDependent<P> {
         match self.config.idle_at {
             IdleAt::Link => self.is_empty() && now >= self.empty_since + idle,
             IdleAt::Queue => {
-                let last = self.flight.last();
+                let last = self.line.last();
                 let entry = |delay| last.max(now + shift.applied_to(delay));
                 let idle = idle + TICK;
                 // The first comparison spares the others while packets follow each other. The last one: with the new base
@@ -197,7 +197,7 @@ impl<P> WorkloadDependent<P> {
         }
         let (mut service, mut free) = self.bottleneck.drained(self.empty_since)?;
         let mut activations = self.activations.iter().peekable();
-        for (number, (entry, item)) in (self.entered..).zip(self.flight.in_line()) {
+        for (number, (entry, item)) in (self.entered..).zip(self.line.in_order()) {
             if let Some((_, head)) = activations.next_if(|(first, _)| *first == number) {
                 service.splice(entry, head.clone());
             }
@@ -212,7 +212,7 @@ impl<P> WorkloadDependent<P> {
     }
 
     fn is_empty(&self) -> bool {
-        self.flight.next().is_none() && self.bottleneck.level().packets == Packets(0)
+        self.line.next().is_none() && self.bottleneck.level().packets == Packets(0)
     }
 }
 

@@ -74,7 +74,7 @@ impl ConditionalConfig {
 
     fn new_queue<P>(&self, zero: Time) -> Queue<P> {
         let saturated = &self.model.saturated;
-        let carried = Opportunities(saturated.count() as u64).carrying(saturated.each());
+        let carried = Opportunities(saturated.count() as u64).carrying(saturated.size());
         let packet = BitRate::of(carried, saturated.period()).time_for(MTU);
         Queue::new(&self.queue, packet, zero)
     }

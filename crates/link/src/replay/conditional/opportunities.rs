@@ -207,7 +207,7 @@ impl Opportunities {
         }
         self.warmth.busy += now.since(self.updated);
         self.updated = now;
-        let saturated = self.model.saturated.each().0 as f64;
+        let saturated = self.model.saturated.size().0 as f64;
         match self.source {
             Source::Single(_) => {
                 self.saturate(now, true);

@@ -1,4 +1,4 @@
-//! Deliveries of a link while it was saturated.
+//! The recorded opportunities of a saturated link, and their playback.
 
 use std::sync::Arc;
 
@@ -7,61 +7,64 @@ use crate::time::{Duration, Time};
 use crate::trace::Repeat;
 use crate::units::Bytes;
 
-/// The arrivals of a saturated link: opportunities of equal size, as positions in the recording.
+/// Opportunities of a saturated link, all of the same size.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Saturated {
-    arrivals: Vec<u64>,
+    /// Positions in the recording, ns, not decreasing.
+    positions: Vec<u64>,
+    /// Length of the recording, ns.
     period: u64,
-    each: Bytes,
+    size: Bytes,
 }
 
 impl Saturated {
-    /// Opportunities of `each` bytes in a recording of length `period`. `None` if there are none, their order is not that of time, one
-    /// is not before the recording's end, or they carry nothing.
+    /// Return opportunities of `size` bytes at `positions` in a recording of length `period`.
+    ///
+    /// `None` if there are none, they are out of order or not before the end of the recording, or `size` is 0.
     pub fn new(
-        arrivals: impl IntoIterator<Item = Duration>,
+        positions: impl IntoIterator<Item = Duration>,
         period: Duration,
-        each: Bytes,
+        size: Bytes,
     ) -> Option<Self> {
-        let arrivals: Vec<u64> = arrivals.into_iter().map(Duration::as_nanos).collect();
-        let last = *arrivals.last()?;
-        let sorted = arrivals.windows(2).all(|pair| pair[0] <= pair[1]);
+        let positions: Vec<u64> = positions.into_iter().map(Duration::as_nanos).collect();
+        let last = *positions.last()?;
+        let sorted = positions.windows(2).all(|pair| pair[0] <= pair[1]);
         let period = period.as_nanos();
-        (sorted && last < period && each.0 > 0).then_some(Self {
-            arrivals,
+        (sorted && last < period && size.0 > 0).then_some(Self {
+            positions,
             period,
-            each,
+            size,
         })
     }
 
     /// Return the number of opportunities.
     pub fn count(&self) -> usize {
-        self.arrivals.len()
+        self.positions.len()
     }
 
-    /// Length of the recording.
+    /// Return the length of the recording.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)
     }
 
     /// Return the capacity of an opportunity.
-    pub fn each(&self) -> Bytes {
-        self.each
+    pub fn size(&self) -> Bytes {
+        self.size
     }
 
-    /// Opportunities before a position, counted from the first start.
+    /// Return the number of opportunities before an unwrapped position.
     fn before(&self, position: u64) -> u64 {
-        let (cycle, within) = (position / self.period, position % self.period);
-        let through = self.arrivals.partition_point(|&arrival| arrival < within);
-        cycle * self.arrivals.len() as u64 + through as u64
+        let (cycle, position) = (position / self.period, position % self.period);
+        let before = self.positions.partition_point(|&other| other < position);
+        cycle * self.positions.len() as u64 + before as u64
     }
 
-    /// Return the place of an opportunity, counted from the first start.
-    fn place(&self, index: u64) -> Place {
-        let count = self.arrivals.len() as u64;
-        Place {
-            begin: (index / count).saturating_mul(self.period),
-            within: (index % count) as usize,
+    /// Return the index of the opportunity with a number, counted from the start of the first cycle.
+    fn index(&self, number: u64) -> Index {
+        let count = self.positions.len() as u64;
+        Index {
+            cycle: (number / count).saturating_mul(self.period),
+            within: (number % count) as usize,
         }
     }
 }
@@ -73,24 +76,24 @@ impl std::fmt::Debug for Saturated {
     }
 }
 
-/// An opportunity of a recording that is played again and again.
+/// The index of an opportunity in a looped recording.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Start of the pass through the recording that holds it, ns.
-    begin: u64,
-    /// Its number in that pass.
+struct Index {
+    /// Unwrapped position at which its cycle begins, ns.
+    cycle: u64,
+    /// Index in the cycle.
     within: usize,
 }
 
-/// An opportunity on the clock.
+/// An opportunity of the playback.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opportunity {
-    place: Place,
-    /// When it comes.
+    index: Index,
     pub(super) at: Time,
 }
 
-/// A recording on the clock.
+/// The playback of a recording. An unwrapped position continues to rise from one cycle through a looped recording to
+/// the next.
 #[derive(Clone, Debug)]
 pub(crate) struct SaturatedPlayback {
     model: Arc<ConditionalModel>,
@@ -98,14 +101,14 @@ pub(crate) struct SaturatedPlayback {
     zero: Time,
     /// Position in the recording at `zero`, ns.
     start: u64,
-    /// Start of the last pass through the recording, ns.
-    pass: u64,
+    /// Unwrapped position at which the cycle of the last call begins, ns.
+    cycle: u64,
 }
 
 impl SaturatedPlayback {
-    /// The recording of a link, `further` on, at the instant `zero`.
-    pub(super) fn new(config: &ConditionalConfig, zero: Time, further: Duration) -> Self {
-        let offset = (config.offset + further).as_nanos();
+    /// Start at the instant `zero`, `offset` further into the recording than configured.
+    pub(super) fn new(config: &ConditionalConfig, zero: Time, offset: Duration) -> Self {
+        let offset = (config.offset + offset).as_nanos();
         Self {
             model: Arc::clone(&config.model),
             repeat: config.repeat,
@@ -114,61 +117,56 @@ impl SaturatedPlayback {
                 Repeat::Looped => offset % config.model.saturated.period,
                 Repeat::Once => offset,
             },
-            pass: 0,
+            cycle: 0,
         }
     }
 
-    /// The position in the recording, below its length where it is looped.
+    /// Return the position in the recording at `now`, wrapped if it is looped.
     #[inline]
     pub(super) fn position(&mut self, now: Time) -> Duration {
-        let position = self.unrolled(now);
+        let position = self.unwrapped(now);
         if self.repeat == Repeat::Once {
             return Duration::from_nanos(position);
         }
         let period = self.model.saturated.period;
-        if position < self.pass || position - self.pass >= period {
-            self.pass = position - position % period;
+        if position < self.cycle || position - self.cycle >= period {
+            self.cycle = position - position % period;
         }
-        Duration::from_nanos(position - self.pass)
+        Duration::from_nanos(position - self.cycle)
     }
 
-    /// The first opportunity at or after an instant; `None` past the end.
+    /// Return the first opportunity at or after `now`; `None` past the end.
     pub(super) fn first_at(&self, now: Time) -> Option<Opportunity> {
-        let index = self.count_before(now);
-        self.at(self.model.saturated.place(index))
+        let number = self.count_before(now);
+        self.opportunity(self.model.saturated.index(number))
     }
 
-    /// The opportunity after another one; `None` past the end.
+    /// Return the next opportunity after another one; `None` past the end.
     #[inline]
     pub(super) fn after(&self, opportunity: Opportunity) -> Option<Opportunity> {
-        let Place { begin, within } = opportunity.place;
+        let mut index = opportunity.index;
         let saturated = &self.model.saturated;
-        self.at(if within + 1 < saturated.arrivals.len() {
-            Place {
-                begin,
-                within: within + 1,
-            }
-        } else {
-            Place {
-                begin: begin.saturating_add(saturated.period),
-                within: 0,
-            }
-        })
+        index.within += 1;
+        if index.within == saturated.positions.len() {
+            index.cycle = index.cycle.saturating_add(saturated.period);
+            index.within = 0;
+        }
+        self.opportunity(index)
     }
 
     #[inline]
-    fn at(&self, place: Place) -> Option<Opportunity> {
-        if self.repeat == Repeat::Once && place.begin > 0 {
+    fn opportunity(&self, index: Index) -> Option<Opportunity> {
+        if self.repeat == Repeat::Once && index.cycle > 0 {
             return None;
         }
-        let position = place.begin + self.model.saturated.arrivals[place.within];
+        let position = index.cycle + self.model.saturated.positions[index.within];
         let since = position.saturating_sub(self.start);
         let nanos = self.zero.as_nanos().checked_add(since)?;
         let at = Some(Time::from_nanos(nanos)).filter(|&at| at < Time::MAX)?;
-        Some(Opportunity { place, at })
+        Some(Opportunity { index, at })
     }
 
-    /// Bytes of the opportunities from `from` up to but excluding `to`.
+    /// Return the bytes of the opportunities from `from` up to but excluding `to`.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
         let most = match self.repeat {
             Repeat::Looped => u64::MAX,
@@ -181,15 +179,16 @@ impl SaturatedPlayback {
             self.count_before(at).min(most)
         };
         let opportunities = count(to).saturating_sub(count(from));
-        Bytes(opportunities.saturating_mul(self.model.saturated.each.0))
+        Bytes(opportunities.saturating_mul(self.model.saturated.size.0))
     }
 
-    /// Opportunities before an instant, from the recording's start on.
+    /// Return the number of opportunities before an instant, from the start of the first cycle on.
     fn count_before(&self, now: Time) -> u64 {
-        self.model.saturated.before(self.unrolled(now))
+        self.model.saturated.before(self.unwrapped(now))
     }
 
-    fn unrolled(&self, now: Time) -> u64 {
+    /// Return the unwrapped position at an instant.
+    fn unwrapped(&self, now: Time) -> u64 {
         self.start.saturating_add(now.since(self.zero).as_nanos())
     }
 }

@@ -3,7 +3,7 @@
 use super::opportunities::Opportunities;
 use super::{ConditionalConfig, SaturatedPlayback};
 use crate::bottleneck::Admission;
-use crate::delay::Flight;
+use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
@@ -21,7 +21,7 @@ pub(crate) struct Conditional<P> {
     serving: Option<Item<P>>,
     /// Its bytes that have not been sent.
     owed: f64,
-    flight: Flight<Item<P>>,
+    line: DelayLine<Item<P>>,
     /// When the last packet was sent.
     sent: Time,
     /// Size of the last packet that was sent, and the least that it took more than the trend.
@@ -49,7 +49,7 @@ impl<P> Conditional<P> {
             queue: config.new_queue(zero),
             serving: None,
             owed: 0.0,
-            flight: Flight::new(false),
+            line: DelayLine::new(false),
             sent: zero,
             floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
             trend: 0,
@@ -145,9 +145,9 @@ impl<P> Conditional<P> {
 
     /// Processes the [event](Self::next_event) due at `now`.
     pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        if self.flight.next().is_some_and(|arrival| arrival <= now) {
-            let step = self.flight.pop().map(Step::Left);
-            self.event = earlier(self.flight.next(), self.service);
+        if self.line.next().is_some_and(|arrival| arrival <= now) {
+            let step = self.line.pop().map(Step::Left);
+            self.event = earlier(self.line.next(), self.service);
             return step;
         }
         self.serve(now);
@@ -159,7 +159,7 @@ impl<P> Conditional<P> {
     #[inline]
     fn look_ahead(&mut self) {
         self.service = self.next_service();
-        self.event = earlier(self.flight.next(), self.service);
+        self.event = earlier(self.line.next(), self.service);
     }
 
     /// When the next bytes can be sent.
@@ -228,7 +228,7 @@ impl<P> Conditional<P> {
         let delay = self.floor.1.applied_to(trend);
         self.sent = now;
         let released = now;
-        self.flight
+        self.line
             .push(now + delay + hold, Item { released, ..item });
     }
 
