@@ -1,7 +1,7 @@
-//! Segments that a sender has sent without an acknowledgement, and those of them that are lost.
+//! Segments that were sent and are not acknowledged cumulatively, and the losses among them.
 //!
-//! A segment is lost when one that was sent later has arrived (RACK, RFC 8985 §6.2), at once when three have or losses are
-//! being repaired, else after a grace; so lost repairs are detected, too.
+//! A segment is lost if a later transmission was acknowledged (RACK, RFC 8985 §6.2): at once during recovery or with
+//! three segments sacked, else after the reordering window. Lost retransmissions are detected too.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,9 +12,9 @@ use super::rate::Departure;
 use super::segment::Acknowledgement;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Flying,
-    Arrived,
+enum SegmentState {
+    InFlight,
+    Sacked,
     Lost,
 }
 
@@ -23,43 +23,45 @@ struct Sent {
     start: u64,
     end: u64,
     at: Time,
-    /// Number of the transmission; each repair is a new one.
-    order: u64,
-    standing: Standing,
-    repaired: bool,
+    /// Number of the transmission; each retransmission has a new one.
+    transmission: u64,
+    state: SegmentState,
+    retransmitted: bool,
     departure: Departure,
 }
 
-/// The news in an acknowledgement.
+/// Segments that an acknowledgement newly acknowledges, cumulatively or selectively.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
-    /// Newly acknowledged segments.
+pub(super) struct NewlyAcked {
+    /// Number of segments.
     pub segments: u64,
-    /// True if the first missing byte has changed.
+    /// True if the cumulative acknowledgement has advanced.
     pub advanced: bool,
-    /// From the sending of the first and of the last of them, if none was sent twice.
+    /// Round-trip times of the segments sent first and last, unless any was retransmitted (Karn's algorithm).
     pub round_trips: Option<(Duration, Duration)>,
-    /// When the last of them was sent.
+    /// Send time of the segment sent last, and the deliveries at that time.
     pub latest: Option<(Time, Departure)>,
-    /// Bytes of the last of them.
+    /// Bytes of the segment sent last.
     pub bytes: u64,
 }
 
-/// The segments between the first that is missing and the last that was sent.
+/// The segments from the first that is not acknowledged to the last that was sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     segments: VecDeque<Sent>,
-    /// Those of them that have arrived, in bytes.
-    arrived: Ranges,
-    /// Room for the parts of them that an acknowledgement adds.
-    fresh: Vec<(u64, u64)>,
-    /// Transmissions in order that may yet be found lost.
+    /// Sacked ranges of the stream, bytes.
+    ranges: Ranges,
+    /// Buffer for the newly sacked ranges of an acknowledgement.
+    new_ranges: Vec<(u64, u64)>,
+    /// Transmissions that may still be found lost: number and first byte of the segment.
     transmissions: VecDeque<(u64, u64)>,
+    /// First bytes of the lost segments.
     lost: BTreeSet<u64>,
-    flying: u64,
-    selected: u64,
-    order: u64,
-    /// The latest transmission that has arrived, and how long it took.
+    in_flight: u64,
+    sacked: u64,
+    /// Number of the last transmission.
+    transmission: u64,
+    /// Number and round-trip time of the latest transmission that was acknowledged (`RACK.segment`, `RACK.rtt`).
     newest: Option<(u64, Duration)>,
 }
 
@@ -68,77 +70,78 @@ impl Flight {
         self.segments.is_empty()
     }
 
-    /// Segments that are presumably in flight.
-    pub fn flying(&self) -> u64 {
-        self.flying
+    /// Return the number of segments in flight: neither sacked nor lost.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
-    /// Segments from the first missing to the last sent.
+    /// Return the number of segments, sacked and lost ones included.
     pub fn length(&self) -> u64 {
         self.segments.len() as u64
     }
 
-    /// Segments that have arrived behind a missing one.
-    pub fn selected(&self) -> u64 {
-        self.selected
+    /// Return the number of sacked segments.
+    pub fn sacked(&self) -> u64 {
+        self.sacked
     }
 
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// A new segment is sent.
+    /// Add a new segment, sent now.
     pub fn send(&mut self, now: Time, start: u64, end: u64, departure: Departure) {
-        let order = self.transmitted(start);
+        let transmission = self.add_transmission(start);
         self.segments.push_back(Sent {
             start,
             end,
             at: now,
-            order,
-            standing: Standing::Flying,
-            repaired: false,
+            transmission,
+            state: SegmentState::InFlight,
+            retransmitted: false,
             departure,
         });
-        self.flying += 1;
+        self.in_flight += 1;
     }
 
-    /// Retransmits the first lost segment.
-    pub fn repair(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
+    /// Retransmit the first lost segment, and return its start and end.
+    pub fn retransmit_lost(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
         let start = self.lost.pop_first()?;
-        self.flying += 1;
-        self.again(now, self.index(start)?, departure)
+        self.in_flight += 1;
+        self.retransmit(now, self.index(start)?, departure)
     }
 
-    /// Retransmits the last segment, in any state.
-    pub fn repeat_last(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
+    /// Retransmit the last segment, unless it is sacked, and return its start and end.
+    pub fn retransmit_last(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
         let index = self.segments.len().checked_sub(1)?;
         let last = self.segments[index];
-        match last.standing {
-            Standing::Flying => {}
-            Standing::Lost => {
+        match last.state {
+            SegmentState::InFlight => {}
+            SegmentState::Lost => {
                 self.lost.remove(&last.start);
-                self.flying += 1;
+                self.in_flight += 1;
             }
-            Standing::Arrived => return None,
+            SegmentState::Sacked => return None,
         }
-        self.again(now, index, departure)
+        self.retransmit(now, index, departure)
     }
 
-    fn again(&mut self, now: Time, index: usize, departure: Departure) -> Option<(u64, u64)> {
-        let order = self.transmitted(self.segments[index].start);
+    fn retransmit(&mut self, now: Time, index: usize, departure: Departure) -> Option<(u64, u64)> {
+        let transmission = self.add_transmission(self.segments[index].start);
         let segment = self.segments.get_mut(index)?;
         segment.at = now;
-        segment.order = order;
-        segment.standing = Standing::Flying;
-        segment.repaired = true;
+        segment.transmission = transmission;
+        segment.state = SegmentState::InFlight;
+        segment.retransmitted = true;
         segment.departure = departure;
         Some((segment.start, segment.end))
     }
 
-    fn transmitted(&mut self, start: u64) -> u64 {
-        self.order += 1;
-        self.transmissions.push_back((self.order, start));
-        self.order
+    /// Return the number of a new transmission of the segment at `start`.
+    fn add_transmission(&mut self, start: u64) -> u64 {
+        self.transmission += 1;
+        self.transmissions.push_back((self.transmission, start));
+        self.transmission
     }
 
     fn index(&self, start: u64) -> Option<usize> {
@@ -156,15 +159,18 @@ impl Flight {
         (self.segments.get(index)?.start == start).then_some(index)
     }
 
-    /// Processes an acknowledgement. least: the shortest round trip so far.
+    /// Process an acknowledgement. least: the shortest round-trip time so far.
     pub fn acknowledge(
         &mut self,
         now: Time,
         ack: &Acknowledgement,
         least: Option<Duration>,
-    ) -> News {
-        let mut news = Fresh::new(now, least);
-        let mut advanced = false;
+    ) -> NewlyAcked {
+        let mut processed = Processed {
+            now,
+            least,
+            ..Processed::default()
+        };
         while let Some(sent) = self
             .segments
             .front()
@@ -172,26 +178,27 @@ impl Flight {
             .filter(|it| it.end <= ack.upto)
         {
             self.segments.pop_front();
-            advanced = true;
-            match sent.standing {
-                Standing::Arrived => self.selected -= 1,
-                Standing::Lost => {
+            processed.acked.advanced = true;
+            match sent.state {
+                SegmentState::Sacked => self.sacked -= 1,
+                SegmentState::Lost => {
                     self.lost.remove(&sent.start);
-                    news.came(&sent, ack.echo);
+                    processed.add(&sent, ack.echo);
                 }
-                Standing::Flying => {
-                    self.flying -= 1;
-                    news.came(&sent, ack.echo);
+                SegmentState::InFlight => {
+                    self.in_flight -= 1;
+                    processed.add(&sent, ack.echo);
                 }
             }
         }
-        self.arrived.forget_before(ack.upto);
-        let mut fresh = std::mem::take(&mut self.fresh);
+        self.ranges.forget_before(ack.upto);
+        let mut new_ranges = std::mem::take(&mut self.new_ranges);
         for (start, end) in ack.blocks {
-            self.arrived
-                .insert(start.max(ack.upto), end, |from, to| fresh.push((from, to)));
+            self.ranges.insert(start.max(ack.upto), end, |from, to| {
+                new_ranges.push((from, to));
+            });
         }
-        for (from, to) in fresh.drain(..) {
+        for (from, to) in new_ranges.drain(..) {
             let first = self.segments.partition_point(|sent| sent.start < from);
             for sent in self
                 .segments
@@ -199,53 +206,49 @@ impl Flight {
                 .skip(first)
                 .take_while(|it| it.end <= to)
             {
-                match sent.standing {
-                    Standing::Arrived => continue,
-                    Standing::Lost => {
+                match sent.state {
+                    SegmentState::Sacked => continue,
+                    SegmentState::Lost => {
                         self.lost.remove(&sent.start);
                     }
-                    Standing::Flying => self.flying -= 1,
+                    SegmentState::InFlight => self.in_flight -= 1,
                 }
-                news.came(sent, Time::MAX);
-                sent.standing = Standing::Arrived;
-                self.selected += 1;
+                processed.add(sent, Time::MAX);
+                sent.state = SegmentState::Sacked;
+                self.sacked += 1;
             }
         }
-        self.fresh = fresh;
-        if let Some(newest) = news.newest
-            && self.newest.is_none_or(|(order, _)| order < newest.0)
-        {
-            self.newest = Some(newest);
-        }
-        News {
-            segments: news.segments,
-            advanced,
-            round_trips: news.first.zip(news.last).filter(|_| !news.repaired),
-            latest: news.latest.map(|(at, _, departure)| (at, departure)),
-            bytes: news.bytes,
+        self.new_ranges = new_ranges;
+        self.newest = self.newest.max(processed.newest);
+        let round_trips = processed.acked.round_trips;
+        NewlyAcked {
+            round_trips: round_trips.filter(|_| !processed.retransmitted),
+            ..processed.acked
         }
     }
 
-    /// Marks segments as lost that were sent more than `grace` before one that has arrived. Returns their number, and
-    /// when the next may be.
-    pub fn find_lost(&mut self, now: Time, grace: Duration) -> (u64, Option<Time>) {
-        let Some((newest, took)) = self.newest else {
+    /// Mark segments as lost that were sent more than `window` before one that was acknowledged. Return their number,
+    /// and when the next one will be lost.
+    pub fn detect_losses(&mut self, now: Time, window: Duration) -> (u64, Option<Time>) {
+        let Some((newest, round_trip)) = self.newest else {
             return (0, None);
         };
         let mut found = 0;
-        while let Some(&(order, start)) = self.transmissions.front().filter(|it| it.0 < newest) {
+        while let Some(&(transmission, start)) =
+            self.transmissions.front().filter(|it| it.0 < newest)
+        {
             if let Some(index) = self.index(start)
                 && let sent = &mut self.segments[index]
-                && sent.order == order
-                && sent.standing == Standing::Flying
+                && sent.transmission == transmission
+                && sent.state == SegmentState::InFlight
             {
-                let due = sent.at + took + grace;
+                let due = sent.at + round_trip + window;
                 if due > now {
                     return (found, Some(due));
                 }
-                sent.standing = Standing::Lost;
+                sent.state = SegmentState::Lost;
                 self.lost.insert(start);
-                self.flying -= 1;
+                self.in_flight -= 1;
                 found += 1;
             }
             self.transmissions.pop_front();
@@ -253,83 +256,72 @@ impl Flight {
         (found, None)
     }
 
-    /// After a timeout: marks as lost the first segment and those sent before `since`. Returns their number.
-    pub fn give_up(&mut self, since: Time) -> u64 {
-        let before = self.flying;
+    /// Mark the first segment and those sent until `since` as lost, after a timeout. Return the number of new losses.
+    pub fn time_out(&mut self, since: Time) -> u64 {
+        let before = self.in_flight;
         for (index, sent) in self.segments.iter_mut().enumerate() {
-            if sent.standing == Standing::Flying && (index == 0 || sent.at <= since) {
-                sent.standing = Standing::Lost;
+            if sent.state == SegmentState::InFlight && (index == 0 || sent.at <= since) {
+                sent.state = SegmentState::Lost;
                 self.lost.insert(sent.start);
-                self.flying -= 1;
+                self.in_flight -= 1;
             }
         }
-        before - self.flying
+        before - self.in_flight
     }
 
-    /// The timeout was spurious: segments marked as lost are in flight.
-    pub fn take_back(&mut self) {
+    /// Mark the lost segments as in flight, after a spurious timeout.
+    pub fn undo_losses(&mut self) {
         for sent in &mut self.segments {
-            if sent.standing == Standing::Lost {
-                sent.standing = Standing::Flying;
-                self.flying += 1;
+            if sent.state == SegmentState::Lost {
+                sent.state = SegmentState::InFlight;
+                self.in_flight += 1;
             }
         }
         self.lost.clear();
-        let flying = self
+        let in_flight = self
             .segments
             .iter()
-            .filter(|it| it.standing == Standing::Flying);
-        let mut transmissions: Vec<_> = flying.map(|sent| (sent.order, sent.start)).collect();
+            .filter(|it| it.state == SegmentState::InFlight);
+        let mut transmissions: Vec<_> = in_flight
+            .map(|sent| (sent.transmission, sent.start))
+            .collect();
         transmissions.sort_unstable();
         self.transmissions = transmissions.into();
     }
 }
 
-/// The news in an acknowledgement, while it is read.
-struct Fresh {
+/// The part of an acknowledgement that has been processed.
+#[derive(Default)]
+struct Processed {
     now: Time,
     least: Option<Duration>,
-    segments: u64,
-    repaired: bool,
-    first: Option<Duration>,
-    last: Option<Duration>,
+    acked: NewlyAcked,
+    /// End of the segment sent last.
+    end: u64,
+    retransmitted: bool,
+    /// As [`Flight::newest`].
     newest: Option<(u64, Duration)>,
-    latest: Option<(Time, u64, Departure)>,
-    bytes: u64,
 }
 
-impl Fresh {
-    fn new(now: Time, least: Option<Duration>) -> Self {
-        Self {
-            now,
-            least,
-            segments: 0,
-            repaired: false,
-            first: None,
-            last: None,
-            newest: None,
-            latest: None,
-            bytes: 0,
+impl Processed {
+    /// Add an acknowledged segment. echo: the echoed timestamp; [`Time::MAX`] with selective acknowledgements.
+    fn add(&mut self, sent: &Sent, echo: Time) {
+        let round_trip = self.now - sent.at;
+        let acked = &mut self.acked;
+        acked.segments += 1;
+        self.retransmitted |= sent.retransmitted;
+        let (first, last) = acked.round_trips.unwrap_or((round_trip, round_trip));
+        acked.round_trips = Some((first.max(round_trip), last.min(round_trip)));
+        let latest = acked.latest;
+        if latest.is_none_or(|(at, _)| (sent.at, sent.end) > (at, self.end)) {
+            acked.latest = Some((sent.at, sent.departure));
+            acked.bytes = sent.end - sent.start;
+            self.end = sent.end;
         }
-    }
-
-    /// echo: the stamp that came with it, if it is that of the segment.
-    fn came(&mut self, sent: &Sent, echo: Time) {
-        let took = self.now - sent.at;
-        self.segments += 1;
-        self.repaired |= sent.repaired;
-        self.first = Some(self.first.map_or(took, |other| other.max(took)));
-        self.last = Some(self.last.map_or(took, |other| other.min(took)));
-        let is_later = |&(at, end, _): &(Time, u64, _)| (sent.at, sent.end) > (at, end);
-        if self.latest.as_ref().is_none_or(is_later) {
-            self.latest = Some((sent.at, sent.end, sent.departure));
-            self.bytes = sent.end - sent.start;
-        }
-        // That of a repair may be that of the original (RFC 8985 §6.2, step 2).
-        let early = echo < sent.at || self.least.is_some_and(|least| took < least);
-        let ambiguous = sent.repaired && early;
-        if !ambiguous && self.newest.is_none_or(|(order, _)| order < sent.order) {
-            self.newest = Some((sent.order, took));
+        // The acknowledgement of a retransmission may be that of the original (RFC 8985 §6.2, step 2).
+        let early = echo < sent.at || self.least.is_some_and(|least| round_trip < least);
+        if !(sent.retransmitted && early) {
+            self.newest = self.newest.max(Some((sent.transmission, round_trip)));
         }
     }
 }

@@ -73,8 +73,8 @@ impl Deliveries {
     }
 
     /// The sender has less to send than it may, with so many segments in flight (§3.4).
-    pub fn idle(&mut self, flying: u64) {
-        self.idle_until = self.delivered + flying;
+    pub fn idle(&mut self, in_flight: u64) {
+        self.idle_until = self.delivered + in_flight;
     }
 
     /// Segments were delivered (§3.3). latest: of those, when the one that was sent last was sent. least: the shortest

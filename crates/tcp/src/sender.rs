@@ -4,13 +4,13 @@ use cellbed_link::{Duration, Time};
 
 use super::Tcp;
 use super::congestion::{AckSample, AnyController, Delivery, Reduction, Repair, Timeout, Usage};
-use super::flight::{Flight, News};
+use super::flight::{Flight, NewlyAcked};
 use super::pacing::{self, Pacer};
 use super::rate::{Deliveries, Departure};
 use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
 use super::segment::{Acknowledgement, Burst};
 
-/// Segments behind a missing one that prove its loss without grace (RFC 5681 §3.2).
+/// Sacked segments that prove a loss without a reordering window (`DupThresh`, RFC 8985 §6.2).
 const DUPLICATES: u64 = 3;
 /// Time that Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
 const PROBE_SLACK: Duration = Duration::from_millis(8);
@@ -92,8 +92,8 @@ enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alarm {
-    /// A segment may be taken for lost.
-    Grace,
+    /// The reordering window of a segment ends.
+    Reordering,
     /// The tail may be lost.
     Probe,
     Timeout,
@@ -131,12 +131,12 @@ impl Sender {
 
     pub fn write(&mut self, now: Time, bytes: u64) {
         self.rest(now);
-        let flying = self.flight.flying();
+        let in_flight = self.flight.in_flight();
         if self.unsent() < self.tcp.segment
-            && flying < self.law.window().segments()
+            && in_flight < self.law.window().segments()
             && !self.flight.has_lost()
         {
-            self.deliveries.idle(flying);
+            self.deliveries.idle(in_flight);
         }
         self.written += bytes;
     }
@@ -205,7 +205,7 @@ impl Sender {
     pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
-        } else if self.flight.flying() >= self.law.window().segments() {
+        } else if self.flight.in_flight() >= self.law.window().segments() {
             self.used(true);
             None
         } else if self.is_held_back(now) {
@@ -213,7 +213,7 @@ impl Sender {
         } else if self.flight.has_lost() {
             self.counters.repairs += 1;
             let departure = self.depart(now);
-            self.flight.repair(now, departure)
+            self.flight.retransmit_lost(now, departure)
         } else {
             let span = self.send_new(now, self.nagle);
             self.used(false);
@@ -226,7 +226,7 @@ impl Sender {
                 reduction.sent();
             }
             self.last_sent = Some(now);
-            if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Grace))) {
+            if !matches!(self.timer, Some((_, Alarm::Timeout | Alarm::Reordering))) {
                 self.arm(now);
             }
         } else {
@@ -276,7 +276,7 @@ impl Sender {
         } else {
             1.2
         };
-        let under_way = window.max(self.flight.flying()) * segment;
+        let under_way = window.max(self.flight.in_flight()) * segment;
         let rate = gain * under_way as f64 / smoothed.as_secs_f64();
         pacing::quantum(rate, segment, LEAST_BURST, least)
     }
@@ -313,7 +313,7 @@ impl Sender {
             self.short = end;
         }
         let start = std::mem::replace(&mut self.next, end);
-        if self.flight.flying() == 0 && self.deliveries.is_idle() {
+        if self.flight.in_flight() == 0 && self.deliveries.is_idle() {
             self.law.on_restart(now);
         }
         let departure = self.depart(now);
@@ -326,7 +326,7 @@ impl Sender {
         let new = self.send_new(now, false);
         let repeated = new.is_none();
         let departure = self.depart(now);
-        let span = new.or_else(|| self.flight.repeat_last(now, departure));
+        let span = new.or_else(|| self.flight.retransmit_last(now, departure));
         self.counters.repairs += u64::from(repeated && span.is_some());
         self.probe = span.map(|_| (self.next, repeated));
         // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
@@ -345,20 +345,20 @@ impl Sender {
 
     pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
         self.room = self.room.max(ack.upto + ack.window);
-        let before = self.flight.flying();
-        let news = self.flight.acknowledge(now, ack, self.round_trip.least());
-        if news.advanced {
+        let before = self.flight.in_flight();
+        let acked = self.flight.acknowledge(now, ack, self.round_trip.least());
+        if acked.advanced {
             self.missing = ack.upto;
             self.doubled = 0;
         }
-        let round_trip = news.round_trips;
-        let echoed = news.advanced.then(|| now - ack.echo);
+        let round_trip = acked.round_trips;
+        let echoed = acked.advanced.then(|| now - ack.echo);
         if let Some(span) = round_trip.map(|(first, _)| first).or(echoed) {
             self.round_trip.measured(span, self.missing, self.next);
         }
         let progress = AckSample {
             now,
-            segments: news.segments,
+            segments: acked.segments,
             round_trip: round_trip.map(|(_, last)| last),
             missing: self.missing,
             next: self.next,
@@ -368,41 +368,41 @@ impl Sender {
             self.law.on_round_trip(&progress, span);
         }
         self.on_probe_answer(ack);
-        let (lost, grace_ends) = self.flight.find_lost(now, self.grace());
+        let (lost, next) = self.flight.detect_losses(now, self.reordering_window());
         let marked = ack.marked.saturating_sub(self.marked);
         self.marked += marked;
         let repairing = lost > 0 || self.state != State::Open;
         self.law.on_ecn(&progress, marked, repairing);
-        self.judge(&progress, &news, lost, ack);
-        self.delivered(&progress, &news, lost, before);
-        match grace_ends {
-            Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Grace)),
-            _ if news.advanced || news.segments > 0 || self.flight.is_empty() => self.arm(now),
+        self.judge(&progress, &acked, lost, ack);
+        self.delivered(&progress, &acked, lost, before);
+        match next {
+            Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Reordering)),
+            _ if acked.advanced || acked.segments > 0 || self.flight.is_empty() => self.arm(now),
             _ => {}
         }
     }
 
     /// Samples the rate of delivery. before: segments that were in flight.
-    fn delivered(&mut self, progress: &AckSample, news: &News, lost: u64, before: u64) {
+    fn delivered(&mut self, progress: &AckSample, acked: &NewlyAcked, lost: u64, before: u64) {
         self.lost += lost;
         let now = progress.now;
         let least = self.round_trip.least();
         let sample = self
             .deliveries
-            .arrived(now, news.segments, news.latest, least);
+            .arrived(now, acked.segments, acked.latest, least);
         self.law.on_delivery(&Delivery {
             now,
             sample,
             delivered: self.deliveries.count(),
             delivered_at: self.deliveries.at(),
-            segments: news.segments,
+            segments: acked.segments,
             lost,
             all_lost: self.lost,
             before,
-            flying: self.flight.flying(),
+            in_flight: self.flight.in_flight(),
             round_trip: progress.round_trip,
             // Linux: FLAG_ACK_MAYBE_DELAYED.
-            is_delayed: news.bytes < self.tcp.segment
+            is_delayed: acked.bytes < self.tcp.segment
                 && sample.is_some_and(|sample| sample.before + 1 == self.deliveries.count()),
             repair: match self.state {
                 State::Open => Repair::None,
@@ -412,13 +412,13 @@ impl Sender {
             ahead: self.pacer.ahead(now),
         });
         if self.law.is_draining() {
-            self.deliveries.idle(self.flight.flying());
+            self.deliveries.idle(self.flight.in_flight());
         }
     }
 
-    /// Return the maximum time that a segment may be behind one that was sent later (RFC 8985 §6.2, step 4).
-    fn grace(&self) -> Duration {
-        if self.state != State::Open || self.flight.selected() >= DUPLICATES {
+    /// Return the reordering window (RFC 8985 §6.2, step 4).
+    fn reordering_window(&self) -> Duration {
+        if self.state != State::Open || self.flight.sacked() >= DUPLICATES {
             return Duration::ZERO;
         }
         let quarter = self
@@ -428,11 +428,17 @@ impl Sender {
         Duration::from_nanos(quarter)
     }
 
-    fn judge(&mut self, progress: &AckSample, news: &News, lost: u64, ack: &Acknowledgement) {
+    fn judge(
+        &mut self,
+        progress: &AckSample,
+        acked: &NewlyAcked,
+        lost: u64,
+        ack: &Acknowledgement,
+    ) {
         match &mut self.state {
-            State::Open if lost > 0 => self.enter_recovery(news),
+            State::Open if lost > 0 => self.enter_recovery(acked),
             State::Open => {
-                if news.advanced {
+                if acked.advanced {
                     self.law.on_ack(progress);
                 }
             }
@@ -442,14 +448,14 @@ impl Sender {
                 self.law.repair(threshold);
             }
             State::Recovery { reduction, .. } => {
-                reduction.delivered(news);
+                reduction.delivered(acked);
                 let reduction = *reduction;
-                self.reduce(reduction, news, lost);
+                self.reduce(reduction, acked, lost);
             }
             State::Loss { end, since, before } => {
                 let (end, since, before) = (*end, *since, *before);
-                if news.advanced && ack.echo < since {
-                    self.flight.take_back();
+                if acked.advanced && ack.echo < since {
+                    self.flight.undo_losses();
                     self.law.undo(before.0, before.1);
                     self.state = State::Open;
                 } else {
@@ -462,22 +468,22 @@ impl Sender {
         }
     }
 
-    fn enter_recovery(&mut self, news: &News) {
+    fn enter_recovery(&mut self, acked: &NewlyAcked) {
         let before = self.law.window().segments();
         self.law.on_loss();
         self.probe = None;
-        let reduction = Reduction::new(before, news);
+        let reduction = Reduction::new(before, acked);
         self.state = State::Recovery {
             end: self.next,
             reduction,
         };
-        self.reduce(reduction, news, 1);
+        self.reduce(reduction, acked, 1);
     }
 
     /// Sets the window to what may be sent now.
-    fn reduce(&mut self, reduction: Reduction, news: &News, lost: u64) {
-        let (flying, threshold) = (self.flight.flying(), self.law.window().threshold);
-        let window = reduction.window(flying, threshold, news, lost);
+    fn reduce(&mut self, reduction: Reduction, acked: &NewlyAcked, lost: u64) {
+        let (in_flight, threshold) = (self.flight.in_flight(), self.law.window().threshold);
+        let window = reduction.window(in_flight, threshold, acked, lost);
         self.law.repair(window);
     }
 
@@ -510,13 +516,13 @@ impl Sender {
         };
         self.timer = None;
         match alarm {
-            Alarm::Grace => {
-                let (lost, next) = self.flight.find_lost(now, self.grace());
+            Alarm::Reordering => {
+                let (lost, next) = self.flight.detect_losses(now, self.reordering_window());
                 if lost > 0 && self.state == State::Open {
-                    self.enter_recovery(&News::default());
+                    self.enter_recovery(&NewlyAcked::default());
                 }
                 match next {
-                    Some(at) => self.timer = Some((at, Alarm::Grace)),
+                    Some(at) => self.timer = Some((at, Alarm::Reordering)),
                     None => self.arm(now),
                 }
             }
@@ -546,10 +552,10 @@ impl Sender {
         };
         self.probe = None;
         let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
-        self.lost += self.flight.give_up(now - recent);
-        let flying = self.flight.flying();
+        self.lost += self.flight.time_out(now - recent);
+        let in_flight = self.flight.in_flight();
         self.law.on_timeout(&Timeout {
-            flying,
+            in_flight,
             all_lost: self.lost,
             delivered: self.deliveries.count(),
             delivered_at: self.deliveries.at(),

@@ -131,7 +131,7 @@ impl Bbr {
             self.mode = Mode::Drain;
         }
         if self.mode == Mode::Drain
-            && self.in_flight_at_departure(news.flying, news) <= self.inflight(1.0)
+            && self.in_flight_at_departure(news.in_flight, news) <= self.inflight(1.0)
         {
             self.probe_bandwidth(news.now, news.delivered_at);
         }
@@ -269,7 +269,7 @@ impl Bbr {
                 if self.probed_round {
                     self.end_probe(news.now, window, news.delivered_at);
                 }
-            } else if news.flying <= LEAST {
+            } else if news.in_flight <= LEAST {
                 self.probe_ends = Some(news.now + PROBE);
                 self.probed_round = false;
                 self.round_end = news.delivered;
@@ -369,13 +369,13 @@ impl Bbr {
             if news.repair == Repair::Recovery && was != Repair::Recovery {
                 self.conserves = true;
                 self.round_end = news.delivered;
-                size = news.flying + news.segments;
+                size = news.in_flight + news.segments;
             } else if was != Repair::None && news.repair == Repair::None {
                 self.conserves = false;
                 size = size.max(self.saved);
             }
             if self.conserves {
-                size = size.max(news.flying + news.segments);
+                size = size.max(news.in_flight + news.segments);
             } else {
                 let aggregated = if self.is_full {
                     self.aggregation.most().min(self.bandwidth() * AGGREGATION)
@@ -437,7 +437,7 @@ impl Controller for Bbr {
         let (delivered, at) = (timeout.delivered, timeout.delivered_at);
         self.policer
             .note(true, true, delivered, at, timeout.all_lost);
-        self.window.size = (timeout.flying + 1) as f64;
+        self.window.size = (timeout.in_flight + 1) as f64;
     }
 
     /// A pipe that was full stays so.
@@ -624,7 +624,7 @@ mod tests {
                 lost: 0,
                 all_lost: 0,
                 before: 0,
-                flying: 0,
+                in_flight: 0,
                 round_trip: None,
                 is_delayed: false,
                 repair: Repair::None,
@@ -635,14 +635,14 @@ mod tests {
         }
 
         /// A round trip later, all of a window is acknowledged at once.
-        fn round(&mut self, rate: f64, flying: u64) {
+        fn round(&mut self, rate: f64, in_flight: u64) {
             let before = self.news.delivered;
             let news = &mut self.news;
             news.now += SPAN;
             news.delivered_at = news.now;
             news.segments = self.window;
             news.delivered += self.window;
-            (news.before, news.flying) = (self.window, flying);
+            (news.before, news.in_flight) = (self.window, in_flight);
             news.round_trip = Some(SPAN);
             let idle = false;
             news.sample = Some(RateSample { rate, before, idle });
@@ -726,12 +726,12 @@ mod tests {
         let mut probed = Duration::ZERO;
         for _ in 0..600 {
             let window = pipe.window;
-            pipe.news.flying = window.min(40);
+            pipe.news.in_flight = window.min(40);
             pipe.round(1000.0, window.min(40));
             if pipe.bbr.mode == Mode::ProbeRoundTrip {
                 assert_eq!(pipe.window, LEAST);
                 probed += longer;
-                pipe.news.flying = 4;
+                pipe.news.in_flight = 4;
             }
             // From now on the queue makes round trips longer.
             pipe.bbr.least = Some(SPAN.saturating_sub(Duration::from_millis(1)));
@@ -768,7 +768,7 @@ mod tests {
         pipe.news.repair = Repair::Recovery;
         (pipe.news.lost, pipe.news.all_lost) = (3, 3);
         pipe.news.segments = 2;
-        pipe.news.flying = 60;
+        pipe.news.in_flight = 60;
         pipe.news.sample = None;
         pipe.window = pipe.bbr.acknowledged(before, &pipe.news);
         assert_eq!(pipe.window, 62);

@@ -217,7 +217,7 @@ pub(super) struct AckSample {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
     /// Segments in flight, and segments that were found lost so far.
-    pub flying: u64,
+    pub in_flight: u64,
     pub all_lost: u64,
     /// All deliveries, and when the last was acknowledged.
     pub delivered: u64,
@@ -248,7 +248,7 @@ pub(super) struct Delivery {
     pub all_lost: u64,
     /// In flight before the acknowledgement, and now.
     pub before: u64,
-    pub flying: u64,
+    pub in_flight: u64,
     pub round_trip: Option<Duration>,
     /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
     pub is_delayed: bool,
