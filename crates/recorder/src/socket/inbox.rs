@@ -1,4 +1,4 @@
-//! Receiving: many packets to a system call, each with the kernel's stamp.
+//! Receiving: many packets per system call, each with the kernel's timestamp.
 
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -15,13 +15,13 @@ use nix::sys::time::TimeSpec;
 use super::{Socket, clock};
 use crate::error::{Result, Trying};
 
-/// Packets of one system call.
+/// Maximum number of packets per system call.
 const BATCH: usize = 64;
 
-/// The longest packet taken whole; nothing of the recorder is longer than an Ethernet frame.
+/// Bytes of the longest packet that is not truncated; the recorder's packets fit into an Ethernet frame.
 const LONGEST: usize = 2048;
 
-/// Packets that have arrived together.
+/// The packets of one system call.
 pub struct Inbox {
     buffers: Vec<[u8; LONGEST]>,
     arrived: Vec<Arrived>,
@@ -34,17 +34,17 @@ struct Arrived {
     at: Time,
 }
 
-/// A packet that has arrived.
+/// A received packet.
 pub struct Datagram<'a> {
-    /// The sender; IPv4 addresses as such, for any family of the socket.
+    /// The sender; an IPv4-mapped address as IPv4.
     pub from: SocketAddr,
-    /// When the kernel had it, on the monotonic clock.
+    /// When the kernel received it, on the monotonic clock.
     pub arrived: Time,
     /// The UDP payload.
     pub bytes: &'a [u8],
 }
 
-/// The kernel counts overflows in 32 bits and reports them with the next packet.
+/// The kernel's counter of packets dropped at a full buffer: 32 bits, reported with the next packet (`SO_RXQ_OVFL`).
 #[derive(Default)]
 struct Overflows {
     last: u32,
@@ -58,7 +58,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// An empty one.
+    /// Return an empty inbox.
     pub fn new() -> Self {
         Self {
             buffers: vec![[0; LONGEST]; BATCH],
@@ -67,7 +67,7 @@ impl Inbox {
         }
     }
 
-    /// The packets of the last [`Socket::receive`], in order of arrival.
+    /// Return the packets of the last [`Socket::receive`], in order of arrival.
     pub fn packets(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.buffers
             .iter()
@@ -79,20 +79,20 @@ impl Inbox {
             })
     }
 
-    /// Return the number of packets so far that found the socket's buffer full: this machine lost them, not the
-    /// network. Use each inbox with one socket.
+    /// Return the number of packets so far that this machine dropped at a full socket buffer. Use each inbox with one
+    /// socket.
     pub fn overflows(&self) -> u64 {
         self.overflows.total
     }
 }
 
 impl Socket {
-    /// Takes what has arrived, at most 64 packets, and returns how many. Packets over 2048 bytes come truncated.
+    /// Receive the waiting packets, at most 64, and return their number. Packets over 2048 bytes are truncated.
     pub fn receive(&self, inbox: &mut Inbox) -> Result<usize> {
         inbox.arrived.clear();
-        // Made anew: the kernel shortens the room for control messages to what the last packets had.
-        let room = cmsg_space!(TimeSpec, u32);
-        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(room));
+        // Not reused: the kernel reduces the space for control messages to that of the last packets.
+        let space = cmsg_space!(TimeSpec, u32);
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(space));
         let buffers = inbox.buffers.iter_mut();
         let mut pieces: Vec<_> = buffers.map(|buffer| [IoSliceMut::new(buffer)]).collect();
         let messages = match recvmmsg(
@@ -103,8 +103,8 @@ impl Socket {
             None,
         ) {
             Ok(messages) => messages,
-            // An ICMP error that our packet caused adds nothing to its loss.
-            Err(error) if is_passing(error) => return Ok(0),
+            // An ICMP error in reply to a packet of ours: the packet's loss is noticed anyway.
+            Err(error) if is_temporary(error) => return Ok(0),
             Err(error) => return Err(error).trying(|| "receive packets".into()),
         };
         let instant = clock::Instant::now();
@@ -138,7 +138,7 @@ impl Overflows {
     }
 }
 
-fn is_passing(error: Errno) -> bool {
+fn is_temporary(error: Errno) -> bool {
     matches!(
         error,
         Errno::EAGAIN
@@ -150,7 +150,7 @@ fn is_passing(error: Errno) -> bool {
     )
 }
 
-/// Return the sender of a packet: an IPv4 address as such, for any family of the socket.
+/// Return the sender of a packet; an IPv4-mapped address as IPv4.
 fn sender(message: &RecvMsg<'_, '_, SockaddrStorage>) -> SocketAddr {
     let address = message.address.as_ref();
     if let Some(six) = address.and_then(SockaddrStorage::as_sockaddr_in6) {

@@ -144,7 +144,7 @@ impl Socket {
                 {
                     joined = false;
                 }
-                Err(error) if is_passing(error) => {
+                Err(error) if is_temporary(error) => {
                     sent.refused += count;
                     first += count;
                 }
@@ -186,7 +186,7 @@ impl Socket {
 }
 
 /// Errors of a path that may be there again in a moment.
-fn is_passing(error: Errno) -> bool {
+fn is_temporary(error: Errno) -> bool {
     matches!(
         error,
         Errno::ENETUNREACH
