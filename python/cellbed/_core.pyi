@@ -368,13 +368,13 @@ def import_series(
     source: str | PathLike[str],
     folder: str | PathLike[str],
     request: str,
-    tell: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> str:
     """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
 
-    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. tell: called every few MiB
-    with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns JSON:
-    ``parts`` (``part``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
+    request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. progress: called every few
+    MiB with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns
+    JSON: ``parts`` (``part``, ``rows``, ``duration_ns``), ``notes``, and ``begun_ns``, since 1970, or null.
 
     Errors: :class:`TraceFormatError` that begins with the file and names the place; :class:`OSError` for what cannot be
     read or written.

@@ -10,25 +10,25 @@ use pyo3::prelude::*;
 use crate::trace::{TraceFormatError, open};
 
 #[pyfunction]
-#[pyo3(signature = (source, folder, request, tell=None))]
+#[pyo3(signature = (source, folder, request, progress=None))]
 pub fn import_series(
     py: Python<'_>,
     source: PathBuf,
     folder: PathBuf,
     request: &str,
-    tell: Option<Py<PyAny>>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let request = parsed(request)?;
     py.detach(|| {
         let mut raised = None;
-        let told = |bytes| {
-            heard(tell.as_ref(), bytes).map_err(|error| {
+        let report = |bytes| {
+            report_progress(progress.as_ref(), bytes).map_err(|error| {
                 raised = Some(error);
                 io::Error::other("it was interrupted")
             })
         };
         let file = open(&source)?;
-        let done = import(Watched::new(file, told), &request, &folder);
+        let done = import(Watched::new(file, report), &request, &folder);
         match (raised, done) {
             (Some(error), _) => Err(error),
             (None, done) => answer(done, &source),
@@ -36,12 +36,12 @@ pub fn import_series(
     })
 }
 
-/// Lets Python handle its signals, and reports the progress of reading.
-fn heard(tell: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
+/// Let Python handle its signals, and report the number of bytes read since the last call.
+fn report_progress(progress: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
-        match tell {
-            Some(tell) => tell.call1(py, (bytes,)).map(drop),
+        match progress {
+            Some(progress) => progress.call1(py, (bytes,)).map(drop),
             None => Ok(()),
         }
     })
@@ -52,10 +52,10 @@ fn parsed(request: &str) -> PyResult<Request> {
 }
 
 fn refused(error: &ImportError, source: &Path) -> PyErr {
-    let said = error.in_file(source);
+    let message = error.in_file(source);
     match error {
-        ImportError::Write(_) => PyOSError::new_err(said),
-        _ => TraceFormatError::new_err(said),
+        ImportError::Write(_) => PyOSError::new_err(message),
+        _ => TraceFormatError::new_err(message),
     }
 }
 
