@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_rates, write_round_trips
 from cellbed.archive import Archive
-from cellbed.archive.entry import About, Entry, Held
+from cellbed.archive.entry import About, Entry, StoredSeries
 from cellbed.archive.series import Content
 from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.warnings import Replayed, warnings
@@ -52,7 +52,7 @@ def test_the_archive_counts_hours_from_the_date(archive: Archive) -> None:
 
 
 def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -> Entry:
-    held = Held(
+    held = StoredSeries(
         file="uplink.parquet",
         content=Content.OPPORTUNITIES,
         sha256="0" * 64,

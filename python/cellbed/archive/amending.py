@@ -11,11 +11,11 @@ from cellbed.archive.describing import described, doubts
 from cellbed.archive.errors import TraceError
 from cellbed.archive.examples import EXAMPLES
 from cellbed.archive.statistics.clock import names_time, second_of_day
-from cellbed.archive.store import Archive, known_figures
+from cellbed.archive.store import Archive, finite_figures
 from cellbed.archive.unfinished import locked
 
 if TYPE_CHECKING:
-    from cellbed.archive.entry import About, Entry, Held, Step
+    from cellbed.archive.entry import About, Entry, Step, StoredSeries
     from cellbed.archive.series import Part
 
 
@@ -60,7 +60,7 @@ def rename(archive: Archive, name: str, new: str) -> Entry:
     archive.entry(name)
     if new == name:
         raise TraceError(f"'{name}' already has this name")
-    archive.require_possible(new)
+    archive.require_valid(new)
     with archive.writing(), locked(archive.folder):
         archive.entry(name)
         if archive.has(new):
@@ -107,7 +107,7 @@ def _step(before: About, after: About) -> Step:
     return Step(what="described", how=how | ({"was": was} if was else {}), tool=f"cellbed {__version__}")
 
 
-def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict[Part, Held]:
+def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict[Part, StoredSeries]:
     """Return the parts with their statistics if the series begin at that second of the day."""
     from cellbed.archive.statistics import Definition, statistics
 
@@ -115,7 +115,7 @@ def _measured_from(archive: Archive, entry: Entry, starts: float | None) -> dict
     for part, held in entry.parts.items():
         if held.statistics is not None:
             definition = Definition(round(held.statistics["outage_from_ms"] * 1e6))
-            found = known_figures(statistics(archive.series(entry.name, part), definition, starts))
+            found = finite_figures(statistics(archive.series(entry.name, part), definition, starts))
             held = held.model_copy(update={"statistics": found})
         parts[part] = held
     return parts

@@ -41,7 +41,7 @@ class EntryDirection:
         """Return the file that the engine reads. Raises TraceError for a damaged series."""
         from cellbed.archive.replayable import replayable
 
-        return replayable(*self.archive.held(self.name, self.part))
+        return replayable(*self.archive.series_and_hash(self.name, self.part))
 
 
 class TraceSource:
@@ -148,7 +148,7 @@ def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dic
     name, only = entry_and_part(archive, name)
     entry = archive.entry(name)
     if only is not None:
-        archive.held(name, only)
+        archive.series(name, only)
     starts = second_of_day(entry.about)
     return {
         part: held.statistics

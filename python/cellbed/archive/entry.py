@@ -62,8 +62,8 @@ class About(Model):
     note: Text | None = None
 
 
-class Held(Model):
-    """A series of the entry. file: its name in the entry's folder. sha256: of that file."""
+class StoredSeries(Model):
+    """A series of an entry, and its file. file: name in the entry's folder; sha256: expected hash of the file."""
 
     file: FileName
     content: Content
@@ -92,7 +92,7 @@ class Entry(Model):
     version: Literal[1] = VERSION
     name: Name
     about: About
-    parts: dict[Part, Held] = {}
+    parts: dict[Part, StoredSeries] = {}
     recording: FileName | None = Field(
         default=None, description="Folder of a recording of two workloads beside the series."
     )

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.archive.entry import Entry, Held
+from cellbed.archive.entry import Entry, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
@@ -142,7 +142,7 @@ def _lasting(seconds: float) -> str:
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
 
-def rows_word(held: Held) -> str:
+def rows_word(held: StoredSeries) -> str:
     """Return the kind of its rows: ``"opportunities"``, ``"rate"``, ``"probes"``."""
     words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
     word = words[held.content]

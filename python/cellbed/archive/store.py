@@ -1,8 +1,8 @@
 """The archive: entries are added, replaced and removed atomically.
 
-An entry is a folder of the archive's with an `entry.toml` and the files that it names. It is made under a hidden
-name and renamed when it is complete, so that partial entries are never visible, and of two concurrent processes with
-the same name one fails. The next process that adds an entry removes the remains of killed ones.
+An entry is a folder with an ``entry.toml`` and the files that it names. It is written under a hidden name and renamed
+when it is complete: partial entries are never visible, and if two processes add the same name, one fails. The next
+process that adds an entry removes what killed processes have left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About, Entry, Held
+    from cellbed.archive.entry import About, Entry, StoredSeries
     from cellbed.archive.index import EntryTable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
@@ -54,29 +54,29 @@ def valid_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Archive:
-    """Entries by their names. Every method may be called while other processes add, replace and remove.
+    """Entries by name. Other processes may add, replace and remove entries at any time.
 
-    Errors of all: :class:`TraceError`.
+    Errors of all methods: :class:`TraceError`.
     """
 
     folder: Path
 
     def names(self) -> list[str]:
-        """Return names of the entries, the damaged ones too, in order."""
+        """Return the sorted names of all entries, damaged ones included."""
         try:
-            there = {path.name for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()}
+            names = {path.name for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()}
         except FileNotFoundError:
-            there = set()
+            names = set()
         except OSError as error:
             raise TraceError(f"{self.folder}: cannot read the archive: {error.strerror}") from None
-        return sorted(there.union(examples.EXAMPLES))
+        return sorted(names.union(examples.EXAMPLES))
 
     def has(self, name: str) -> bool:
-        """Return whether there is an entry of that name, even a damaged one."""
+        """Return whether there is an entry of that name, sound or damaged."""
         return name in examples.EXAMPLES or (NAME.fullmatch(name) is not None and (self.folder / name).is_dir())
 
     def entry(self, name: str) -> Entry:
-        """Return the description of an entry."""
+        """Return the description of an entry. A built-in example is generated if it is missing or outdated."""
         if not self.has(name):
             raise TraceError(self._unknown(name))
         if name not in examples.EXAMPLES:
@@ -95,22 +95,22 @@ class Archive:
             return self._keep(draft, name, replace=True)
 
     def series(self, name: str, part: Part) -> Series:
-        """One part of an entry."""
-        return self.held(name, part)[0]
+        """Return one part of an entry."""
+        return self.series_and_hash(name, part)[0]
 
-    def held(self, name: str, part: Part) -> tuple[Series, str]:
-        """One part of an entry, and the expected SHA-256 of its file."""
+    def series_and_hash(self, name: str, part: Part) -> tuple[Series, str]:
+        """Return one part of an entry, and the expected SHA-256 of its file."""
         entry = self.entry(name)
         if part not in entry.parts:
-            raise TraceError(_lacks(entry, part))
-        held = entry.parts[part]
-        path = self.folder / name / held.file
+            raise TraceError(f"'{name}' has no {part}: it has {_parts(entry)}")
+        stored = entry.parts[part]
+        path = self.folder / name / stored.file
         if not path.is_file():
             raise TraceError(f"{path}: missing: `cellbed traces rm {name}`, then add it again")
-        return Series(held.content, path, held.duration_ns), held.sha256
+        return Series(stored.content, path, stored.duration_ns), stored.sha256
 
     def recording(self, name: str) -> Path:
-        """Return the folder of an entry's recording of two workloads."""
+        """Return the folder of the recording of two workloads in an entry."""
         entry = self.entry(name)
         if entry.recording is None:
             raise TraceError(f"'{name}' contains no recording of two workloads: it has {_parts(entry)}")
@@ -118,32 +118,32 @@ class Archive:
 
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
-        """A draft of an entry, removed at the end unless it is kept."""
+        """Yield a draft of an entry, whose files are removed at the end unless it was kept."""
         from cellbed.archive.draft import Draft
 
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             with self.writing():
-                folder = held.enter_context(unfinished(self.folder))
+                folder = stack.enter_context(unfinished(self.folder))
             yield Draft(folder, about)
 
     def keep(self, draft: Draft, name: str, replace: bool = False) -> Entry:
-        """Make a draft an entry: check, measure, hash, and name it. A draft can be kept once.
+        """Check, measure and hash the files of a draft, and make it an entry. A draft can be kept once.
 
-        replace: whether it may replace an entry of that name, which is complete until then.
+        replace: replace an entry of that name atomically.
         """
-        self.require_possible(name)
+        self.require_valid(name)
         if not replace:
             self.require_free(name)
         return self._keep(draft, name, replace)
 
     def require_free(self, name: str) -> None:
-        """Raise TraceError if no new entry can have that name, before the work for it."""
-        self.require_possible(name)
+        """Raise TraceError if the name is invalid or taken."""
+        self.require_valid(name)
         if self.has(name):
             raise TraceError(_taken(name))
 
-    def require_possible(self, name: str) -> None:
-        """Raise TraceError if the name is invalid."""
+    def require_valid(self, name: str) -> None:
+        """Raise TraceError if the name is invalid or that of a built-in example."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} is not a valid name: use at most 100 small letters, digits, '-', '_' and '+': "
@@ -153,7 +153,7 @@ class Archive:
             raise TraceError(f"'{name}' is a built-in example: choose another name")
 
     def remove(self, *names: str) -> None:
-        """Remove entries, even damaged ones; none if one of them does not exist."""
+        """Remove entries, damaged ones included. If one does not exist, none is removed."""
         for name in names:
             if name in examples.EXAMPLES:
                 raise TraceError(f"'{name}' is a built-in example and cannot be removed")
@@ -168,7 +168,7 @@ class Archive:
                 raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
 
     def amend(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
-        """Replace an entry's description by `change` of it, under the lock."""
+        """Replace the description of an entry by the result of `change`, under the archive's lock."""
         self.entry(name)
         with self.writing(), locked(self.folder):
             if not self.has(name):
@@ -178,11 +178,11 @@ class Archive:
         return entry
 
     def index(self) -> pl.LazyFrame:
-        """Return a row for each entry that can be read, for Polars; columns as of :mod:`cellbed.archive.index`."""
+        """Return a table with a row for each readable entry; columns: :mod:`cellbed.archive.index`."""
         return self.contents().frame.lazy()
 
     def contents(self) -> EntryTable:
-        """Return the table of the index, with the reasons why entries cannot be read."""
+        """Return the table of :meth:`index`, with the reasons why other entries cannot be read."""
         from cellbed.archive.index import read_table
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
@@ -193,20 +193,20 @@ class Archive:
             return read_table(self.folder)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
-        """Read every file of the named entries, or of all, and return the problems of each: none if it is sound."""
+        """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
         from cellbed.archive.verification import faults
 
         for name in list(names) or self.names():
             if not self.has(name):
                 raise TraceError(self._unknown(name))
             try:
-                found = faults(self.entry(name), self.folder / name)
+                problems = faults(self.entry(name), self.folder / name)
             except TraceError as error:
-                found = [str(error)]
-            yield name, found
+                problems = [str(error)]
+            yield name, problems
 
     def sweep(self) -> list[Path]:
-        """Remove unfinished folders of killed processes; returns them."""
+        """Remove the unfinished folders of killed processes, and return them."""
         if not self.folder.is_dir():
             return []
         with self.writing(), locked(self.folder):
@@ -251,16 +251,14 @@ class Archive:
 
 
 def _complete(draft: Draft, name: str) -> Entry:
-    """Return the entry of a draft, its files checked and hashed."""
+    """Return the entry of a draft. Checks and hashes its files, and removes all others."""
     from cellbed.archive.entry import Entry
 
     if not draft.parts and draft.recording is None:
         raise TraceError("nothing to add: no uplink, downlink or round-trip times")
     parts = {part: _measured(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
-    files = {}
-    if draft.recording is not None:
-        files = _hashed(draft.folder / draft.recording)
-    known = {ENTRY_FILE, draft.recording, *(held.file for held in parts.values())}
+    files = _hashes(draft.folder / draft.recording) if draft.recording is not None else {}
+    known = {ENTRY_FILE, draft.recording, *(stored.file for stored in parts.values())}
     for path in draft.folder.iterdir():
         if path.name not in known:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -274,8 +272,9 @@ def _complete(draft: Draft, name: str) -> Entry:
     )
 
 
-def _measured(draft: Draft, series: Series) -> Held:
-    from cellbed.archive.entry import Held
+def _measured(draft: Draft, series: Series) -> StoredSeries:
+    """Return a checked series of a draft, with its hash and statistics."""
+    from cellbed.archive.entry import StoredSeries
     from cellbed.archive.soundness import require_sound, sha256
     from cellbed.archive.statistics import statistics
     from cellbed.archive.statistics.clock import second_of_day
@@ -285,39 +284,35 @@ def _measured(draft: Draft, series: Series) -> Held:
     try:
         rows = require_sound(series)
     except TraceError as error:
-        # Without the hidden folder, which no longer exists then.
+        # The message is read after the hidden folder has been removed.
         raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
-    return Held(
+    return StoredSeries(
         file=series.path.name,
         content=series.content,
         sha256=sha256(series.path),
         duration_ns=series.duration_ns,
         rows=rows,
-        statistics=known_figures(statistics(series, starts_at_s=second_of_day(draft.about)))
+        statistics=finite_figures(statistics(series, starts_at_s=second_of_day(draft.about)))
         if series.duration_ns <= LONGEST_NS
         else None,
     )
 
 
-def _hashed(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of a folder, by its path in it."""
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file in a folder, by relative path."""
     from cellbed.archive.soundness import sha256
 
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): sha256(path) for path in files}
 
 
-def known_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures without unknown and non-finite values, on which TOML readers differ."""
+def finite_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures without missing and non-finite values, which TOML lacks or readers treat differently."""
     return {
         key: value
         for key, value in figures.items()
         if value is not None and not (isinstance(value, float) and not math.isfinite(value))
     }
-
-
-def _lacks(entry: Entry, part: Part) -> str:
-    return f"'{entry.name}' has no {part}: it has {_parts(entry)}"
 
 
 def _parts(entry: Entry) -> str:

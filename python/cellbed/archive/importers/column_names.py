@@ -43,11 +43,11 @@ _LONGEST_UNIT: Final = 40
 _LONGEST_NUMBER: Final = 9
 """Digits of a column's number; Python refuses to read thousands of them."""
 
-_SAID_TIME = {"time", "timestamp", "t", "at", "date", "datetime", "elapsed", "ts", "when"}
-_SAID_RATE = {"rate", "bitrate", "throughput", "bandwidth", "bw", "speed", "tput", "capacity", "goodput"}
-_SAID_TRIP = {"rtt", "ping"}
-_SAID_UP = {"uplink", "ul", "up", "upload", "upstream"}
-_SAID_DOWN = {"downlink", "dl", "down", "download", "downstream"}
+_TIME_WORDS = {"time", "timestamp", "t", "at", "date", "datetime", "elapsed", "ts", "when"}
+_RATE_WORDS = {"rate", "bitrate", "throughput", "bandwidth", "bw", "speed", "tput", "capacity", "goodput"}
+_ROUND_TRIP_WORDS = {"rtt", "ping"}
+_UPLINK_WORDS = {"uplink", "ul", "up", "upload", "upstream"}
+_DOWNLINK_WORDS = {"downlink", "dl", "down", "download", "downstream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _time(names: Sequence[str], asked: Mapping[str, str], moments: Callable[[str
     if "time" in asked:
         column = _asked("time", asked["time"], names, unit, when_missing=lambda name: 0.0 if moments(name) else None)
         return Column(column.name, column.unit or None)
-    found = [name for name in names if (words := _words(name)) and (_SAID_TIME & set(words) or words[0] in TIME_UNITS)]
+    found = [name for name in names if (words := _words(name)) and (_TIME_WORDS & set(words) or words[0] in TIME_UNITS)]
     if not found:
         raise TraceError(f"no column has the name of a time: {_there(names)}: write --column time=COLUMN:UNIT")
     name = found[0]
@@ -185,19 +185,19 @@ def _guessed(names: Sequence[str], time: str, direction: WayOrBoth | None, only:
 
 def _part(name: str, direction: WayOrBoth | None) -> Part | None:
     words = set(_words(name))
-    if words & _SAID_TRIP or {"round", "trip"} <= words:
+    if words & _ROUND_TRIP_WORDS or {"round", "trip"} <= words:
         return "round-trip"
     if not _is_rate(name):
         return None
-    if words & _SAID_UP:
+    if words & _UPLINK_WORDS:
         return "uplink"
-    if words & _SAID_DOWN:
+    if words & _DOWNLINK_WORDS:
         return "downlink"
     return direction if direction != "both" else None
 
 
 def _is_rate(name: str) -> bool:
-    return bool(_SAID_RATE & set(_words(name))) or _unit_in(name, "downlink") is not None
+    return bool(_RATE_WORDS & set(_words(name))) or _unit_in(name, "downlink") is not None
 
 
 def _unit_in(name: str, part: Part) -> float | None:

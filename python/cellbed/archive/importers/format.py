@@ -45,7 +45,7 @@ class Format(Protocol):
         """Number of passes over a file."""
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Why the files may be of this format; null if they are not. head: first bytes of a single file, else none."""
+        """Return the reason to assume this format, or None. head: first bytes of a single file, empty for several."""
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Write the files' series into the draft. Raises TraceError."""

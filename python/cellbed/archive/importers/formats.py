@@ -1,4 +1,4 @@
-"""The formats of captures and Mahimahi's traces, which Rust reads, and of iperf3 and ping."""
+"""Import formats: captures and Mahimahi traces, read in Rust; reports of iperf3; output of ping."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from cellbed.archive.importers.files import each_file
 from cellbed.archive.importers.format import Progress, read_by_core, reading
 from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
+from cellbed.support.ways import WAYS
 
 _PCAP = (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d")
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 
 
 class Capture:
-    """Captures of tcpdump, Wireshark and their like, pcap or pcapng."""
+    """Captures of packets by tcpdump, Wireshark and others."""
 
     name = "pcap"
     title = "a capture of packets (pcap or pcapng)"
@@ -28,29 +29,29 @@ class Capture:
     passes = 2
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its first four bytes."""
+        """Return the magic number, if the file begins with one."""
         kind = "pcapng" if head.startswith(_PCAPNG) else "pcap" if head.startswith(_PCAP) else None
         return f"its first four bytes are those of {kind}" if kind else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Opportunities of both directions of the flow, or of those that show capacity."""
+        """Read the opportunities of the chosen directions, or of those that show capacity."""
         for path, own, asked in each_file(paths, draft, options):
-            both = ["uplink", "downlink"]
-            # A capture has both directions: the name of a single file does not choose one; names of a pair do.
-            chosen = options.direction if len(paths) == 1 else asked.direction
-            wanted = None if chosen is None else both if chosen == "both" else [chosen]
+            # Files of a pair are named by direction. The name of a single capture chooses none: it has both.
+            direction = options.direction if len(paths) == 1 else asked.direction
+            named = WAYS if direction == "both" else (direction,)
             request = {
                 "format": "capture",
                 "flow": (asked.flow or "").replace(",", " ").split(),
                 "all_flows": asked.all_flows,
                 "device": _address(asked.device),
-                "directions": wanted,
+                "directions": None if direction is None else named,
                 "each_packet": asked.each_packet,
             }
             read_by_core(path, own, request, progress)
 
 
 def _address(text: str | None) -> str | None:
+    """Return an IP address in its usual form. Errors: ``TraceError``."""
     if text is None:
         return None
     try:
@@ -64,7 +65,9 @@ def _address(text: str | None) -> str | None:
 CAPTURE = Capture()
 
 
-_IPERF3 = re.compile(rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:')
+_IPERF3_KEY = re.compile(
+    rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:'
+)
 
 
 class Iperf3:
@@ -76,12 +79,12 @@ class Iperf3:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its JSON has keys of such a report."""
-        found = _IPERF3.search(head) if head.lstrip()[:1] in (b"{", b"[") else None
+        """Return the first key of an iperf3 report in a file that begins like JSON."""
+        found = _IPERF3_KEY.search(head) if head.lstrip()[:1] in (b"{", b"[") else None
         return f"its JSON has {found[0].decode()}" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Rates of each direction that was tested."""
+        """Read the rates of each tested direction."""
         if options.device not in (None, "client", "server"):
             raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
         for path, own, _ in each_file(paths, draft, options):
@@ -92,27 +95,27 @@ class Iperf3:
 IPERF3 = Iperf3()
 
 
-_SIGNS = re.compile(
+_REPLY = re.compile(
     rb"icmp_[sr]eq[= ]\d|bytes from [^\n]{0,200} seq=\d|[=<]\d+ ?ms TTL=\d|^Pinging [^\n]+ bytes", re.MULTILINE
 )
-_BEGINNING = re.compile(rb"^PING \S{1,200} ?\([^\n]{2,100}\)", re.MULTILINE)
+_FIRST_LINE = re.compile(rb"^PING \S{1,200} ?\([^\n]{2,100}\)", re.MULTILINE)
 
 
 class Ping:
-    """ping of Linux, the BSDs, macOS, BusyBox and Windows."""
+    """Output of ping in Linux, the BSDs, macOS, BusyBox and Windows."""
 
     name = "ping"
-    title = "what ping printed"
+    title = "the output of ping"
     options = frozenset({"interval_ns"})
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return a line of it looks like an answer, or its first one like that of a ping."""
-        found = _SIGNS.search(head) or _BEGINNING.search(head)
+        """Return the part of a reply, or of the first line, by which the output is recognised."""
+        found = _REPLY.search(head) or _FIRST_LINE.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Round-trip times; null without an answer."""
+        """Read the round-trip times; null without a reply."""
         for path, own, _ in each_file(paths, draft, options):
             with reading(path, progress):
                 ping.read(path, options.interval_ns, own)
@@ -123,11 +126,13 @@ PING = Ping()
 
 
 _LINES = 200
-_MOST = 0.8
+"""Lines at the start of a file that are examined."""
+_LEAST_NUMBERS = 0.8
+"""Minimum share of them that are numbers."""
 
 
 class Mahimahi:
-    """Traces for `mm-link`: one file, or one for each direction."""
+    """Traces for ``mm-link``: one file, or one for each direction."""
 
     name = "mahimahi"
     title = "a trace of delivery opportunities (Mahimahi)"
@@ -135,17 +140,17 @@ class Mahimahi:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its lines are whole numbers, except for a few mistakes."""
+        """Return the reason: nearly all lines are numbers, or the first one is and the name ends in .up or .down."""
         stripped = (line.strip() for line in head.split(b"\n")[:_LINES])
         lines = [line for line in stripped if line and not line.startswith(b"#")]
         numbers = sum(line.isdigit() for line in lines)
-        if numbers and numbers >= _MOST * len(lines):
+        if numbers and numbers >= _LEAST_NUMBERS * len(lines):
             return "its lines hold a whole number each"
         named = len(paths) == 1 and paths[0].suffix in (".up", ".down")
         return f"its name ends in {paths[0].suffix}" if named and lines and lines[0].isdigit() else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Opportunities, ms since the start."""
+        """Read the opportunities: ms since the start."""
         for path, own, asked in each_file(paths, draft, options):
             direction = asked.part()
             if direction is None:

@@ -1,4 +1,4 @@
-"""Tables in Parquet, of columns of any types, read as numbers."""
+"""Parquet tables, with columns of any types read as numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, None: 10**6}
 
 
 def kinds(path: Path) -> dict[str, tuple[str, str]]:
-    """Return the kind (``number``, ``moment``, ``text`` or ``other``) and the type of each column by its name."""
+    """Return the kind (``number``, ``moment``, ``text`` or ``other``) and the Polars type of each column, by name."""
     return {name: (_kind(dtype), str(dtype)) for name, dtype in _scan(path)[1].items()}
 
 
 def read(path: Path, mapped: Mapped) -> Table:
-    """Return the mapped columns as numbers. Raises TraceError."""
+    """Return the mapped columns as numbers: times in ns, rates in bit/s. Raises TraceError."""
     import polars as pl
 
     frame, schema = _scan(path)
@@ -43,26 +43,27 @@ def read(path: Path, mapped: Mapped) -> Table:
 
 
 def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
-    """Return the time in ns, null where it is missing or out of range."""
+    """Return the times of a column in ns; null where they are missing or beyond 64 bits."""
     import polars as pl
 
-    it = pl.col(column.name)
+    time = pl.col(column.name)
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
-        return moment_ns(it.cast(pl.String))
+        return moment_ns(time.cast(pl.String))
     if isinstance(dtype, pl.Date):
-        it, unit = it.to_physical(), _DAY_NS
+        time, unit = time.to_physical(), _DAY_NS
     elif isinstance(dtype, pl.Datetime | pl.Duration):
-        it, unit = it.to_physical(), _UNITS[dtype.time_unit]
+        time, unit = time.to_physical(), _UNITS[dtype.time_unit]
     else:
         unit = int(column.unit or 1)
     if dtype.is_float() or dtype.is_decimal():
-        return whole_ns(it.cast(pl.Float64) * unit)
-    whole = it.cast(pl.Int64, strict=False)
-    most = ((1 << 63) - 1) // unit
-    return pl.when(whole.is_between(-most, most)).then(whole * unit)
+        return whole_ns(time.cast(pl.Float64) * unit)
+    whole = time.cast(pl.Int64, strict=False)
+    limit = ((1 << 63) - 1) // unit
+    return pl.when(whole.is_between(-limit, limit)).then(whole * unit)
 
 
 def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
+    """Return a file as a lazy frame, with its columns' types. Raises TraceError."""
     import polars as pl
 
     try:
@@ -85,5 +86,6 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def _damaged(path: Path, error: BaseException) -> TraceError:
+    """Return the error to raise, with the first line of Polars' message."""
     line = next(iter(str(error).splitlines()), "")
     return TraceError(f"{path}: not a readable Parquet file, perhaps truncated: {line:.200}")

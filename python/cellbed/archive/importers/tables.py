@@ -29,14 +29,14 @@ class Csv:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its lines have the same number of cells, more than one."""
+        """Return the layout, if the lines have the same number of cells, more than one."""
         shape = None if head.lstrip()[:1] in (b"{", b"[") else text_table.layout(head)
         if shape is None:
             return None
         return f"its lines have {len(shape.names)} cells between {text_table.DELIMITERS[shape.delimiter]}"
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """The series of the columns that are mapped, or whose names are known."""
+        """Read the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
             with inputs.opened(path) as file:
                 shape = text_table.layout(file.read(text_table.HEAD))
@@ -60,11 +60,11 @@ class Parquet:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return its first four bytes."""
+        """Return the magic number, if the file begins with it."""
         return "its first four bytes are those of Parquet" if head.startswith(b"PAR1") else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """The series of the columns that are mapped, or whose names are known."""
+        """Read the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
             columns = parquet_table.kinds(path)
             moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
