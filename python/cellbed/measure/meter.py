@@ -1,4 +1,4 @@
-"""The current state of links: read from a running emulator, drawn in a terminal (``cellbed meter``)."""
+"""The current state of links, read from a running emulator and shown in a terminal (``cellbed meter``)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typing import Any, Protocol
 from cellbed.support.errors import printable
 
 INTERVAL_NS = 100_000_000
+"""Minimum time between two readings."""
 WINDOW_NS = 1_000_000_000
+"""Time over which rates are averaged."""
 
 Status = dict[str, Any]
-"""The emulator's answer to ``{"do":"status"}``."""
+"""The emulator's reply to ``{"do":"status"}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One direction.
+    """The state of one direction.
 
-    bit_rate: of the IP packets delivered in the last second. queue_bytes, queue_packets: what waits in the bottleneck.
-    delay_ms, longest_ms: mean and longest one-way delay of the packets of the last tenth of a second that had any;
-    ``None`` where the last second had none. dropped: packets by reason; marked: packets marked instead (ECN, RFC 3168).
-    closed: by an outage.
+    bit_rate: bit/s of IP packets delivered in the last second. queue_bytes, queue_packets: length of the bottleneck
+    queue. delay_ms, longest_ms: mean and maximum one-way delay in the last 100 ms with packets; ``None`` if the last
+    second had none. dropped: packets by reason. marked: packets marked by ECN (RFC 3168). closed: during an outage.
     """
 
     direction: str
@@ -43,16 +44,16 @@ class Reading:
 
 
 class Meter:
-    """Reads the links of a running emulator.
+    """A meter of the links of a running emulator.
 
-    status: asks the emulator. directions: names of those to read, in this order; none: all.
-    since_now: count drops from now on instead of from the emulator's beginning.
+    status: requests the emulator's status. directions: names of the directions to read, in this order; empty for all.
+    since_now: count drops and marks from now on instead of from the emulator's start.
     """
 
     def __init__(
         self, status: Callable[[], Status], directions: Sequence[str] = (), *, since_now: bool = False
     ) -> None:
-        self._ask = status
+        self._status = status
         self._directions = directions
         first = status()
         self._before = _by_name(first) if since_now else {}
@@ -60,21 +61,21 @@ class Meter:
         self._next_ns = 0
 
     def read(self, now_ns: int) -> list[Reading] | None:
-        """Return the readings at monotonic time `now_ns`; `None` within 100 ms of the last ones.
+        """Return the readings at monotonic time `now_ns`, or ``None`` within 100 ms of the last ones.
 
-        Errors: those of asking the emulator.
+        Errors: those of the status request.
         """
         if now_ns < self._next_ns:
             return None
         self._next_ns = now_ns + INTERVAL_NS
-        status = self._ask()
+        status = self._status()
         time_ns = int(status["time_ns"])
         self._history.append((time_ns, _delivered(status)))
-        # Kept readings begin with the youngest that is at least a window old.
+        # The oldest entry kept is the latest that is at least a window old.
         while len(self._history) > 2 and self._history[1][0] <= time_ns - WINDOW_NS:
             self._history.popleft()
-        found = _by_name(status)
-        return [self._reading(found[name]) for name in self._directions or found]
+        by_name = _by_name(status)
+        return [self._reading(by_name[name]) for name in self._directions or by_name]
 
     def _reading(self, now: dict[str, Any]) -> Reading:
         name = now["name"]
@@ -107,7 +108,10 @@ _HEADING = "  Mbit/s  queue kB  packets  delay ms  longest  dropped"
 
 
 def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = "") -> list[str]:
-    """Return a heading and a row per direction, in at most `rows` lines of less than `columns` characters."""
+    """Return a heading and a row per direction, in at most `rows` lines of less than `columns` characters.
+
+    If not all directions fit, the busiest are shown, and a last line with their total number.
+    """
     width = max((len(reading.direction) for reading in readings), default=0)
     shown = _busiest(readings, max(0, rows - 1 if len(readings) < rows else rows - 2))
     lines = [f"{indent}{'':{width}}{_HEADING}", *(f"{indent}{_row(reading, width)}" for reading in shown)]
@@ -117,23 +121,21 @@ def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = ""
 
 
 def sentence(readings: Sequence[Reading]) -> str:
-    """Return all directions in one line; of many the busiest."""
-    shown = _busiest(readings, _LISTED)
+    """Return all directions in one line; of more than 16 the busiest."""
+    shown = _busiest(readings, 16)
     more = f"; and {len(readings) - len(shown)} more directions" if len(shown) < len(readings) else ""
     return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in shown) + more
 
 
-_LISTED = 16
-
-
 def _busiest(readings: Sequence[Reading], most: int) -> list[Reading]:
-    """Those with the highest rates and queues, in their order."""
+    """Return the `most` busiest readings in their order: closed directions, then those with high rates and queues."""
 
-    def busyness(number: int) -> tuple[bool, float]:
-        each = readings[number]
-        return each.closed, each.bit_rate + 8 * each.queue_bytes
+    def load(index: int) -> tuple[bool, float]:
+        reading = readings[index]
+        return reading.closed, reading.bit_rate + 8 * reading.queue_bytes
 
-    return [readings[number] for number in sorted(sorted(range(len(readings)), key=busyness, reverse=True)[:most])]
+    chosen = sorted(range(len(readings)), key=load, reverse=True)[:most]
+    return [readings[index] for index in sorted(chosen)]
 
 
 def _row(reading: Reading, width: int) -> str:
@@ -141,7 +143,7 @@ def _row(reading: Reading, width: int) -> str:
     longest = "—" if reading.longest_ms is None else f"{reading.longest_ms:.1f}"
     return (
         f"{reading.direction:{width}}{reading.bit_rate / 1e6:8.2f}  {reading.queue_bytes / 1e3:8.1f}"
-        f"  {reading.queue_packets:7d}  {delay:>8}  {longest:>7}  {_lost(reading)}"
+        f"  {reading.queue_packets:7d}  {delay:>8}  {longest:>7}  {_drops(reading)}"
     )
 
 
@@ -152,36 +154,36 @@ def _fields(reading: Reading) -> list[str]:
     ]
     if reading.delay_ms is not None and reading.longest_ms is not None:
         fields.append(f"delay {reading.delay_ms:.1f} ms, at most {reading.longest_ms:.1f} ms")
-    return [*fields, f"dropped {_lost(reading)}"]
+    return [*fields, f"dropped {_drops(reading)}"]
 
 
-def _lost(reading: Reading) -> str:
+def _drops(reading: Reading) -> str:
     dropped = ", ".join(f"{count} {why}" for why, count in reading.dropped.items()) or "none"
     marked = f", {reading.marked} marked" if reading.marked else ""
     return dropped + marked + (", outage" if reading.closed else "")
 
 
 REDRAW_S = 0.2
-"""The interval of updates of a display."""
+"""Interval of updates of a display."""
 
 _LEAST_LINES = 4
-"""Minimum lines of a command's terminal."""
+"""Lines that a command keeps at least of its terminal."""
 
 
 class Display(Protocol):
     """A display of readings."""
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Show them. elapsed_s: since the meter began."""
+        """Show readings. elapsed_s: time since the start of the meter."""
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
 
 def display(descriptor: int, *, below: bool = False) -> Display:
     """Return the display for a file descriptor.
 
-    below: a command has this terminal; the last lines are kept for the meter.
+    below: a command uses the terminal; the display reserves its last lines.
     """
     if not os.isatty(descriptor) or os.environ.get("TERM") == "dumb":
         return Lines(descriptor)
@@ -189,14 +191,14 @@ def display(descriptor: int, *, below: bool = False) -> Display:
 
 
 class Lines:
-    """One line a second, for files and pipes."""
+    """A display for files and pipes: one line a second."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._next_s = 1.0
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Write a line once a second."""
+        """Write a line, at most once a second."""
         if elapsed_s >= self._next_s:
             self._next_s = int(elapsed_s) + 1.0
             _write(self._descriptor, f"{elapsed_s:.0f} s: {sentence(readings)}\n")
@@ -206,14 +208,14 @@ class Lines:
 
 
 class InPlace:
-    """A table that is redrawn in place, in a whole terminal."""
+    """A display for a whole terminal: a table that is redrawn in place."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._drawn = 0
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Draw the table anew."""
+        """Redraw the table."""
         lines, columns = _size(self._descriptor)[:2]
         rows = table(readings, columns, lines - 1)
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
@@ -221,62 +223,63 @@ class InPlace:
         self._drawn = len(rows)
 
     def close(self) -> None:
-        """The last table stays to be read."""
+        """Do nothing: the last table stays."""
 
 
 class Below:
-    """The last lines of a terminal in which a command runs.
+    """A display in the last lines of a terminal in which a command runs.
 
-    The command is kept out of them twice: the terminal scrolls only what is above (DECSTBM, ECMA-48's private
-    extension of the VT100), and the terminal's size is given without them (TIOCSWINSZ), so that full-screen programs do
-    not draw there. Everything is set again with each drawing, because programs reset it. One meter at a time.
+    Two settings reserve the lines: the scrolling region of the terminal excludes them (DECSTBM of the VT100), and so
+    does the size that the kernel reports (TIOCSWINSZ), for full-screen programs. Each drawing repeats the settings,
+    because programs reset them. A terminal can have one such display.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lines = 0
-        """Of the whole terminal; 0 while no lines are kept."""
+        """Lines of the whole terminal."""
         self._given: tuple[int, ...] = ()
-        self._kept = 0
+        """Size that the command sees."""
+        self._reserved = 0
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Draw the table into the last lines."""
+        """Draw the table in the reserved lines."""
         self._fit(len(readings) + 1)
-        if not self._kept:
+        if not self._reserved:
             return
         columns = self._given[1]
-        rows = table(readings, columns, self._kept)
-        first = self._lines - self._kept + 1
+        rows = table(readings, columns, self._reserved)
+        first = self._lines - self._reserved + 1
         # The terminal's save and restore of the cursor include colours, character set and origin mode (DECSC, DECRC).
         drawn = "".join(f"\x1b[{first + index};1H\x1b[2K{row}" for index, row in enumerate(rows))
         _write(self._descriptor, f"\x1b7\x1b[1;{first - 1}r\x1b[m\x0f\x1b(B{drawn}\x1b8")
 
     def close(self) -> None:
-        """Give the lines back."""
-        if not self._kept:
+        """Return the reserved lines to the command."""
+        if not self._reserved:
             return
-        first = self._lines - self._kept + 1
+        first = self._lines - self._reserved + 1
         _write(self._descriptor, f"\x1b7\x1b[r\x1b[{first};1H\x1b[m\x1b[J\x1b8")
         if _size(self._descriptor) == self._given:
             _resize(self._descriptor, (self._lines, *self._given[1:]))
-        self._kept = 0
+        self._reserved = 0
 
     def _fit(self, wanted: int) -> None:
-        """Keep `wanted` lines of the terminal, which has another size than the one we gave it when it was resized."""
+        """Reserve `wanted` lines, if none are reserved or the terminal has been resized since."""
         now = _size(self._descriptor)
-        if self._kept and now == self._given:
+        if self._reserved and now == self._given:
             return
         self._lines = now[0]
-        self._kept = wanted if self._lines - wanted >= _LEAST_LINES else 0
-        if self._kept:
-            self._given = (self._lines - self._kept, *now[1:])
-            # The contents of the last lines are scrolled up, and the cursor with them (IND, CUU).
-            _write(self._descriptor, "\x1b7\x1b[r\x1b8" + "\x1bD" * self._kept + f"\x1b[{self._kept}A")
+        self._reserved = wanted if self._lines - wanted >= _LEAST_LINES else 0
+        if self._reserved:
+            self._given = (self._lines - self._reserved, *now[1:])
+            # Scroll up the contents of the last lines, and the cursor with them (IND, CUU).
+            _write(self._descriptor, "\x1b7\x1b[r\x1b8" + "\x1bD" * self._reserved + f"\x1b[{self._reserved}A")
             _resize(self._descriptor, self._given)
 
 
 def _size(descriptor: int) -> tuple[int, ...]:
-    """Lines, columns and the same in pixels."""
+    """Return the lines and columns of a terminal, and its width and height in pixels."""
     try:
         size = struct.unpack("HHHH", fcntl.ioctl(descriptor, termios.TIOCGWINSZ, bytes(8)))
     except OSError:
@@ -290,7 +293,7 @@ def _resize(descriptor: int, size: tuple[int, ...]) -> None:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """In one write, so that no other output comes between. Errors: ``OSError``, as when the terminal is gone."""
+    """Write a text at once, so that no other output interleaves. Errors: ``OSError``, if the terminal is closed."""
     data = text.encode()
     while data:
         data = data[os.write(descriptor, data) :]
