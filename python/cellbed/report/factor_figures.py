@@ -1,4 +1,4 @@
-"""A measure over the levels of a factor."""
+"""Figures of a measure over the levels of a factor."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from cellbed.report.formats import measure_axis
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MOST_SERIES = len(COLOURS)
 _MOST_PANELS = 9
 _LOGARITHMIC = 50.0
-"""A numeric axis is logarithmic from this ratio of its ends on."""
+"""Ratio of the ends of a numeric axis from which it is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorFigure:
-    """A figure of a measure of an application, with intervals over repetitions.
+    """A figure of a measure of an application over the levels of a factor, with intervals over repetitions.
 
-    statuses: of the trials that are used. axis: of the levels, ``None`` where they are neither numbers nor quantities;
-    places: of the levels on it. joined: draw lines; else a mark for each point. series, panels: factors with their
-    levels. points: those that are drawn, ``None`` for all. pooled: points of each mark, which is of their mean in each
-    repetition that has all of them.
+    statuses: of the trials that are used. axis: ``None`` if the levels are neither numbers nor quantities; positions:
+    of the levels on it. joined: the marks of a series are joined by lines; else there is a mark for each point. series,
+    panels: other factors with their levels. points: the points that are drawn, ``None`` for all. pooled: number of
+    points behind a mark, which shows their mean in each repetition that has all of them.
     """
 
     app: str
@@ -40,7 +41,7 @@ class FactorFigure:
     statistic: str
     statuses: tuple[str, ...]
     axis: Axis | None
-    places: dict[str, float]
+    positions: dict[str, float]
     joined: bool
     series: dict[str, list[str]]
     panels: dict[str, list[str]]
@@ -54,18 +55,18 @@ class FactorFigure:
 
     @property
     def _logarithmic(self) -> bool:
-        least, most = min(self.places.values()), max(self.places.values())
+        least, most = min(self.positions.values()), max(self.positions.values())
         return self.axis is not None and least > 0 and most / least >= _LOGARITHMIC
 
-    def _beside(self, place: float, aside: float) -> float:
-        """Return a place moved by a share of the axis, or of the distance between levels without numbers."""
-        least, most = min(self.places.values()), max(self.places.values())
+    def _shifted(self, position: float, share: float) -> float:
+        """Return a position shifted by a share of the axis, or of the distance between levels without numbers."""
+        least, most = min(self.positions.values()), max(self.positions.values())
         if self._logarithmic:
-            return place * float((most / least) ** aside)
-        return place + aside * (most - least if self.axis is not None else 1.0)
+            return position * float((most / least) ** share)
+        return position + share * (most - least if self.axis is not None else 1.0)
 
     def _marks(self, trials: pl.DataFrame, scale: float) -> pl.DataFrame:
-        """Return the values of each mark over repetitions, by the levels of all factors that are shown."""
+        """Return a row for each mark: the levels of all factors shown, and ``value``, a list over repetitions."""
         import polars as pl
 
         used = trials.filter(pl.col("app") == self.app, pl.col("status").is_in(self.statuses))
@@ -82,72 +83,45 @@ class FactorFigure:
             .agg(pl.col("value"))
         )
 
-    def drawn(self, trials: pl.DataFrame) -> Figure:
-        """Return the figure of a dataset, in the style of matplotlib at this moment."""
+    def draw(self, trials: pl.DataFrame) -> Figure:
+        """Return the figure of a dataset, in matplotlib's current style."""
         import polars as pl
         from matplotlib.figure import Figure
 
-        panel_levels = list(itertools.product(*self.panels.values()))
-        columns = min(3, len(panel_levels))
-        rows = -(-len(panel_levels) // columns)
+        panels = list(itertools.product(*self.panels.values()))
+        columns = min(3, len(panels))
+        rows = -(-len(panels) // columns)
         figure = Figure(figsize=(9, 3.4 if rows == 1 else 2.6 * rows), layout="constrained")
         finite = trials[self.measure].fill_nan(None).replace(math.inf, None)
         ylabel, scale = measure_axis(self.measure, float(finite.drop_nulls().to_numpy().max(initial=0.0)))
         marks = self._marks(trials, scale)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        names = list(itertools.product(*self.series.values()))
-        for axes, shown in itertools.zip_longest(grid.flat, panel_levels):
-            if shown is None:
+        series = list(itertools.product(*self.series.values()))
+        for axes, panel in itertools.zip_longest(grid.flat, panels):
+            if panel is None:
                 axes.remove()
                 continue
-            axes.set_title(", ".join(f"{name} = {level}" for name, level in zip(self.panels, shown, strict=True)))
-            for number, levels in enumerate(names):
-                at = zip([*self.panels, *self.series], [*shown, *levels], strict=True)
-                chosen = marks.filter(*(pl.col(name) == level for name, level in at))
-                # Series stand beside each other, so that their intervals can be seen.
-                aside = number - (len(names) - 1) / 2
-                aside *= 0.006 if self.axis is not None else min(0.08, 0.5 / len(names))
-                x, middle, low, high = (
-                    np.array(
-                        sorted(
-                            (
-                                self._beside(self.places[row[self.factor]], aside),
-                                *self._over_repetitions(row["value"], scale),
-                            )
-                            for row in chosen.iter_rows(named=True)
-                            if row[self.factor] in self.places
-                        ),
-                        float,
-                    )
-                    .reshape(-1, 4)
-                    .T
-                )
-                axes.errorbar(
-                    x,
-                    middle,
-                    [np.fmax(middle - low, 0), np.fmax(high - middle, 0)],
-                    fmt="o" if self.joined else ".",
-                    linestyle=DASHES[number % len(DASHES)] if self.joined else "none",
-                    color=COLOURS[number % len(COLOURS)],
-                    markersize=4,
-                    linewidth=1.3,
-                    elinewidth=1 if len(x) <= 100 else 0.4,
-                    capsize=3 if len(x) <= 50 else 0,
-                    label=", ".join(levels) or None,
-                )
+            axes.set_title(", ".join(f"{name} = {level}" for name, level in zip(self.panels, panel, strict=True)))
+            for number, levels in enumerate(series):
+                chosen = zip([*self.panels, *self.series], [*panel, *levels], strict=True)
+                of_series = marks.filter(*(pl.col(name) == level for name, level in chosen))
+                # Series are shifted against each other, so that their intervals can be seen.
+                shift = number - (len(series) - 1) / 2
+                shift *= 0.006 if self.axis is not None else min(0.08, 0.5 / len(series))
+                self._draw_series(axes, of_series, scale, number, shift, ", ".join(levels))
             if self._logarithmic:
                 axes.set_xscale("log")
                 axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
                 axes.xaxis.set_minor_formatter(lambda value, _: "")
         first = grid.flat[0]
         if self.axis is None:
-            step = -(-len(self.places) // 25)
-            first.set_xticks(list(self.places.values())[::step], list(self.places)[::step])
+            step = -(-len(self.positions) // 25)
+            first.set_xticks(list(self.positions.values())[::step], list(self.positions)[::step])
             for axes in grid.flat:
-                axes.tick_params(axis="x", labelrotation=90 if len(self.places) * columns > 12 else 0)
-            first.set_xlim(-0.5, len(self.places) - 0.5)
-        elif self.joined and len(self.places) <= 8:
-            first.set_xticks(sorted(self.places.values()))
+                axes.tick_params(axis="x", labelrotation=90 if len(self.positions) * columns > 12 else 0)
+            first.set_xlim(-0.5, len(self.positions) - 0.5)
+        elif self.joined and len(self.positions) <= 8:
+            first.set_xticks(sorted(self.positions.values()))
         bottom, top = first.get_ylim()
         if 0 < bottom < top / 2:
             first.set_ylim(0, None)
@@ -158,42 +132,66 @@ class FactorFigure:
             figure.legend(*first.get_legend_handles_labels(), title=", ".join(self.series), loc="outside right upper")
         return figure
 
-    def _over_repetitions(self, values: list[float], scale: float) -> tuple[float, ...]:
-        """Return the statistic and the ends of its interval; NaN where there are too few repetitions."""
+    def _draw_series(
+        self, axes: Axes, marks: pl.DataFrame, scale: float, number: int, shift: float, label: str
+    ) -> None:
+        """Draw the marks of a series with their intervals. number: chooses its colour and dashes."""
+        rows = [
+            (self._shifted(self.positions[level], shift), *self._interval(values, scale))
+            for level, values in marks.select(self.factor, "value").iter_rows()
+            if level in self.positions
+        ]
+        x, middle, low, high = np.array(sorted(rows), float).reshape(-1, 4).T
+        axes.errorbar(
+            x,
+            middle,
+            [np.fmax(middle - low, 0), np.fmax(high - middle, 0)],
+            fmt="o" if self.joined else ".",
+            linestyle=DASHES[number % len(DASHES)] if self.joined else "none",
+            color=COLOURS[number % len(COLOURS)],
+            markersize=4,
+            linewidth=1.3,
+            elinewidth=1 if len(x) <= 100 else 0.4,
+            capsize=3 if len(x) <= 50 else 0,
+            label=label or None,
+        )
+
+    def _interval(self, values: list[float], scale: float) -> tuple[float, ...]:
+        """Return the statistic over repetitions and the ends of its interval; NaN where there are too few of them."""
         least, most = limits(self.measure)
         found = quantile_interval(values) if self.statistic == "median" else mean_interval(values, least, most * scale)
         return tuple(math.nan if each is None else each for each in (found.value, found.low, found.high))
 
 
-def of_factors(study: Study, app: str, measure: str) -> list[FactorFigure]:
+def make_figures(study: Study, app: str, measure: str) -> list[FactorFigure]:
     """Return the figures of a measure: one for each factor with more than one level in the dataset."""
-    rows = study.trials.filter(app=app).unique("point").sort("point")
-    return [made for factor in study.factors if (made := _of_factor(study, rows, factor, app, measure)) is not None]
+    points = study.trials.filter(app=app).unique("point").sort("point")
+    figures = (_make_figure(study, points, factor, app, measure) for factor in study.factors)
+    return [figure for figure in figures if figure is not None]
 
 
-def _of_factor(study: Study, rows: pl.DataFrame, factor: Factor, app: str, measure: str) -> FactorFigure | None:
-    """Return the figure of a factor, None for a single level. rows: one for each point."""
+def _make_figure(study: Study, points: pl.DataFrame, factor: Factor, app: str, measure: str) -> FactorFigure | None:
+    """Return the figure of a factor, ``None`` for a single level. points: a row for each."""
     import polars as pl
 
-    levels = [level for level in factor.levels if level in set(rows[factor.name])]
+    levels = [level for level in factor.levels if level in set(points[factor.name])]
     if len(levels) < 2:
         return None
     others = [each.name for each in study.factors if each.name != factor.name]
-    alike = rows.filter(pl.len().over(others) > 1) if others else rows
-    joined = not study.additive and len(alike) > 0
+    # Points that differ from another one in this factor alone.
+    comparable = points.filter(pl.len().over(others) > 1) if others else points
+    joined = not study.additive and len(comparable) > 0
     series: list[str] = []
     panels: list[str] = []
-    chosen = None
     pooled = 1
     if joined:
-        chosen = alike["point"].to_list() if len(alike) < len(rows) else None
-        varying = {name: count for name in others if (count := alike[name].n_unique()) > 1}
+        varying = {name: count for name in others if (count := comparable[name].n_unique()) > 1}
         series = next(([name] for name, count in varying.items() if count <= _MOST_SERIES), [])
         rest = {name: count for name, count in varying.items() if name not in series}
         if math.prod(rest.values()) <= _MOST_PANELS:
             panels = list(rest)
-        pooled = max(alike.group_by(factor.name, *series, *panels).len()["len"])
-    order = {each.name: [level for level in each.levels if level in set(alike[each.name])] for each in study.factors}
+        pooled = max(comparable.group_by(factor.name, *series, *panels).len()["len"])
+    order = {it.name: [level for level in it.levels if level in set(comparable[it.name])] for it in study.factors}
     axis = Axis.of(levels)
     return FactorFigure(
         app=app,
@@ -202,10 +200,10 @@ def _of_factor(study: Study, rows: pl.DataFrame, factor: Factor, app: str, measu
         statistic=study.statistic,
         statuses=study.statuses,
         axis=axis,
-        places=axis.places if axis else {level: float(at) for at, level in enumerate(levels)},
+        positions=axis.places if axis else {level: float(at) for at, level in enumerate(levels)},
         joined=joined,
         series={name: order[name] for name in series},
         panels={name: order[name] for name in panels},
-        points=chosen,
+        points=comparable["point"].to_list() if joined and len(comparable) < len(points) else None,
         pooled=pooled,
     )

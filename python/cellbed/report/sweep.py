@@ -119,12 +119,12 @@ class SweepReport:
             for app in self.content["applications"]
             for each in app["measures"]
             if not each["constant"] and any(row["value"] is not None for row in each["points"])
-            for figure in factor_figures.of_factors(self.study, app["name"], each["measure"])
+            for figure in factor_figures.make_figures(self.study, app["name"], each["measure"])
         ]
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
         """Write each figure; returns their files."""
-        drawings = {each.name: partial(each.drawn, self.study.trials) for each in self.figures()}
+        drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
         return figures.save(drawings, folder, ending)
 
     def write(self, page: Path) -> None:
@@ -133,7 +133,7 @@ class SweepReport:
         content = self.content
         drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
         for figure in self.figures():
-            element = plot.element(figure.name, partial(figure.drawn, self.study.trials))
+            element = plot.element(figure.name, partial(figure.draw, self.study.trials))
             drawn.setdefault((figure.app, figure.measure), []).append((figure.factor, element, figure.pooled))
         text = html.rendered(
             "sweep.html",

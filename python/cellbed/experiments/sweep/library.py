@@ -144,12 +144,12 @@ class Sweep:
         from cellbed.report import factor_figures, plot
 
         study = self.study(statistic=statistic, disturbed=disturbed)
-        found = {it.factor: it for it in factor_figures.of_factors(study, self._chosen(study, measure, app), measure)}
+        found = {it.factor: it for it in factor_figures.make_figures(study, self._chosen(study, measure, app), measure)}
         if factor not in found:
             raise CellbedError(f"'{factor}' is not a factor with several levels: choose from {', '.join(found)}")
         style: Any = plot.STYLE
         with mpl.rc_context(style):
-            return found[factor].drawn(self.trials)
+            return found[factor].draw(self.trials)
 
     def report(
         self,
