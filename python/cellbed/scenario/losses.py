@@ -1,4 +1,4 @@
-"""Loss of packets before the bottleneck: independent, in bursts, recorded, or in spells."""
+"""Loss of packets before the bottleneck: independent, in bursts, over time, or on and off."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +14,7 @@ _CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, a
 
 
 def _read_chance(value: Any, _info: ValidationInfo) -> float:
+    """Return a probability from 0 to 1. Errors: a `refusal`."""
     try:
         return _CHANCE.validate_python(value)
     except ValidationError as error:
@@ -25,7 +26,7 @@ _STEPS = Pairs(_read_chance, lambda chance: chance, {"type": ["number", "string"
 
 
 class GilbertElliott(Table):
-    """Losses in bursts: a chain of a good and a bad state that makes a step after each packet."""
+    """Losses in bursts: a Markov chain of a good and a bad state, with a step after each packet."""
 
     kind: Literal["gilbert-elliott"]
     to_bad: Chance = Field(description="Probability of a step from the good to the bad state.", examples=[0.01])
@@ -37,7 +38,7 @@ class GilbertElliott(Table):
 
 
 class LossSeries(Table):
-    """A probability that holds until the next one; before the first it is 0."""
+    """A probability of loss over time: each value holds until the next one; before the first it is 0."""
 
     kind: Literal["series"]
     steps: Annotated[Points, _STEPS] | None = Field(
@@ -59,21 +60,21 @@ class LossSeries(Table):
 
 
 class OnOff(Table):
-    """All packets pass for a time, then none, and so on."""
+    """Times without losses that alternate with times in which all packets are lost."""
 
     kind: Literal["on-off"]
     on: Annotated[int, quantity(DURATION, "1 ms", "24 h")] = Field(
-        description="How long packets pass.", examples=["10 s"]
+        description="Duration without losses.", examples=["10 s"]
     )
     off: Annotated[int, quantity(DURATION, "1 ms", "24 h")] = Field(
-        description="How long they are lost.", examples=["500 ms"]
+        description="Duration in which all packets are lost.", examples=["500 ms"]
     )
-    exponential: bool = Field(False, description="Whether these are means of exponential distributions.")
+    exponential: bool = Field(False, description="Draw both durations from exponential distributions with these means.")
 
 
 Loss = float | GilbertElliott | LossSeries | OnOff
-"""The probability of independent losses as a number; the others as tables."""
+"""A number is the probability of independent losses."""
 
 LOSS_FORM = PlainOr(Probability, (GilbertElliott, LossSeries, OnOff))
 LATER_LOSS_FORM = replace(LOSS_FORM, plain=Chance)
-"""The same for a running link, which may also lose all packets."""
+"""For changes, after which a link may also lose all packets: as `LOSS_FORM`, but the probability may be 1."""
