@@ -82,7 +82,7 @@ def export(
     ending: Literal["csv", "parquet"] = "parquet" if parquet else "csv"
     archived = archive.has(recording)
     if not archived and not Path(recording).exists() and "/" not in recording:
-        archive.entry(recording)  # says what may have been meant
+        archive.entry(recording)  # raises an error that names similar entries
     if archived and archive.entry(recording).recording is None:
         done = export_entry(archive, recording, to.value, out, bin_ns=bin_ns, ending=ending)
     else:
