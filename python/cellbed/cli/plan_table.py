@@ -66,7 +66,7 @@ def show_plan(plan: Plan) -> None:
     for column in ("node", "class", "back end", "CPUs", "memory", "IPv4", "IPv6"):
         nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left", no_wrap=column == "node")
     for group_name in plan.scenario.nodes:
-        for several in _folded(plan.of_group(group_name)):
+        for several in _folded(plan.nodes_of_group(group_name)):
             node = several[0]
             limits = f"{node.cpus:g}", SIZE.format(node.memory_bytes)
             addresses = _span([str(each.ipv4) for each in several]), _span([str(each.ipv6) for each in several])
@@ -77,7 +77,7 @@ def show_plan(plan: Plan) -> None:
         # A link's description may wrap; names are not shortened.
         links.add_column(column, no_wrap=column != "what it does")
     for name, group in plan.scenario.nodes.items():
-        ends = {node.name for node in plan.of_group(name)}
+        ends = {node.name for node in plan.nodes_of_group(name)}
         joined = [each for each in plan.directions if ends & {each.source, each.target}]
         for ways in zip(*(_folded([each for each in joined if each.way == way]) for way in WAYS), strict=True):
             for several in ways:

@@ -126,7 +126,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                     "description": direction.description,
                     "changes": _changes(direction),
                     "outages_ns": [list(outage) for outage in direction.parameters.outages],
-                    "trace": direction.replayed,
+                    "trace": direction.trace,
                     "played": asdict(direction.played) if direction.played else None,
                     "round_trips": asdict(direction.round_trips) if direction.round_trips else None,
                 }
@@ -143,7 +143,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 }
                 for cell in plan.cells
             ],
-            "sites": plan.stays,
+            "sites": plan.serving_cells,
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "notes": state.notes,
@@ -162,7 +162,7 @@ def deployments(plan: Plan) -> list[Deployment]:
             name=name,
             table=table,
             number=number,
-            clients=plan.of_group(table.client.on) if table.client else [],
+            clients=plan.nodes_of_group(table.client.on) if table.client else [],
             servers=plan.servers[name],
             start_ns=table.start,
             stop_ns=table.stop or plan.scenario.duration,

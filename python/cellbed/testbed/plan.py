@@ -1,9 +1,8 @@
-"""From a scenario to a plan: which nodes with which addresses and limits, joined by which links.
+"""The plan of a scenario: nodes with addresses and limits, and the links between them.
 
-The topology is that of a cellular network: every endpoint has its own last-mile link to the tower, and core
-links lead from the tower to each edge and cloud node. A cell with a site has a tower for itself, with its edge nodes
-behind, and a link to where the sites meet. A recorded trace is what *one* device got from the network, so each endpoint
-replays its own copy of it.
+The topology is that of a cellular network: every endpoint has its own mobile link to the tower, and core links lead
+from the tower to each edge and cloud node. A cell with a site has its own tower, with its edge nodes behind it, and a
+link to the central tower. A recorded trace is the capacity of *one* device, so each endpoint replays its own copy.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 
 TOWER = "tower"
-"""Where all links meet that lead to no site."""
+"""The central tower, which joins all links outside of sites, and the sites."""
 EMULATOR_FILES = {
     "series": "series.bin",
     "packet_log": "packets.bin",
     "lateness": "lateness.bin",
     "change_log": CHANGES,
 }
-"""What the emulator writes into the raw folder of a run, by its key in the emulator's configuration."""
+"""Files of the emulator in the raw folder of a run, by key of its configuration."""
 
 FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
 _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c62::")
@@ -53,8 +52,8 @@ _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c6
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. group: its node group; index: its number in the group; cpus: share of one CPU's time; memory_bytes:
-    limit; ipv4, ipv6: its addresses; backend: its kind; disk_bytes: that its programs can write, if limited."""
+    """A node. group: its node group; index: its number in the group; cpus: limit, in processors; memory_bytes: limit;
+    disk_bytes: limit of what its programs can write, if any."""
 
     name: str
     group: str
@@ -70,8 +69,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The source that a direction plays. name: in words; synthetic: made by a model, not recorded; sha256: of a file,
-    or None."""
+    """The trace, recording or model that a direction plays. synthetic: not recorded; sha256: of a file."""
 
     name: str
     synthetic: bool
@@ -80,13 +78,12 @@ class Played:
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of a link: what carries packets from one vertex to the next.
+    """One direction of a link, from one vertex to another.
 
-    link: name of the link; way: direction seen from the endpoint; source, target: vertices.
-    parameters: what it does from the start of the schedule on; changes: what it does from later moments on, ns after
-    the start, in order of time. playing: how recordings are played. seed: of the scenario; each random stage gets one
-    of its own. round_trips: where a core link's delays come from, if they vary. moves: what it joins from later moments
-    on: ns after the start, source, target.
+    link: name of the link; way: uplink or downlink; source, target: vertices. parameters: those at the start of the
+    schedule; changes: times (ns after the start) in order, with the parameters from then on. playing: how recordings
+    are played. seed: of the scenario; the seed of each random stage is derived from it. round_trips: source of the
+    delays of a core link, if they vary. moves: times (ns after the start), with the source and target from then on.
     """
 
     name: str
@@ -121,8 +118,8 @@ class Direction:
         return None
 
     @property
-    def replayed(self) -> dict[str, Any] | None:
-        """The trace that it replays at the start and how, as the packet log's account has it; None without."""
+    def trace(self) -> dict[str, Any] | None:
+        """The trace that it replays at the start, if any, and how: an entry of ``run.json``."""
         trace = self.capacity
         if not isinstance(trace, TraceSource):
             return None
@@ -131,7 +128,7 @@ class Direction:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The direction as the emulator takes it."""
+        """Its table in the emulator's configuration."""
         changes = [{"at_ns": at, "stage": index, "to": to} for at, index, to in self.stage_changes]
         moves = [{"at_ns": at, "from": source, "to": target} for at, source, target in self.moves]
         return {
@@ -142,22 +139,22 @@ class Direction:
 
     @property
     def stages(self) -> list[Stage]:
-        """The stages in the emulator's terms, in the order in which a packet meets them."""
+        """Its stages in the emulator's configuration, in the order of a packet's path."""
         return list(self._states[0].values())
 
     @cached_property
     def stage_changes(self) -> list[tuple[int, int, Stage]]:
-        """Time (ns after the start) and number of each stage that changes, and the stage after the change."""
-        places = list(self._states[0])
-        return [(at, places.index(slot), after) for at, slot, _, after in self._differences]
+        """Changes of stages: time (ns after the start), number of the stage, and the new stage."""
+        slots = list(self._states[0])
+        return [(at, slots.index(slot), after) for at, slot, _, after in self._differences]
 
     @property
     def description(self) -> str:
-        """The effect of the direction on packets, in one line."""
+        """Its effect on packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         for at, *ends in self.moves:
-            joined = next(end for end in ends if end.startswith(TOWER))
-            changes.append(f"from {DURATION.format(at)} on at {joined}")
+            tower = next(end for end in ends if end.startswith(TOWER))
+            changes.append(f"from {DURATION.format(at)} on at {tower}")
         text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
             text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
@@ -165,28 +162,27 @@ class Direction:
 
     @property
     def described_changes(self) -> list[tuple[int, str]]:
-        """Times of changes, and the new stages in words."""
+        """Times of changes (ns after the start), with descriptions of the new stages."""
         return [
             (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))
-            for at, changed in groupby(self._differences, key=lambda difference: difference[0])
+            for at, changed in groupby(self._differences, key=lambda change: change[0])
         ]
 
     @cached_property
     def _differences(self) -> list[tuple[int, Slot, Stage, Stage]]:
-        """Moment, place, and the stage there before and after."""
-        moments = zip(self.changes, pairwise(self._states), strict=True)
+        """Changes of stages: time (ns after the start), slot, stage before, stage after."""
+        changes = zip(self.changes, pairwise(self._states), strict=True)
         return [
             (at, slot, before[slot], after[slot])
-            for (at, _), (before, after) in moments
+            for (at, _), (before, after) in changes
             for slot in before
             if after[slot] != before[slot]
         ]
 
     @cached_property
     def _states(self) -> list[dict[Slot, Stage]]:
-        """The stages from the start on and from each change on, with the same places throughout."""
-        each = [self.parameters, *(parameters for _, parameters in self.changes)]
-        found = [stages(parameters, self.playing, self._stage_seed) for parameters in each]
+        """The stages from the start on and from each change on, always in the same slots."""
+        found = [stages(parameters, self.playing, self._stage_seed) for parameters in self._all_parameters]
         used = [slot for slot in SLOTS if any(slot in state for state in found)]
         for state in found:
             for slot in ("duplication", "corruption"):
@@ -194,10 +190,15 @@ class Direction:
                     state[slot] = chance_stage(slot, 0.0, self._stage_seed(slot))
         return [{slot: state[slot] for slot in used} for state in found]
 
+    @property
+    def _all_parameters(self) -> list[Parameters]:
+        return [self.parameters, *(parameters for _, parameters in self.changes)]
+
     @cached_property
     def _trace_names(self) -> dict[str, str]:
+        """Names of traces by path, for descriptions."""
         found: dict[str, str] = {}
-        for parameters in (self.parameters, *(parameters for _, parameters in self.changes)):
+        for parameters in self._all_parameters:
             match parameters.capacity:
                 case TraceSource() as trace:
                     path = trace.path
@@ -216,9 +217,9 @@ class Direction:
         return derived_seed(self.seed, f"{owner}.{purpose}")
 
     def recordings(self) -> dict[str, str]:
-        """SHA-256 of every trace and recording that the direction plays at some time, by name."""
+        """Return the SHA-256 of every trace and recording that the direction plays at some time, by name."""
         found: dict[str, str] = {}
-        for parameters in (self.parameters, *(later for _, later in self.changes)):
+        for parameters in self._all_parameters:
             for value in (parameters.capacity, parameters.delay, parameters.loss):
                 source = getattr(value, "file", None) or value
                 if isinstance(source, TraceSource | Recording):
@@ -231,12 +232,12 @@ class Direction:
 
 
 Visit = tuple[int, int | None]
-"""When a user enters a cell, and when it leaves it, ns; ``None`` if never."""
+"""Times at which a user enters and leaves a cell, ns; ``None`` if it does not leave."""
 
 
 @dataclass(frozen=True)
 class SharedCell:
-    """One way through a cell. users: names of directions, with their priorities; visits: of each, in order of time."""
+    """A cell in one direction. users: directions of links by name, with their priorities; visits: of each, in order."""
 
     name: str
     cell: str
@@ -247,7 +248,7 @@ class SharedCell:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The cell as the emulator takes it."""
+        """Its table in the emulator's configuration."""
         users = [
             {"direction": name, "priority": priority}
             | ({"from_ns": begin} if begin else {})
@@ -259,15 +260,17 @@ class SharedCell:
         return {"name": self.name, "scheduler": scheduler, "slot_ns": self.table.slot, "users": users}
 
     def __str__(self) -> str:
-        """Return the cell in a line."""
+        """Return a description in one line."""
         count = len(self.users)
         return f"{self.table}, {count} user{'s' if count > 1 else ''}"
 
 
 @dataclass(frozen=True)
 class Move:
-    """A handover of the endpoints of a group, or the migration of the server that follows them. at, length: ns from the
-    start of the schedule; source, target: cells; queued: what becomes of packets in the queue."""
+    """A handover of the endpoints of a group, or the migration of a server that follows them.
+
+    at: ns after the start of the schedule; length: ns; source, target: cells; queued: treatment of queued packets.
+    """
 
     at: int
     length: int
@@ -278,7 +281,7 @@ class Move:
     kind: Literal["handover", "migration"] = "handover"
 
     def __str__(self) -> str:
-        """Return the move in a line."""
+        """Return a description in one line."""
         fate = "packets in the queue forwarded" if self.queued == "forward" else "packets in the queue dropped"
         text = f"{self.kind} of {self.group} from {self.source} to {self.target} in {DURATION.format(self.length)}"
         return f"{text}, {fate}" if self.kind == "handover" else text
@@ -286,7 +289,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Service:
-    """An address that several servers share, and these. Packets to it go to the one of the cell."""
+    """An address that several servers share. Packets to it go to the server at the site of the cell."""
 
     address: IPv4Address
     nodes: tuple[Node, ...]
@@ -294,12 +297,12 @@ class Service:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run brings up. nodes and directions are in a fixed order; indices refer to it.
+    """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
-    towers: vertices where the links of sites begin. cells: each way of them. moves: handovers and migrations, in order
-    of time. stays: by endpoint and edge node, its cells with the times (ns) since when; empty where cells have no
-    sites. servers: by application, the nodes of its servers at all sites. services: by application, the address that
-    its servers share. hosts: ``/etc/hosts`` as the nodes see it.
+    towers: vertices of the sites' towers. cells: one for each direction. moves: handovers and migrations, in order of
+    time. serving_cells: by endpoint and edge node, the times (ns) from which on a cell serves it; empty if no cell has
+    a site. servers: by application, the nodes of its servers at all sites. services: by application, the address that
+    its servers share. hosts: content of the nodes' ``/etc/hosts``.
     """
 
     scenario: Scenario
@@ -308,7 +311,7 @@ class Plan:
     towers: tuple[str, ...]
     cells: tuple[SharedCell, ...]
     moves: tuple[Move, ...]
-    stays: dict[str, list[tuple[int, str | None]]]
+    serving_cells: dict[str, list[tuple[int, str | None]]]
     servers: dict[str, list[Node]]
     services: dict[str, Service]
     hosts: str
@@ -319,10 +322,10 @@ class Plan:
         control: Path | None = None,
         packet_log_bytes: int | None = None,
     ) -> dict[str, Any]:
-        """Return the configuration line for the emulator.
+        """Return the emulator's configuration.
 
-        raw: folder for its files, none without. control: where it listens for changes. packet_log_bytes: only the
-        latest records of the packet log are kept, in files of at most so many bytes.
+        raw: folder for its files; without it, none are written. control: path of the control socket.
+        packet_log_bytes: maximum size of the packet log, of which the latest records are kept.
         """
         sysctls = self.scenario.transport.sysctls()
         vertices: list[dict[str, Any]] = []
@@ -354,35 +357,34 @@ class Plan:
         """Return the node called `name`."""
         return next(node for node in self.nodes if node.name == name)
 
-    def of_class(self, node_class: str) -> list[Node]:
+    def nodes_of_class(self, node_class: str) -> list[Node]:
         """Return the nodes of one class."""
         return [node for node in self.nodes if node.node_class == node_class]
 
-    def of_group(self, group: str | None) -> list[Node]:
+    def nodes_of_group(self, group: str | None) -> list[Node]:
         """Return the nodes of one group."""
         return [node for node in self.nodes if node.group == group]
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """Return the directions that a packet crosses from one node to another at the start: all links lead to
-        towers."""
-        between = {(direction.source, direction.target): direction for direction in self.directions}
-        here, there = self.joins[source], self.joins[target]
-        inside = [here] if here == there else [here, TOWER, there] if TOWER not in (here, there) else [here, there]
-        return [between[ends] for ends in pairwise([source, *inside, target])]
+        """Return the directions on the path from one node to another, over their towers at the start."""
+        by_ends = {(direction.source, direction.target): direction for direction in self.directions}
+        near, far = self.initial_towers[source], self.initial_towers[target]
+        towers = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
+        return [by_ends[ends] for ends in pairwise([source, *towers, target])]
 
     @cached_property
-    def joins(self) -> dict[str, str]:
-        """By node, the tower that its link leads to at the start."""
+    def initial_towers(self) -> dict[str, str]:
+        """The tower at the other end of each node's link at the start, by node."""
         names = {node.name for node in self.nodes}
         return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
 
 def _shared_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
-    """Return the cells of the scenario, each way separately."""
+    """Return the cells of the scenario, each direction separately."""
     found = []
     for name, table in scenario.cells.items():
-        stays = {group: _visits(of, name) for group, of in scenario.nodes.items()}
-        members = {node.name: node.group for node in nodes if stays[node.group]}
+        group_visits = {group: _visits(of, name) for group, of in scenario.nodes.items()}
+        members = {node.name: node.group for node in nodes if group_visits[node.group]}
         for way in WAYS:
             users = {
                 each.name: members[end]
@@ -390,67 +392,72 @@ def _shared_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequenc
                 if each.way == way and (end := each.source if way == "uplink" else each.target) in members
             }
             priorities = {user: scenario.nodes[group].priority for user, group in users.items()}
-            visits = {user: stays[group] for user, group in users.items()}
+            visits = {user: group_visits[group] for user, group in users.items()}
             found.append(SharedCell(f"{name}.{way}", name, way, table, priorities, visits))
     return tuple(found)
 
 
 def _moves(scenario: Scenario) -> tuple[Move, ...]:
     """Return the handovers and migrations, in order of time."""
-    who = {name: f"{name}-0" if group.count == 1 else name for name, group in scenario.nodes.items()}
+    labels = {name: f"{name}-0" if group.count == 1 else name for name, group in scenario.nodes.items()}
     found = []
     for name, group in scenario.nodes.items():
         cells = [str(group.cell), *(handover.cell for handover in group.route)]
         for handover, (source, target) in zip(group.route, pairwise(cells), strict=True):
             length = handover.enters - handover.at
-            found.append(Move(handover.at, length, who[name], source, target, handover.queued))
+            found.append(Move(handover.at, length, labels[name], source, target, handover.queued))
     found += [
-        Move(each.at, each.length, who[each.group], each.source, each.target, "forward", "migration")
+        Move(each.at, each.length, labels[each.group], each.source, each.target, "forward", "migration")
         for each in _migrations(scenario)
     ]
     return tuple(sorted(found, key=lambda move: move.at))
 
 
-def _all_stays(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[tuple[int, str | None]]]:
-    """Return where nodes are served, and since when; see :class:`Plan`."""
-    found: dict[str, list[tuple[int, str | None]]] = {}
-    for node in nodes:
-        visits = _stays(scenario, node.group) if node.node_class == "edge" else visited(scenario.nodes[node.group])
-        found[node.name] = [*visits]
-    return {name: stays for name, stays in found.items() if stays} if _sites(scenario) else {}
+def _serving_cells(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[tuple[int, str | None]]]:
+    """Return the cells that serve nodes, as of :class:`Plan`."""
+    if not _site_towers(scenario):
+        return {}
+    cells: dict[str, list[tuple[int, str | None]]] = {
+        name: _group_sites(scenario, name) if group.node_class == "edge" else [*visited(group)]
+        for name, group in scenario.nodes.items()
+    }
+    return {node.name: cells[node.group] for node in nodes if cells[node.group]}
 
 
-def _hosts(
+def _hosts_file(
     scenario: Scenario, nodes: Sequence[Node], servers: dict[str, list[Node]], services: dict[str, Service]
 ) -> str:
-    """Return ``/etc/hosts``: every node by name; the first node of a group by its name and aliases, the first of an
-    application's servers, or the address that they share, by that of the application."""
+    """Return the content of ``/etc/hosts``.
+
+    The name and aliases of a group are those of its first node. The name of an application is that of the address that
+    its servers share, or of its first server.
+    """
     names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {node.name: (node.ipv4, node.ipv6) for node in nodes}
     for group, table in scenario.nodes.items():
         for name in (group, *table.aliases):
             names.setdefault(name, names[f"{group}-0"])
-    for name, those in servers.items():
+    for name, server_nodes in servers.items():
         if name in services:
             names.setdefault(name, (services[name].address,))
-        elif those:
-            names.setdefault(name, names[those[0].name])
+        elif server_nodes:
+            names.setdefault(name, names[server_nodes[0].name])
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
     return "\n".join(lines) + "\n"
 
 
-def _sites(scenario: Scenario) -> dict[str, str]:
-    """Return the towers of cells with a site, by the name of their vertex."""
+def _site_towers(scenario: Scenario) -> dict[str, str]:
+    """Return the cells with a site, by the vertex of their tower."""
     return {_tower(scenario, name): name for name, cell in scenario.cells.items() if cell.core is not None}
 
 
 def _tower(scenario: Scenario, cell: str | None) -> str:
-    """Return the vertex that a link in a cell, or at its site, joins."""
+    """Return the tower of a cell, or the central one if the cell has no site."""
     return f"{TOWER}.{cell}" if cell is not None and scenario.cells[cell].core is not None else TOWER
 
 
-def _stays(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
-    """At which sites the nodes of a group are, and since when."""
+def _group_sites(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
+    """Return the times (ns) from which on the nodes of a group are at a site, with the cell of the site."""
     moves = [(each.at, each.target) for each in _migrations(scenario) if each.group == group]
     return [(0, site_of(scenario.cells, group)), *moves]
 
@@ -460,14 +467,14 @@ def _migrations(scenario: Scenario) -> list[Migration]:
 
 
 def _visits(group: NodeGroup, cell: str) -> list[Visit]:
-    """When the endpoints of a group are in a cell."""
+    """Return the visits of the endpoints of a group to a cell."""
     entered = [(0, group.cell), *((handover.enters, handover.cell) for handover in group.route)]
     left = [*(handover.at for handover in group.route), None]
     return [(begin, end) for (begin, name), end in zip(entered, left, strict=True) if name == cell]
 
 
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
-    """Return the addresses at a node's device: its own, or those of the router in front of its machine."""
+    """Return the addresses of a node's device: the node's, or those of the router in front of its machine."""
     own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
     if not node.backend.routed:
         return {"addresses": own}
@@ -479,27 +486,9 @@ def _addresses(node: Node, number: int) -> dict[str, list[str]]:
 def make_plan(scenario: Scenario) -> Plan:
     """Plan a scenario.
 
-    Errors: :class:`cellbed.archive.TraceError` for a trace that is malformed.
+    Errors: :class:`cellbed.archive.TraceError` for a malformed trace.
     """
-    nodes: list[Node] = []
-    for number, node_class in enumerate(CLASSES):
-        groups = [(name, group) for name, group in scenario.nodes.items() if group.node_class == node_class]
-        placed = [(name, group, index) for name, group in groups for index in range(group.count)]
-        nodes += [
-            Node(
-                name=f"{name}-{index}",
-                group=name,
-                node_class=node_class,
-                index=index,
-                cpus=group.cpus,
-                memory_bytes=group.memory,
-                ipv4=_FIRST_IPV4 + (number << 14) + place + 2,
-                ipv6=_FIRST_IPV6 + (number << 64) + place + 2,
-                backend=group.backend,
-                disk_bytes=group.disk,
-            )
-            for place, (name, group, index) in enumerate(placed)
-        ]
+    nodes = _nodes(scenario)
     directions: list[Direction] = []
     for node in nodes:
         group = scenario.nodes[node.group]
@@ -507,7 +496,7 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _mobile_link(scenario, group, node)
         else:
             directions += _core_link(scenario, scenario.core_link(group), node)
-    for tower, name in _sites(scenario).items():
+    for tower, name in _site_towers(scenario).items():
         core = scenario.cells[name].core
         assert core is not None
         directions += _fixed_link(scenario, core, site_link(name), (tower, TOWER))
@@ -527,48 +516,70 @@ def make_plan(scenario: Scenario) -> Plan:
         scenario,
         tuple(nodes),
         tuple(directions),
-        towers=tuple(_sites(scenario)),
+        towers=tuple(_site_towers(scenario)),
         cells=_shared_cells(scenario, nodes, directions),
         moves=_moves(scenario),
-        stays=_all_stays(scenario, nodes),
+        serving_cells=_serving_cells(scenario, nodes),
         servers=servers,
         services=services,
-        hosts=_hosts(scenario, nodes, servers, services),
+        hosts=_hosts_file(scenario, nodes, servers, services),
     )
 
 
+def _nodes(scenario: Scenario) -> list[Node]:
+    nodes: list[Node] = []
+    for number, node_class in enumerate(CLASSES):
+        groups = [(name, group) for name, group in scenario.nodes.items() if group.node_class == node_class]
+        members = [(name, group, index) for name, group in groups for index in range(group.count)]
+        nodes += [
+            Node(
+                name=f"{name}-{index}",
+                group=name,
+                node_class=node_class,
+                index=index,
+                cpus=group.cpus,
+                memory_bytes=group.memory,
+                ipv4=_FIRST_IPV4 + (number << 14) + place + 2,
+                ipv6=_FIRST_IPV6 + (number << 64) + place + 2,
+                backend=group.backend,
+                disk_bytes=group.disk,
+            )
+            for place, (name, group, index) in enumerate(members)
+        ]
+    return nodes
+
+
 def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
-    """Return the direction with its part in the faults: packets of a node that has crashed are lost, and outages are
-    added."""
-    lost: list[tuple[int, int]] = []
+    """Return a direction with the effects of faults: it loses all packets of a crashed node, and has more outages."""
+    crashes: list[tuple[int, int]] = []
     closed: list[tuple[int, int]] = []
     for fault in faults:
         match fault:
             case NodeFault(kind="crash", node=node) if node in (direction.source, direction.target):
-                lost.append((fault.at, fault.at + fault.length))
+                crashes.append((fault.at, fault.at + fault.length))
             case LinkFault(link=link) if link in (direction.link, direction.name):
                 closed.append((fault.at, fault.at + fault.length))
     if closed:
         closed += [(begin, begin + length) for begin, length in direction.parameters.outages]
-        outages = _united(closed)
+        outages = _merged(closed)
         direction = replace(
             direction,
             parameters=replace(direction.parameters, outages=outages),
             changes=tuple((at, replace(parameters, outages=outages)) for at, parameters in direction.changes),
         )
-    if not lost:
+    if not crashes:
         return direction
     found = []
-    for at in sorted({at for at, _ in direction.changes} | {edge for span in lost for edge in span}):
+    for at in sorted({at for at, _ in direction.changes} | {end for crash in crashes for end in crash}):
         parameters = next((each for begin, each in reversed(direction.changes) if begin <= at), direction.parameters)
-        if any(begin <= at < end for begin, end in lost):
+        if any(begin <= at < end for begin, end in crashes):
             parameters = replace(parameters, loss=1.0)
         found.append((at, parameters))
     return replace(direction, changes=tuple(found))
 
 
-def _united(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Spans from begin to end, which may overlap, as separate pairs of begin and length."""
+def _merged(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Merge spans (begin, end) that overlap, and return them in order as (begin, length)."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -579,35 +590,37 @@ def _united(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
-    mobile, later = scenario.mobile_link(group), group.stagger * node.index
+    mobile = scenario.mobile_link(group)
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    tower, joined = _joined(scenario, visited(group) or [(0, None)])
-    playing = Playing(mobile.start + later, mobile.loop)
+    tower, later_towers = _towers(scenario, visited(group) or [(0, None)])
+    playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
     return [
         replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
-        for direction in _both_ways(link, node.name, tower, lambda way: _parameters(mobile, way, group.route), joined)
+        for direction in _directions(
+            link, node.name, tower, lambda way: _parameters(mobile, way, group.route), later_towers
+        )
     ]
 
 
-def _both_ways(
+def _directions(
     link: str,
     near: str,
     far: str,
     parameters: Callable[[Way], Parameters],
-    joined: Sequence[tuple[int, str]] = (),
+    later_towers: Sequence[tuple[int, str]] = (),
 ) -> list[Direction]:
-    """Return the directions of a link. joined: towers that it joins later, and when."""
+    """Return both directions of a link. later_towers: towers that it moves to, with the times (ns)."""
     found = []
     for way, source, target in zip(WAYS, (near, far), (far, near), strict=True):
-        at_tower = source.partition(".")[0] == TOWER  # no name of a node is so
-        moves = tuple((at, to, target) if at_tower else (at, source, to) for at, to in joined)
+        from_tower = source.partition(".")[0] == TOWER  # no node has this name
+        moves = tuple((at, to, target) if from_tower else (at, source, to) for at, to in later_towers)
         found.append(Direction(f"{link}.{way}", link, way, source, target, parameters(way), moves=moves))
     return found
 
 
-def _joined(scenario: Scenario, stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the tower that a link joins at the start, and later ones with the times from which on. stays: cells."""
-    towers = [(at, _tower(scenario, cell)) for at, cell in stays]
+def _towers(scenario: Scenario, cells: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
+    """Return the first tower of a link, and later ones with the times (ns). cells: with the times from which on."""
+    towers = [(at, _tower(scenario, cell)) for at, cell in cells]
     return towers[0][1], [(at, to) for (_, before), (at, to) in pairwise(towers) if to != before]
 
 
@@ -620,17 +633,17 @@ def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> P
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
         corruption=getattr(mobile.corruption, way),
-        outages=_united([*own, *((handover.at, handover.enters) for handover in route)]),
+        outages=_merged([*own, *((handover.at, handover.enters) for handover in route)]),
         flushes=tuple(handover.at for handover in route if handover.queued == "drop"),
     )
 
 
 def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
-    """Return the parameters of one direction from each change on that concerns it."""
+    """Return the times of changes of one direction, with the parameters from then on."""
     now = _parameters(mobile, way, route)
     found: list[tuple[int, Parameters]] = []
-    of_cells = [change for handover in route if (change := handover.change) is not None]
-    for change in sorted([*mobile.changes, *of_cells], key=lambda change: change.at):
+    at_handovers = [change for handover in route if (change := handover.change) is not None]
+    for change in sorted([*mobile.changes, *at_handovers], key=lambda change: change.at):
         after = _changed(now, change, way)
         if after != now:
             found.append((change.at, after))
@@ -648,12 +661,11 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
 
 
 def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
-    """Return the link of an edge or cloud node. At the site of a cell it begins at its tower, and may follow
-    endpoints."""
-    tower, joined = _joined(scenario, _stays(scenario, node.group))
+    """Return the link of an edge or cloud node. It moves between towers if the node's server follows endpoints."""
+    tower, later_towers = _towers(scenario, _group_sites(scenario, node.group))
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     closed = [(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group]
-    return _fixed_link(scenario, core, link, (tower, node.name), joined, closed)
+    return _fixed_link(scenario, core, link, (tower, node.name), later_towers, closed)
 
 
 def _fixed_link(
@@ -661,18 +673,18 @@ def _fixed_link(
     core: CoreLink,
     link: str,
     ends: tuple[str, str],
-    joined: Sequence[tuple[int, str]] = (),
+    later_towers: Sequence[tuple[int, str]] = (),
     closed: Sequence[tuple[int, int]] = (),
 ) -> list[Direction]:
-    """Return a core link or that of a site. closed: from and until when nothing passes."""
+    """Return a core link or the link of a site. closed: begins and ends of outages, beside those of the link."""
     delays = core.delays(scenario.seed, scenario.duration)
 
     def parameters(way: Way) -> Parameters:
         found = _core_parameters(core, way, getattr(delays, way))
         outages = [(at, at + length) for at, length in found.outages]
-        return replace(found, outages=_united([*outages, *closed]))
+        return replace(found, outages=_merged([*outages, *closed]))
 
-    directions = _both_ways(link, *ends, parameters, joined)
+    directions = _directions(link, *ends, parameters, later_towers)
     return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]
 
 

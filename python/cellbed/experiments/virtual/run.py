@@ -170,7 +170,7 @@ def _drive(
         world.run(t0_ns)
         world.restart(t0_ns)
         for group in scenario.nodes:
-            moving = [world.hosts[node.name] for node in plan.of_group(group)]
+            moving = [world.hosts[node.name] for node in plan.nodes_of_group(group)]
             for handover in scenario.nodes[group].route:
                 world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
         before = world.network.counted()

@@ -109,8 +109,8 @@ def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
 
 def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
     """Uplinks and downlinks that cross every link."""
-    endpoints = plan.of_class("endpoint")
-    remotes = plan.of_class("edge") + plan.of_class("cloud")
+    endpoints = plan.nodes_of_class("endpoint")
+    remotes = plan.nodes_of_class("edge") + plan.nodes_of_class("cloud")
     # Nodes on one side only are paired with each other; a single node has no path to prove.
     endpoints, remotes = endpoints or remotes[1:] + remotes[:1], remotes or endpoints[1:] + endpoints[:1]
     if len(plan.nodes) < 2:
@@ -125,7 +125,7 @@ def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
             pairs.append((uplink, downlink))
         crossed |= names
     # The links of sites lie between nodes at different towers.
-    at_towers = {plan.joins[node.name]: node.name for node in (*endpoints, *remotes)}
+    at_towers = {plan.initial_towers[node.name]: node.name for node in (*endpoints, *remotes)}
     for one, other in combinations(at_towers.values(), 2):
         uplink, downlink = plan.path(one, other), plan.path(other, one)
         names = {direction.name for direction in (*uplink, *downlink)}
