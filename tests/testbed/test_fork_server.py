@@ -96,9 +96,9 @@ def test_forks_run_on_their_nodes_and_end_like_programs_of_their_own(
         assert len(list((process / "fd").iterdir())) == 3
     third = start(supervisor, tmp_path, places["edge"], "third")
     supervisor.wait_ready([third])
-    first.say({"crash": 1})
+    first.send_command({"crash": 1})
     os.kill(second.process.pid, signal.SIGKILL)
-    third.hang_up()
+    third.request_stop()
     wait(supervisor, first, second, third)
     assert 'ended with status 1: ValueError: asked to crash: {"crash": 1}' in str(first.failure())
     assert "was killed by signal 9" in str(second.failure())

@@ -268,11 +268,11 @@ def test_a_load_runs_from_its_start_to_its_end(site: Site) -> None:
     assert not (site.raw / "short.out").exists()  # nothing runs before the load
     now = time.monotonic_ns()
     for each in (short, wrong, expected):
-        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
     site.until(lambda: wrong.ended and all({"event": "done"} in each.events for each in (short, expected)))
     assert str(wrong.failure()).startswith("wrong on edge-0 ended with status 1: cannot resolve host\n  its output: ")
     begin = time.monotonic_ns()
-    long.say({"t0_ns": begin, "end_ns": begin + 2 * SECOND})
+    long.send_command({"t0_ns": begin, "end_ns": begin + 2 * SECOND})
     site.until(lambda: {"event": "done"} in long.events)
     assert not long.ended
 
@@ -283,7 +283,7 @@ def test_a_load_that_leaves_processes_behind_is_noted(site: Site) -> None:
         site.command("sh", "-c", "(exec sleep 0.01) & wait", name="alone", load=True),
     )
     for each in (fork, alone):
-        each.say({"t0_ns": (now := time.monotonic_ns()), "end_ns": now + 3600 * SECOND})
+        each.send_command({"t0_ns": (now := time.monotonic_ns()), "end_ns": now + 3600 * SECOND})
     site.until(lambda: all({"event": "done"} in each.events for each in (fork, alone)))
     assert fork.notes == [
         "fork ended while processes that it had started still ran, and they were killed; it must stay in the foreground"
@@ -301,11 +301,11 @@ def test_a_load_that_is_ended_at_its_end_is_noted_unless_it_ends_in_order(site: 
     )
     now = time.monotonic_ns()
     for each in (late, orderly):
-        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
     site.until(lambda: all(each.process is not None and "begun" in output(site, each.name) for each in (late, orderly)))
     for each in (late, orderly):
-        each.say({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 0})
-    drained.say({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 3600 * SECOND})
+        each.send_command({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 0})
+    drained.send_command({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 3600 * SECOND})
     site.until(lambda: all({"event": "done"} in each.events for each in (late, orderly, drained)))
     assert late.notes == [
         "late still ran after 1 s, the end of its load, and was ended: what it had not written is lost; it has more "
@@ -324,10 +324,10 @@ def test_a_program_is_ended_by_its_signal_and_killed_after_its_grace_time(site: 
     )
     now = time.monotonic_ns()
     for each in (writing, deaf):
-        each.say({"t0_ns": now, "end_ns": now + 3600 * SECOND})
+        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
     site.until(lambda: all("begun" in output(site, each.name) for each in (writing, deaf)))
     for each in (writing, deaf):
-        each.say({"t0_ns": now, "end_ns": now})
+        each.send_command({"t0_ns": now, "end_ns": now})
     site.until(lambda: all({"event": "done"} in each.events for each in (writing, deaf)))
     assert (writing.notes, output(site, "writing")) == ([], "begun\nwritten\n")
     assert deaf.notes == [
@@ -341,7 +341,7 @@ def test_a_load_that_has_ended_when_its_end_is_due_is_done_and_measured(site: Si
     counted: list[int] = []
     load._count = counted.append
     begin = time.monotonic_ns()
-    load.say({"t0_ns": begin, "end_ns": begin + 3600 * SECOND})
+    load.send_command({"t0_ns": begin, "end_ns": begin + 3600 * SECOND})
     load.step(begin)
     assert load.process is not None
     process = load.process.pid

@@ -248,7 +248,7 @@ def _drive(
         for load in loads:
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
-            load.say({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
+            load.send_command({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
         for name, start_ns in {spans[load.name].name: spans[load.name].start_ns for load in loads}.items():
             journal.note("load started", name, t0_ns + start_ns)
         # The restart resets links to the scenario: they must not be announced as changeable before.

@@ -38,7 +38,7 @@ class EventProcess:
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         self.process.stdin.flush()
 
-    def hang_up(self) -> None:
+    def request_stop(self) -> None:
         """Close the process's standard input, which asks it to flush and end."""
         if self.process.stdin is not None and not self.process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):

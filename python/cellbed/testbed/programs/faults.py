@@ -59,8 +59,8 @@ class Faults:
         self._note("began", due)
         if isinstance(fault, ProgramFault):
             names = self._supervisor.names_of(fault.program)
-            self._supervisor.take_out(names)
-            self._supervisor.put_back(names)
+            self._supervisor.crash(names)
+            self._supervisor.recover(names)
             self._note("ended", due)
         elif isinstance(fault, NodeFault):
             match fault.kind:
@@ -69,7 +69,7 @@ class Faults:
                 case "pause":
                     self._nodes[fault.node].signal(signal.SIGSTOP)
                 case "crash":
-                    self._supervisor.take_out(self._supervisor.names_on(fault.node))
+                    self._supervisor.crash(self._supervisor.names_on(fault.node))
                     self._nodes[fault.node].signal(signal.SIGKILL)
 
     def _end(self, due: _Due) -> None:
@@ -81,7 +81,7 @@ class Faults:
                 case "pause":
                     self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
-                    self._supervisor.put_back(self._supervisor.names_on(fault.node))
+                    self._supervisor.recover(self._supervisor.names_on(fault.node))
         self._note("ended", due)
 
     def _note(self, event: str, due: _Due) -> None:

@@ -54,10 +54,10 @@ class Program(EventProcess):
         self.log = log
         self.is_ready = False
 
-    def say(self, line: dict[str, Any]) -> None:
+    def send_command(self, command: dict[str, Any]) -> None:
         """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
         try:
-            self.send(line)
+            self.send(command)
         except (BrokenPipeError, ValueError):
             raise self.failure() from None
 
@@ -74,9 +74,9 @@ AnyProgram = Program | UnmodifiedProgram
 
 
 @dataclass(slots=True)
-class _ComingBack:
-    """Programs that start again after a fault. stages: names of those that have not started, by stage. before: of the
-    last stage that has."""
+class _Recovery:
+    """Programs that restart after a fault. stages: names of those to start, by stage. before: programs of the last
+    stage that was started."""
 
     stages: list[list[str]]
     before: list[AnyProgram] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Supervisor:
         self.alarm_ns = FOREVER_NS
         """When `tick` of :meth:`wait` has something to do at the latest, monotonic."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
-        self._coming_back: list[_ComingBack] = []
+        self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
@@ -136,7 +136,7 @@ class Supervisor:
         own = [load for load in loads if isinstance(load, Program)]
         for number, load in enumerate(own):
             load.is_ready = False
-            load.say({"connect_ns": at_ns + number * CONNECT_EVERY_NS})
+            load.send_command({"connect_ns": at_ns + number * CONNECT_EVERY_NS})
         self.wait_ready(own)
 
     def start(self, process: Process | Command, node: Backend) -> AnyProgram:
@@ -200,11 +200,11 @@ class Supervisor:
             if (name == text or name.startswith(f"{text}.")) and (whole or not process.load)
         ]
 
-    def take_out(self, names: Collection[str]) -> None:
-        """Kill programs for a fault; their ends are no failures. A load of cellbed's own ends with that."""
+    def crash(self, names: Collection[str]) -> None:
+        """Kill programs for a fault, which is no failure. A load of cellbed's own ends with that."""
         for program in [each for each in self.programs if each.name in names]:
             if isinstance(program, UnmodifiedProgram):
-                program.take_out()
+                program.crash()
                 continue
             kill(program.process)
             with contextlib.suppress(KeyError):  # it has ended before
@@ -215,26 +215,26 @@ class Supervisor:
             else:
                 self.programs.remove(program)
 
-    def put_back(self, names: Collection[str]) -> None:
-        """Start programs again that were taken out, but for loads without a policy for that: each stage when those of
-        the one before are ready. Errors: :class:`ProgramError`."""
+    def recover(self, names: Collection[str]) -> None:
+        """Restart crashed programs, but for loads without a restart policy: each stage when those of the previous one
+        are ready. Errors: :class:`ProgramError`."""
         stages = sorted({self._known[name][0].stage for name in names})
         order = [[name for name in names if self._known[name][0].stage == stage] for stage in stages]
-        self._coming_back.append(_ComingBack(order))
-        self._continue_coming_back()
+        self._recoveries.append(_Recovery(order))
+        self._continue_recoveries()
 
-    def _continue_coming_back(self) -> None:
-        for each in self._coming_back:
+    def _continue_recoveries(self) -> None:
+        for each in self._recoveries:
             while each.stages and all(program.is_ready for program in each.before):
                 each.before = [back for name in each.stages.pop(0) if (back := self._start_again(name)) is not None]
-        self._coming_back = [each for each in self._coming_back if each.stages]
+        self._recoveries = [each for each in self._recoveries if each.stages]
 
     def _start_again(self, name: str) -> AnyProgram | None:
         """Start a program again; returns it if others wait for it."""
         process, node = self._known[name]
         there = next((each for each in self.programs if each.name == name), None)
         if isinstance(there, UnmodifiedProgram):
-            there.put_back()
+            there.recover()
             return None if process.load else there
         return None if process.load else self.start(process, node)
 
@@ -277,7 +277,7 @@ class Supervisor:
             self._sample(now)
             if tick is not None:
                 tick()
-            self._continue_coming_back()
+            self._continue_recoveries()
             due_ns = min(deadline_ns, self.alarm_ns)
             for each in self.programs:
                 if isinstance(each, UnmodifiedProgram):
@@ -338,7 +338,7 @@ class Supervisor:
         """End all programs, the last started first, and finish the samples."""
         self._sample_programs()
         for program in reversed(self.programs):
-            program.hang_up()
+            program.request_stop()
         deadline = time.monotonic() + 1.0
         for program in reversed(self.programs):
             if isinstance(program, UnmodifiedProgram):

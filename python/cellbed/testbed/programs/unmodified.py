@@ -1,8 +1,8 @@
-"""Unmodified programs on nodes of any kind: started, awaited, restarted and ended, with their output and files kept.
+"""Unmodified programs on nodes of any kind: start, readiness, restarts and end, with their output and files.
 
-They are started through the node's back end, and watched from outside of the node: whether they are ready follows from
-the node's table of sockets, from their output, from a file, or from the reply to an HTTP request. Nothing connects to a
-port to find out whether it is open, since a server may serve a single connection.
+The node's back end starts them. Readiness is observed from outside: in the node's socket table, in the program's
+output, by a file, an HTTP request or a command. No probe connects to a port, since a server may serve one connection
+only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cellbed.testbed.nodes.backend import Backend
 Restart = Literal["never", "on-failure", "always"]
 
 OUTPUT_LIMIT = 64 << 20
-"""Bytes of each output of a program that are kept; what follows is cut off ten times a second."""
+"""Maximum bytes of each output of a program; the rest is truncated ten times a second."""
 FIRST_CHECK_NS, LAST_CHECK_NS = 10_000_000, 250_000_000
-"""Time between two checks whether a program is ready: first, and at most."""
+"""Interval between checks of readiness: the first, and the longest."""
 FIRST_PAUSE_NS, LAST_PAUSE_NS = 100_000_000, 5_000_000_000
-"""Time before a restart: first, then twice as long each time, up to the last."""
+"""Pause before a restart: the first, doubled with each restart up to the last."""
 FOREVER_NS = 1 << 62
-_TABLES = ("tcp", "tcp6", "udp", "udp6")
+_SOCKET_TABLES = ("tcp", "tcp6", "udp", "udp6")
 _FETCH = """
 import sys, time, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -49,9 +49,11 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """When a program is ready: it listens on a TCP or UDP port, one of its outputs has a line that contains a match of
-    a regular expression, a file exists on the node, a GET request has the reply 200, or a command on the node ends with
-    status 0; with none of these at once."""
+    """The condition under which a program is ready; with none it is ready at once.
+
+    port: it listens on this TCP or UDP port. line: a line of an output contains a match of this regular expression.
+    file: this path exists on the node. http: GET of this URL has status 200. command: it ends with status 0 there.
+    """
 
     port: int | None = None
     line: str | None = None
@@ -61,7 +63,7 @@ class Ready:
     timeout_ns: int = 30_000_000_000
 
     def __str__(self) -> str:
-        """Return the condition in words."""
+        """Return why the program is not ready, as a clause."""
         if self.port is not None:
             return f"it did not listen on port {self.port}"
         if self.line is not None:
@@ -75,7 +77,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How a program is ended: by a signal, and after the grace time (ns) by SIGKILL."""
+    """The end of a program: a signal, and SIGKILL after the grace time."""
 
     signal: int = signal.SIGTERM
     grace_ns: int = 5_000_000_000
@@ -83,14 +85,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to run on a node as it is.
+    """A command to run on a node.
 
-    name: begins the names of its files. command: with its arguments; empty for that of the node's image. stage: it
+    name: prefix of its output files. command: with its arguments; empty for the command of the node's image. stage: it
     starts when all programs of lower stages are ready. load: it runs from the start to the end of a load, and may end
-    earlier, with one of the statuses in `status`; others run as long as the testbed. vital: the run fails when it ends.
-    environment: variables beyond those of the node; folder: working directory on the node. copy_in: (file or folder of
-    this machine, path on the node), before it starts; copy_out: paths on the node, afterwards, into the folder `files`.
-    stop: how it is ended; ``None`` for a user who expects it to end on its own.
+    earlier with one of the exit statuses in `status`; other programs run as long as the testbed. vital: the run fails
+    when it ends. environment: variables added to those of the node. folder: working directory on the node. copy_in:
+    (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
+    into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
     """
 
     name: str
@@ -111,11 +113,11 @@ class Command:
 
 
 class UnmodifiedProgram:
-    """A command on its node. It reports as cellbed's own programs do (``supervise.Program``).
+    """A program that runs a command on a node, with the events of cellbed's own programs (``supervise.Program``).
 
-    events: ``ready``; ``done`` of a load that has ended; ``died`` (``at_ns``, ``what``) of a server that ended and is
-    not started again. ended: it failed, and :meth:`failure` is why. restarts: how often it was started again. notes:
-    what a reader of the run must know, in sentences.
+    events: ``ready``; ``done`` at the end of a load; ``died`` (``at_ns``, ``what``) if a server has ended and is not
+    restarted. ended: it has failed; :meth:`failure` has the reason. restarts: their number. notes: sentences for the
+    report.
     """
 
     def __init__(
@@ -126,8 +128,8 @@ class UnmodifiedProgram:
         note: Callable[..., None] = lambda _, **__: None,
         count: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """raw: folder for its output. note: called with each change of its state, in words and further facts. count:
-        called with a process before its exit status is taken, or before it is killed."""
+        """raw: folder for its output. note: called with each change of state and its details. count: called with the
+        process before its exit status is read or it is killed, to account for its usage."""
         self.command, self._node, self._note, self._count = command, node, note, count
         self.name, self.node = command.name, command.node
         self.log, self._out = raw / f"{command.name}.err", raw / f"{command.name}.out"
@@ -136,21 +138,22 @@ class UnmodifiedProgram:
         self.ended = False
         self.restarts = 0
         self.notes: list[str] = []
-        self._why = ""
+        self._reason = ""
         self._begin_ns: int | None = None
         self._end_ns: int | None = None
-        self._again_ns: int | None = None
+        self._restart_ns: int | None = None
         self._deadline_ns = 0
         self._kill_ns = FOREVER_NS
         self._check_ns = 0
         self._check_pause_ns = FIRST_CHECK_NS
-        self._ready = self._stopping = self._cut = self._taken = self._overran = False
+        self._ready = self._stopping = self._truncated = self._crashed = self._overran = False
         self._load_s = 0.0
         self._check: Running | None = None
-        self._read = {self.log: 0, self._out: 0}
+        self._searched = {self.log: 0, self._out: 0}
+        """Bytes of each output in which the line of readiness has been searched."""
 
     def start(self) -> None:
-        """Copy its files to the node, and start it unless it is a load. Errors: :class:`ProgramError`."""
+        """Copy files to the node, and start the program unless it is a load. Errors: :class:`ProgramError`."""
         for source, target in self.command.copy_in:
             try:
                 if not source.is_dir():
@@ -159,7 +162,7 @@ class UnmodifiedProgram:
             except OSError as error:
                 raise ProgramError(f"{self.name}: cannot copy {source} to {target} on {self.node}: {error}") from error
         if self.command.load:
-            self._be_ready()
+            self._set_ready()
             return
         port = self.command.ready.port
         if port is not None and port in self._listening():
@@ -170,22 +173,22 @@ class UnmodifiedProgram:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it has been ready since it was last started."""
+        """Return whether the program has been ready since its last start."""
         return self._ready
 
-    def say(self, line: dict[str, Any]) -> None:
-        """The times of its load: ``t0_ns``, ``end_ns`` and ``drain_ns``, monotonic; it ends with the drain."""
-        self._begin_ns, self._end_ns = line["t0_ns"], line["end_ns"] + line.get("drain_ns", 0)
+    def send_command(self, command: dict[str, Any]) -> None:
+        """Set the times of a load: ``t0_ns`` and ``end_ns``, monotonic; it may run until ``drain_ns`` after its end."""
+        self._begin_ns, self._end_ns = command["t0_ns"], command["end_ns"] + command.get("drain_ns", 0)
         self._load_s = (self._end_ns - self._begin_ns) / 1e9
 
     def step(self, now_ns: int) -> int:
-        """Do what is due; returns when to call again at the latest, monotonic ns."""
-        if self._taken:
+        """Process what is due; return the time of the next call at the latest, monotonic ns."""
+        if self._crashed:
             return FOREVER_NS
         if not self.ended:
             self._step(now_ns)
         end_ns = None if self._stopping or self.process is None else self._end_ns
-        due = [each for each in (self._begin_ns, self._again_ns, end_ns, self._kill_ns) if each]
+        due = [each for each in (self._begin_ns, self._restart_ns, end_ns, self._kill_ns) if each]
         if self.process is not None and not self._ready:
             due.append(self._check_ns)
         return max(now_ns, min(due, default=FOREVER_NS))
@@ -193,29 +196,29 @@ class UnmodifiedProgram:
     def _step(self, now_ns: int) -> None:
         if self._end_ns is not None and now_ns >= self._end_ns and not self._stopping:
             self._overran = self.process is not None
-            self.hang_up()
+            self.request_stop()
             if self.process is None:
-                self._done()
+                self._note_done()
         if self.process is None:
-            due = self._begin_ns if self._again_ns is None else self._again_ns
+            due = self._begin_ns if self._restart_ns is None else self._restart_ns
             if due is not None and now_ns >= due:
-                self._begin_ns = self._again_ns = None
+                self._begin_ns = self._restart_ns = None
                 with contextlib.suppress(ProgramError):  # it has ended then
                     self._spawn()
             return
-        self._bound_output()
+        self._truncate_output()
         status = self._poll(self.process)
         if status is not None:
-            self._has_ended(status, now_ns)
+            self._handle_end(status, now_ns)
         elif now_ns >= self._kill_ns:
             self._kill()
         elif not self._ready:
-            self._await_ready(now_ns)
+            self._check_ready(now_ns)
 
-    def take_out(self) -> None:
-        """Kill it for a fault: its end is neither a failure nor a reason to start it again."""
-        self._taken = True
-        self._again_ns = None
+    def crash(self) -> None:
+        """Kill the program for a fault, which is neither a failure nor a reason for a restart."""
+        self._crashed = True
+        self._restart_ns = None
         if self._check is not None:
             end(self._check)
             self._check = None
@@ -225,44 +228,44 @@ class UnmodifiedProgram:
             self._note("program ended", status=self.process.poll(), by="fault")
             self.process = None
             if self.command.load and self.command.restart == "never":
-                self._done()
+                self._note_done()
 
-    def put_back(self) -> None:
-        """End what :meth:`take_out` has begun: a server starts again, a load if it has a policy for that.
+    def recover(self) -> None:
+        """Restart the program after :meth:`crash`, unless it is a load without a restart policy.
 
         Errors: :class:`ProgramError`.
         """
-        self._taken = False
+        self._crashed = False
         if self.ended or self._stopping or self.process is not None:
             return
         if self.command.load:
             if self._begin_ns is None and self.command.restart != "never":
-                self._again_ns = time.monotonic_ns()
+                self._restart_ns = time.monotonic_ns()
             return
         self._ready = False
-        self._read = {path: path.stat().st_size if path.exists() else 0 for path in self._read}
+        self._searched = {path: path.stat().st_size if path.exists() else 0 for path in self._searched}
         self._check_ns, self._check_pause_ns = 0, FIRST_CHECK_NS
         self._deadline_ns = time.monotonic_ns() + self.command.ready.timeout_ns
         self._spawn()
 
     def has_died(self) -> bool:
-        """Return whether it ended with an unexpected status and is not started again."""
+        """Return whether it has ended with an unexpected status and is not restarted."""
         return any(event["event"] == "died" for event in self.events)
 
     def failure(self) -> ProgramError:
         """Return the failure, with the last line of its output."""
         paths = [path for path in (self.log, self._out) if path.exists()]
-        said = next(filter(None, (last_line(_tail(path)) for path in paths)), None)
-        where = next((path for path in paths if path.stat().st_size), self.log)
-        detail = f": {said}" if said else ", without any output"
-        return ProgramError(f"{self.name} on {self.node} {self._why}{detail}\n  its output: {where}")
+        line = next(filter(None, (last_line(_tail(path)) for path in paths)), None)
+        file = next((path for path in paths if path.stat().st_size), self.log)
+        detail = f": {line}" if line else ", without any output"
+        return ProgramError(f"{self.name} on {self.node} {self._reason}{detail}\n  its output: {file}")
 
-    def hang_up(self) -> None:
-        """Ask it to end, once: programs take a second signal for impatience."""
+    def request_stop(self) -> None:
+        """Send the stop signal once, since programs may handle a second one differently. No restart follows."""
         if self._stopping:
             return
         self._stopping = True
-        self._again_ns = self._begin_ns = None
+        self._restart_ns = self._begin_ns = None
         if self.process is not None and self._poll(self.process) is None:
             stop = self.command.stop or Stop()
             self._kill_ns = time.monotonic_ns() + stop.grace_ns
@@ -270,7 +273,7 @@ class UnmodifiedProgram:
                 self.process.send_signal(stop.signal)
 
     def _kill(self) -> None:
-        """Kill it after its grace time."""
+        """Kill the program after its grace time, and note it."""
         assert self.process is not None
         stop = self.command.stop or Stop()
         self._kill_ns, self._overran = FOREVER_NS, False
@@ -283,14 +286,14 @@ class UnmodifiedProgram:
         )
 
     def _poll(self, process: Running) -> int | None:
-        """Return the exit status of its process; what that has used is counted before the status is taken."""
-        with contextlib.suppress(ChildProcessError):  # it was taken: `terminate` and `wait` do that, too
+        """Return the exit status of a process, if it has ended. Its usage is counted before, while it can be read."""
+        with contextlib.suppress(ChildProcessError):  # `terminate` or `wait` has read the status
             if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 self._count(process.pid)
         return process.poll()
 
     def close(self) -> None:
-        """Wait for its end after :meth:`hang_up`, kill it after its grace time, and copy its files to this machine."""
+        """Wait for the end after :meth:`request_stop`, kill the program after its grace time, and copy its files."""
         if self._check is not None:
             end(self._check)
         if self.process is not None:
@@ -301,7 +304,7 @@ class UnmodifiedProgram:
             else:
                 kill(self.process)  # the rest of its session
                 self._note_overrun(self.process.poll())
-            self._bound_output()
+            self._truncate_output()
         for source in self.command.copy_out:
             parts = [part for part in PurePosixPath(source).parts if part not in ("/", "..")]
             target = self.command.files.joinpath(*parts)
@@ -331,16 +334,16 @@ class UnmodifiedProgram:
                 ) from error
         self._note("program started", pid=self.process.pid, log=self.log.name)
 
-    def _fail(self, why: str) -> None:
-        self._why, self.ended = why, True
+    def _fail(self, reason: str) -> None:
+        self._reason, self.ended = reason, True
 
-    def _be_ready(self) -> None:
+    def _set_ready(self) -> None:
         self._ready = True
         self.events.append({"event": "ready"})
         if not self.command.load:
             self._note("program ready")
 
-    def _has_ended(self, status: int, now_ns: int) -> None:
+    def _handle_end(self, status: int, now_ns: int) -> None:
         assert self.process is not None
         if self.command.load and not self._stopping and outlived(self.process.pid):
             self.notes.append(
@@ -355,67 +358,67 @@ class UnmodifiedProgram:
         restart = self.command.restart
         again = restart == "always" or (restart == "on-failure" and status not in self.command.status)
         if self._stopping:
-            self._done()
+            self._note_done()
         elif not self._ready and (not again or now_ns >= self._deadline_ns):
             hint = "; it must stay in the foreground" if status == 0 else ""
             self._fail(f"{how} before it was ready{hint}")
         elif again:
             self.restarts += 1
             pause = min(FIRST_PAUSE_NS << min(self.restarts - 1, 16), LAST_PAUSE_NS)
-            self._again_ns = now_ns + pause
+            self._restart_ns = now_ns + pause
         elif self.command.load and status in self.command.status:
-            self._done()
+            self._note_done()
         elif self.command.load or self.command.vital:
             self._fail(how)
         elif status in self.command.status:
             self.notes.append(f"{self.name} {how} before the run did")
         else:
-            self._why = how
+            self._reason = how
             self.events.append({"event": "died", "at_ns": now_ns, "what": f"{self.name} {how}"})
 
     def _note_overrun(self, status: int | None) -> None:
-        """Note the end of a load that cellbed has ended, unless it ended in order then."""
+        """Note that a load still ran at its end, unless it then ended with an expected status."""
         if self._overran and self.command.stop is None and status not in self.command.status:
             self.notes.append(
                 f"{self.name} still ran after {self._load_s:g} s, the end of its load, and was ended: what it had not "
                 "written is lost; it has more time with 'drain', such as drain = \"5 s\""
             )
 
-    def _done(self) -> None:
+    def _note_done(self) -> None:
         if self.command.load and not any(event["event"] == "done" for event in self.events):
             self.events.append({"event": "done"})
             self._note("program done")
 
-    def _await_ready(self, now_ns: int) -> None:
+    def _check_ready(self, now_ns: int) -> None:
         if now_ns < self._check_ns:
             return
         self._check_pause_ns = min(self._check_pause_ns * 5 // 4, LAST_CHECK_NS)
         self._check_ns = now_ns + self._check_pause_ns
-        if self._is_ready():
-            self._be_ready()
+        if self._fulfils_condition():
+            self._set_ready()
         elif now_ns >= self._deadline_ns:
             timeout = self.command.ready.timeout_ns / 1e9
             self._fail(f"was not ready within {timeout:g} s, since {self.command.ready}")
 
-    def _is_ready(self) -> bool:
+    def _fulfils_condition(self) -> bool:
         ready = self.command.ready
         if ready.port is not None:
             return ready.port in self._listening()
         if ready.line is not None:
-            return any(self._has_line(path, ready.line.encode()) for path in self._read)
+            return any(self._has_line(path, ready.line.encode()) for path in self._searched)
         if ready.file is not None:
             return self._succeeds(lambda: self._node.spawn(["test", "-e", str(ready.file)], folder=self.command.folder))
         if ready.http is not None:
             return self._succeeds(lambda: self._fetch(str(ready.http)))
         if ready.command:
-            return self._succeeds(self._ask)
+            return self._succeeds(self._run_command)
         return True
 
-    def _succeeds(self, begin: Callable[[], Running]) -> bool:
-        """Return whether a check that runs as a process has succeeded; begins the next one if there is none."""
+    def _succeeds(self, start: Callable[[], Running]) -> bool:
+        """Return whether the running check, a process, has succeeded; start one if none runs."""
         if self._check is None:
             try:
-                self._check = begin()
+                self._check = start()
             except (OSError, subprocess.SubprocessError) as error:
                 self._fail(f"cannot be watched: {error}")
                 return False
@@ -424,10 +427,10 @@ class UnmodifiedProgram:
             self._check = None
         return status == 0
 
-    def _ask(self) -> Running:
+    def _run_command(self) -> Running:
         null = subprocess.DEVNULL
-        asked, environment = self.command.ready.command, self.command.environment
-        return self._node.spawn(asked, environment=environment, folder=self.command.folder, stdout=null, stderr=null)
+        command, environment = self.command.ready.command, self.command.environment
+        return self._node.spawn(command, environment=environment, folder=self.command.folder, stdout=null, stderr=null)
 
     def _fetch(self, url: str) -> Running:
         null = subprocess.DEVNULL
@@ -439,43 +442,45 @@ class UnmodifiedProgram:
 
     def _has_line(self, path: Path, pattern: bytes) -> bool:
         with inputs.opened(path) as file:
-            file.seek(self._read[path])
+            file.seek(self._searched[path])
             whole, _, _ = (content := file.read()).rpartition(b"\n")
         if not content.endswith(b"\n") and re.search(pattern, content[len(whole) :]):
             return True  # a prompt without a line feed
         if re.search(pattern, whole, re.MULTILINE):
             return True
-        self._read[path] += len(whole)
+        self._searched[path] += len(whole)
         return False
 
     def _listening(self) -> set[int]:
-        """Return the ports of the node at which some program listens."""
-        names = [f"/proc/net/{table}" for table in _TABLES]
+        """Return the TCP and UDP ports of the node on which programs listen."""
+        names = [f"/proc/net/{table}" for table in _SOCKET_TABLES]
         place = self._node.place
         if place is not None:
             text = run(["cat", *names], place=place)
         else:
-            check = self._node.spawn(["cat", *names], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            assert check.stdout is not None
-            text = check.stdout.read().decode(errors="replace")
-            check.wait()
+            tables = self._node.spawn(["cat", *names], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            assert tables.stdout is not None
+            text = tables.stdout.read().decode(errors="replace")
+            tables.wait()
         return _ports(text)
 
-    def _bound_output(self) -> None:
-        for path in self._read:
+    def _truncate_output(self) -> None:
+        for path in self._searched:
             with contextlib.suppress(OSError):
                 if path.stat().st_size > OUTPUT_LIMIT:
                     os.truncate(path, OUTPUT_LIMIT)  # the program appends
-                    if not self._cut:
-                        self._cut = True
+                    if not self._truncated:
+                        self._truncated = True
                         self.notes.append(
                             f"{self.name}: of its output only the first {OUTPUT_LIMIT >> 20} MiB are kept"
                         )
 
 
 def _ports(text: str) -> set[int]:
-    """Local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07) in ``/proc/net/tcp`` and the
-    like."""
+    """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07).
+
+    text: ``/proc/net/tcp``, ``tcp6``, ``udp`` and ``udp6``.
+    """
     found = set()
     for line in text.splitlines():
         match line.split():
