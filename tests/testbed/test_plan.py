@@ -165,7 +165,8 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
     assert notes({}) == []
     assert notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"}) == [
         "note: the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
-        "goes to the tower and back, 1 ms one way",
+        "goes to the tower and back, 1 ms one way; to join them by a switch, write [sites.NAME] and site = 'NAME' in "
+        "their groups",
         "note: 2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1",
     ]
     store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
@@ -174,6 +175,8 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
     assert "the 3 nodes of edge, store are at one place" in apart
     assert idle == "note: 1 of the 2 nodes of store get no load: their name means the first"
     assert notes({"[workload]": f'{store}core = "9 ms"\n{service}[apps.load]'}) == []
+    site = {"[nodes.edge]": '[sites.a]\ncore = "1 ms"\n[nodes.edge]\nsite = "a"'}
+    assert notes(site | {"[workload]": f"{store}{service}[apps.load]"}) == []
 
 
 def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:

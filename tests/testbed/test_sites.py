@@ -1,4 +1,4 @@
-"""Edge sites of cells: endpoints that move, and who serves them under each policy."""
+"""Sites: nodes that share a switch and a core link; endpoints that move from site to site, and who serves them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.virtual.profile import Profile
+from cellbed.measure.outages import find_outages
 from cellbed.measure.packets import RECORD
 from cellbed.measure.sites import site_summaries
 from cellbed.scenario import ScenarioError, parse
+from cellbed.scenario.fields import ConstantRate
 from cellbed.testbed.plan import Plan, make_plan
 from in_process import cellbed, run_apart
 
@@ -33,8 +35,8 @@ with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
         threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
 NODES = "".join(
-    f'[nodes.{name}]\nclass = "edge"\ncpus = 0.5\nmemory = "128 MiB"\n'
-    for name in ("plain", "near-north", "follower", "near-south")
+    f'[nodes.{name}]\nclass = "edge"\nsite = "{site}"\ncpus = 0.5\nmemory = "128 MiB"\n'
+    for name, site in (("near-north", "north"), ("plain", "north"), ("follower", "north"), ("near-south", "south"))
 )
 SCENARIO = f"""
 name = "sites"
@@ -50,14 +52,17 @@ cell = "south"
 [links.mobile]
 up = "20 Mbit/s"
 down = "20 Mbit/s"
-[links.core]
-edge = "1 ms"
-[cells.north]
-edge = ["near-north", "plain", "follower"]
+[sites.north]
 core = {{ kind = "delay", delay = "8 ms", rate = "1 Gbit/s" }}
-[cells.south]
-edge = "near-south"
+delay = "1 ms"
+[sites.south]
 core = "12 ms"
+delay = "1 ms"
+rate = "5 Gbit/s"
+[cells.north]
+site = "north"
+[cells.south]
+site = "south"
 """
 APPS = "".join(
     f"""
@@ -86,20 +91,22 @@ def test_links_join_the_sites_of_cells() -> None:
     plan = planned()
     ways = {each.name: each for each in plan.directions}
     up, down = ways["mobile-0.uplink"], ways["mobile-0.downlink"]
-    assert up.config["moves"] == [{"at_ns": AT, "from": "endpoint-0", "to": "tower.south"}]
-    assert down.config["moves"] == [{"at_ns": AT, "from": "tower.south", "to": "endpoint-0"}]
+    assert up.config["moves"] == [{"at_ns": AT, "from": "endpoint-0", "to": "site.south"}]
+    assert down.config["moves"] == [{"at_ns": AT, "from": "site.south", "to": "endpoint-0"}]
     # The server that follows is at no site until its state has arrived.
-    follower = ways["core-follower-0.uplink"]
-    assert (follower.source, follower.target) == ("tower.north", "follower-0")
-    assert follower.config["moves"] == [{"at_ns": ENTERS, "from": "tower.south", "to": "follower-0"}]
+    follower = ways["port-follower-0.uplink"]
+    assert (follower.source, follower.target) == ("site.north", "follower-0")
+    assert follower.config["moves"] == [{"at_ns": ENTERS, "from": "site.south", "to": "follower-0"}]
     assert follower.parameters.outages == ((ENTERS, TRANSFER),)
-    assert "moves" not in ways["core-plain-0.uplink"].config
+    (change,) = follower.config["changes"]
+    assert (change["at_ns"], change["to"]["schedule"]["bit_rate"]) == (ENTERS, 5_000_000_000)
+    assert not {"moves", "changes"} & ways["port-plain-0.uplink"].config.keys()
     assert [str(move) for move in plan.moves] == [
         "handover of endpoint-0 from north to south in 50 ms, packets in the queue forwarded",
         "migration of follower-0 from north to south in 180 ms",
     ]
     assert [each.name for each in plan.path("endpoint-0", "near-south-0")] == [
-        *("mobile-0.uplink", "site-north.uplink", "site-south.downlink", "core-near-south-0.uplink")
+        *("mobile-0.uplink", "site-north.uplink", "site-south.downlink", "port-near-south-0.uplink")
     ]
     assert len(plan.path("endpoint-0", "plain-0")) == 2
     # One address for the instances of both sites, by the name of the application.
@@ -115,11 +122,17 @@ def test_links_join_the_sites_of_cells() -> None:
 @pytest.mark.parametrize(
     ("wrong", "right", "words"),
     [
-        ('edge = "near-south"', 'edge = "near-sout"', ("did you mean 'near-south'", "cells.south.edge")),
-        ('edge = "near-south"', "", ("the site of 'south' has no instance", "apps.nearest.edge_policy")),
-        ('core = "12 ms"', "", ("missing: write the one-way delay", "cells.south.core")),
-        ('edge = "near-south"', 'edge = ["near-south", "plain"]', ("'plain' is at the site of 'north'",)),
-        ('"follower", command', '"near-south", command', ("begin in the cell 'north'", "apps.following.server")),
+        ('edge"\nsite = "south"', 'edge"\nsite = "sout"', ("did you mean 'south'", "nodes.near-south.site")),
+        ('[cells.south]\nsite = "south"', '[cells.south]\nsite = "sout"', ("did you mean 'south'", "cells.south.site")),
+        ('[cells.south]\nsite = "south"', "[cells.south]", ("'south' is at no site", "apps.nearest.edge_policy")),
+        ("[cells.south]\n", '[cells.south]\nedge = "near-south"\n', ("are now of sites", "x.toml", "cells.south")),
+        ('edge"\nsite = "south"', 'edge"', ("the site 'south' has no instance", "apps.nearest.edge_policy")),
+        ('core = "12 ms"', "", ("missing: write core = ", "sites.south.core")),
+        ('core = "12 ms"', 'core = { kind = "place", name = "eu-west-3" }', ("varies: write kind = 'delay'",)),
+        ("[cells.north]\n", '[sites.far]\ncore = "1 ms"\n[cells.north]\n', ("no nodes are at this site", "sites.far")),
+        ("[nodes.plain]\n", '[nodes.plain]\ncore = "1 ms"\n', ("share its core link", "nodes.plain.core")),
+        ('cell = "north"\n', 'cell = "north"\nsite = "north"\n', ("only edge and cloud", "nodes.endpoint.site")),
+        ('"follower", command', '"near-south", command', ("begin at the site 'north'", "apps.following.server")),
         ('"follower", command', '"plain", command', ("has programs of other applications",)),
         ('\nstate = "20 MB"', "", ("missing: write the size", "apps.following.state")),
         (', rate = "1 Gbit/s"', "", ("have no rate", "apps.following.state")),
@@ -142,12 +155,15 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
 @pytest.fixture(scope="module")
 def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run in virtual time."""
-    folder = tmp_path_factory.mktemp("predicted")
+    return prediction(tmp_path_factory.mktemp("predicted"), SCENARIO + APPS, "fixed", "nearest", "following")
+
+
+def prediction(folder: Path, text: str, *apps: str, size: int = 2) -> Path:
+    """A run in virtual time. size: of the replies, bytes."""
     taken = {"generator": 0, "server": 1_000_000, "receive": 0}
-    answer = {"code": 200, "bytes_down": 2, "wire_down": 40, "head": 40, "kept": True, "services": {}}
-    samples = dict.fromkeys(("fixed", "nearest", "following"), [taken | answer] * 10)
-    Profile("the test", samples).write(folder / "profile.json")
-    (folder / "x.toml").write_text(SCENARIO + APPS)
+    answer = {"code": 200, "bytes_down": size, "wire_down": size + 40, "head": 40, "kept": True, "services": {}}
+    Profile("the test", dict.fromkeys(apps, [taken | answer] * 10)).write(folder / "profile.json")
+    (folder / "x.toml").write_text(text)
     asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
     done = cellbed("run", folder / "x.toml", *asked)
     assert done.returncode == 0, done.stderr
@@ -194,11 +210,13 @@ def test_a_server_that_follows_is_away_for_handover_and_transfer(run: Path) -> N
     description = json.loads((run / "run.json").read_text())
     t0, names = description["t0_ns"], [each["name"] for each in description["directions"]]
     log = np.fromfile(run / "raw" / "packets.bin", RECORD, offset=16)
-    to_server = log[log["direction"] == names.index("core-follower-0.uplink")]
+    to_server = log[log["direction"] == names.index("port-follower-0.uplink")]
     waited = to_server[(to_server["arrived"] >= t0 + ENTERS) & (to_server["arrived"] < t0 + ENTERS + TRANSFER)]
     assert len(waited)
-    assert set(waited["released"] - t0) == {ENTERS + TRANSFER}
-    leaving = log[np.isin(log["direction"], [names.index("mobile-0.uplink"), names.index("core-follower-0.downlink")])]
+    # They leave as fast as the port of the new site carries them.
+    assert (waited["released"] - t0 >= ENTERS + TRANSFER).all()
+    assert (waited["released"] - t0 < ENTERS + TRANSFER + MS).all()
+    leaving = log[np.isin(log["direction"], [names.index("mobile-0.uplink"), names.index("port-follower-0.downlink")])]
     # What was being sent when the handover began leaves a little later.
     leaving = leaving[leaving["arrived"] >= t0 + AT]
     of_follower = leaving[(leaving["destination_vertex"] == 3) | (leaving["source_vertex"] == 3)]
@@ -246,3 +264,131 @@ def test_a_prediction_is_the_same(predicted: Path) -> None:
         test_delays_are_those_of_the_links_on_the_way(predicted, app, before, after)
     test_a_server_that_follows_is_away_for_handover_and_transfer(predicted)
     test_the_report_shows_who_served_in_each_cell(predicted)
+
+
+CITY = """
+name = "city"
+duration = "3 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+[nodes.web]
+class = "cloud"
+site = "paris"
+count = 2
+cpus = 0.5
+memory = "128 MiB"
+[nodes.database]
+class = "cloud"
+site = "paris"
+cpus = 0.5
+memory = "128 MiB"
+[nodes.far]
+class = "cloud"
+cpus = 0.5
+memory = "128 MiB"
+[links.mobile]
+up = "40 Mbit/s"
+down = "40 Mbit/s"
+[links.core]
+cloud = "20 ms"
+[sites.paris]
+core = { kind = "delay", delay = "30 ms", rate = "8 Mbit/s" }
+delay = "2 ms"
+rate = "50 Mbit/s"
+[[faults]]
+at = "2 s"
+for = "500 ms"
+kind = "outage"
+link = "site-paris"
+"""
+CITY_APPS = "".join(
+    f"""
+[apps.{app}]
+kind = "http"
+url = "http://{{server.address}}:8080/"
+rate = "20 /s"
+client = "{client}"
+server = {{ on = "{server}", command = ["{sys.executable}", "-I", "-S", "SERVER", "8080"], ready = {{ port = 8080 }} }}
+"""
+    for app, client, server in (("outer", "endpoint", "web"), ("inner", "web", "database"), ("away", "web", "far"))
+)
+
+
+def test_packets_between_nodes_of_a_site_pass_their_ports_alone() -> None:
+    plan = planned(CITY + CITY_APPS)
+    paths = {
+        ("web-0", "database-0"): ["port-web-0.downlink", "port-database-0.uplink"],
+        ("endpoint-0", "web-1"): ["mobile-0.uplink", "site-paris.uplink", "port-web-1.uplink"],
+        ("web-1", "endpoint-0"): ["port-web-1.downlink", "site-paris.downlink", "mobile-0.downlink"],
+        ("web-0", "far-0"): ["port-web-0.downlink", "site-paris.downlink", "core-far-0.uplink"],
+    }
+    assert {ends: [each.name for each in plan.path(*ends)] for ends in paths} == paths
+    assert [*plan.scenario.apart()] == []
+    default = planned((CITY + CITY_APPS).replace('delay = "2 ms"\nrate = "50 Mbit/s"', "")).directions
+    (port,) = (each for each in default if each.name == "port-web-0.uplink")
+    assert (port.parameters.delay, port.capacity) == (25_000, ConstantRate(10_000_000_000))
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_apart(tmp_path_factory.mktemp("city"), CITY + CITY_APPS, server=SERVER)
+
+
+@pytest.fixture(scope="module")
+def predicted_city(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prediction(tmp_path_factory.mktemp("predicted-city"), CITY + CITY_APPS, "outer", "inner", "away")
+
+
+@pytest.mark.needs_tun
+def test_requests_are_delayed_by_the_ports_and_core_links_on_their_way(city: Path) -> None:
+    requests = pl.read_parquet(city / "requests.parquet").drop_nulls("reply_ns")
+    expected = {"outer": 10 + 30 + 2, "inner": 2 + 2, "away": 2 + 30 + 20}
+    found = requests.group_by("app").agg(pl.col("uplink_delayed_ns", "downlink_delayed_ns").unique() / MS)
+    assert {app: (up, down) for app, up, down in found.rows()} == {app: ([ms], [ms]) for app, ms in expected.items()}
+    shortest = dict(requests.group_by("app").agg(pl.col("latency_s").min()).rows())
+    assert all(shortest[app] >= 2 * ms / 1e3 for app, ms in expected.items())
+    description = json.loads((city / "run.json").read_text())
+    names = [each["name"] for each in description["directions"]]
+    vertices = {each["name"]: vertex for vertex, each in enumerate(description["nodes"])}
+    log = np.fromfile(city / "raw" / "packets.bin", RECORD, offset=16)
+    beside = log[
+        np.isin(log["source_vertex"], [vertices["web-0"], vertices["web-1"]])
+        & (log["destination_vertex"] == vertices["database-0"])
+    ]
+    crossed = {names[direction] for direction in np.unique(beside["direction"])}
+    assert crossed == {"port-web-0.downlink", "port-web-1.downlink", "port-database-0.uplink"}
+
+
+@pytest.mark.needs_tun
+def test_an_outage_of_a_core_link_of_a_site_concerns_who_crosses_it(city: Path) -> None:
+    description = json.loads((city / "run.json").read_text())
+    found = find_outages(description, pl.read_parquet(city / "links.parquet"))
+    assert {(each.link, each.way, each.endpoint, each.apps) for each in found} == {
+        ("site-paris", way, "endpoint-0", ("outer",)) for way in ("uplink", "downlink")
+    }
+
+
+@pytest.mark.needs_tun
+def test_ports_are_proved(city: Path) -> None:
+    proofs = {each["what"]: each for each in json.loads((city / "run.json").read_text())["proof"]}
+    for link in ("port-web-0", "port-web-1", "port-database-0", "site-paris"):
+        for way in ("uplink", "downlink"):
+            assert proofs[f"{link}.{way} delay"]["state"] == "holds"
+            assert proofs[f"{link}.{way} rate"]["measured"] is not None, proofs[f"{link}.{way} rate"]
+
+
+def test_a_prediction_of_a_site_is_the_same(predicted_city: Path) -> None:
+    test_requests_are_delayed_by_the_ports_and_core_links_on_their_way(predicted_city)
+    test_an_outage_of_a_core_link_of_a_site_concerns_who_crosses_it(predicted_city)
+
+
+def test_the_core_link_of_a_site_limits_the_sum_of_its_nodes(tmp_path: Path) -> None:
+    # Two endpoints, which use one server each: 2 × 8 Mbit/s of replies.
+    nodes = CITY[: CITY.index("[[faults]]")].replace("[nodes.endpoint]", "[nodes.endpoint]\ncount = 2")
+    run = prediction(tmp_path, nodes + CITY_APPS[: CITY_APPS.index("[apps.inner]")], "outer", size=50_000)
+    links = pl.read_parquet(run / "links.parquet").filter(pl.col("time_s").is_between(1, 3, closed="left"))
+    used = dict(links.group_by("direction").agg(pl.col("used_mbit_s").mean()).rows())
+    assert used["site-paris.downlink"] == pytest.approx(8, rel=0.02)
+    ports = [used[f"port-web-{number}.downlink"] for number in range(2)]
+    assert min(ports) > 2

@@ -59,7 +59,7 @@ class Application(Table):
     server: AnyRole | None = Field(None, description="Node group of the servers.", examples=["edge"])
     edge_policy: Literal["fixed", "nearest", "follow-me"] = Field(
         "fixed",
-        description="Who serves clients that move to a cell with another edge site. fixed: the server where it is. "
+        description="Who serves clients that move to a cell at another site. fixed: the server where it is. "
         "nearest: the instance at the new site. follow-me: the same server, which moves there.",
     )
     state: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(

@@ -1,12 +1,11 @@
 """Radio cells: groups of endpoints whose links share the time of one cell."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from cellbed.scenario.core import SITE_LINK, SiteLink
-from cellbed.scenario.fields import Unlimited, quantity
+from cellbed.scenario.fields import Unlimited, quantity, refusal
 from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
@@ -37,10 +36,6 @@ def _as_table(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 _KINDS = Literal["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
 _Tables = Annotated[PlainScheduler | ProportionalFair, Field(discriminator="kind")]
 Scheduler = Annotated[_Tables, BeforeValidator(_as_table, json_schema_input_type=_KINDS | _Tables)]
@@ -65,16 +60,19 @@ class Cell(Table):
         examples=["proportional-fair", "round-robin"],
     )
     slot: Annotated[int, quantity(DURATION, "10 us", "1 s")] = Field(written("1 ms"), description="Length of a slot.")
-    core: Annotated[SiteLink, SITE_LINK] | None = Field(
+    site: Name | None = Field(
         None,
-        description="Link from the cell's site to where the sites meet, with the nodes of no site: a preset, a one-way "
-        "delay, or a table. Default: the cell is there itself.",
-        examples=["5 ms"],
+        description="Site of [sites] at which the cell's tower is. Default: none, it is where the core links meet.",
+        examples=["north"],
     )
-    edge: Annotated[
-        list[Name],
-        BeforeValidator(_as_list, json_schema_input_type=Name | list[Name]),
-    ] = Field([], description="Groups of edge nodes at the cell's site: a name, or a list of them.", examples=["edge"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_keys_of_sites(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and not data.keys().isdisjoint(("core", "edge")):
+            text = "'core' and 'edge' are now of sites: write 'core' in [sites.NAME], and site = 'NAME' here and in the"
+            raise refusal(f"{text} groups of edge nodes")
+        return data
 
     def __str__(self) -> str:
         """Return the cell in a few words."""

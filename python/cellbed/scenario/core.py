@@ -24,7 +24,7 @@ from cellbed.scenario.table import EachWay, Path, PlainOr, Table, Ways, written
 from cellbed.support.near_names import near_names, question
 from cellbed.support.units import BIT_RATE, DURATION, UnitError
 
-_RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
+CORE_RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
 _QUEUE = {"kind": "droptail"}
 _AFTER = 60 * 10**9
 """Nanoseconds for which delays continue to change after the workload's end: replies are still in flight."""
@@ -149,7 +149,7 @@ class CoreDelay:
 class CoreTable(Table):
     """Base of core links that are more than a delay."""
 
-    rate: Annotated[int, _RATE] | None = Field(
+    rate: Annotated[int, CORE_RATE] | None = Field(
         None, description="Bottleneck of each direction. Default: none.", examples=["1 Gbit/s"]
     )
     queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
@@ -287,5 +287,9 @@ class CoreFixed(CoreTable):
 
 CoreLink = CoreDelay | CoreFixed | CorePlace | CoreRoundTrips
 CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed, CorePlace, CoreRoundTrips), _PLAIN.show)
-SiteLink = CoreDelay | CoreFixed
-SITE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed,), _PLAIN.show)
+
+
+def fixed_delay(core: CoreLink) -> int | None:
+    """Return the one-way delay of a core link, ns; ``None`` where it varies."""
+    plain = core.delay if isinstance(core, CoreFixed) else core
+    return plain.one_way if isinstance(plain, CoreDelay) else None

@@ -23,7 +23,7 @@ class _Fault(Table):
     def misfits(
         self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
     ) -> Iterator[tuple[str, str]]:
-        """Return names that there are not: (key, what to do). sites: links of cells' sites."""
+        """Return names that there are not: (key, what to do). sites: core links of sites."""
         raise NotImplementedError
 
 
@@ -109,12 +109,12 @@ def link_name(group: str, table: NodeGroup, index: int) -> str:
     """Return the name of the link of a node."""
     if table.node_class == "endpoint":
         return f"mobile-{index if group == 'endpoint' else f'{group}-{index}'}"
-    return f"core-{group}-{index}"
+    return f"{'core' if table.site is None else 'port'}-{group}-{index}"
 
 
-def site_link(cell: str) -> str:
-    """Return the name of the link of a cell's site."""
-    return f"site-{cell}"
+def site_link(site: str) -> str:
+    """Return the name of the core link of a site."""
+    return f"site-{site}"
 
 
 def fault_misfits(
@@ -124,8 +124,8 @@ def fault_misfits(
     duration: int,
     sites: Sequence[str] = (),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: links of
-    cells' sites."""
+    """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: core links
+    of sites."""
     ends: dict[str, int] = {}
     for index, fault in enumerate(faults):
         yield from (((index, key), text) for key, text in fault.misfits(groups, apps, sites))

@@ -13,12 +13,12 @@ from pydantic import Field, model_validator
 
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
-from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreFixed, CoreLink
+from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
-from cellbed.scenario.sites import site_misfits, site_of
+from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.support.near_names import did_you_mean
@@ -90,6 +90,7 @@ class Scenario(Table):
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")
     links: Links = Field(written({}), description="Links between the nodes.")
+    sites: Sites = Field({}, description="Sites by name, whose nodes share a switch and a core link.")
     cells: Cells = Field({}, description="Radio cells by name, which the links of endpoints share.")
     transport: Transport = Field(written({}), description="Settings of the transport layer.")
     workload: AnyApplication | None = Field(
@@ -125,7 +126,9 @@ class Scenario(Table):
         return found
 
     def core_link(self, group: NodeGroup) -> CoreLink:
-        """Return the core link of a group of edge or cloud nodes."""
+        """Return the core link of a group of edge or cloud nodes: that of their site, or of each node."""
+        if group.site is not None:
+            return self.sites[group.site].core
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
         assert found is not None  # by `misfits`
         return found
@@ -146,9 +149,8 @@ class Scenario(Table):
         for name, group in self.nodes.items():
             if group.core is not None:
                 yield ("nodes", name, "core"), group.core
-        for name, cell in self.cells.items():
-            if cell.core is not None:
-                yield ("cells", name, "core"), cell.core
+        for name, site in self.sites.items():
+            yield ("sites", name, "core"), site.core
 
     def resolved(self) -> dict[str, Any]:
         """Return the scenario with every default written out, as JSON-able values that read like the file; None for
@@ -186,12 +188,12 @@ class Scenario(Table):
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
-        sites = [site_link(name) for name, cell in self.cells.items() if cell.core is not None]
+        sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}
-        for app, path, text in site_misfits(self.cells, self.nodes, completed):
+        for app, path, text in site_misfits(self.sites, self.cells, self.nodes, completed):
             found.append(((*(() if app is None else self.path_of(app)), *path), text))
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
@@ -202,20 +204,19 @@ class Scenario(Table):
         return found
 
     def apart(self) -> Iterator[str]:
-        """Return a sentence for each place with several edge or cloud nodes: each has its own core link."""
+        """Return a sentence for each place with several nodes without a site: each has its own core link."""
         places: dict[str, list[str]] = {}
         for name, group in self.nodes.items():
-            if group.node_class != "endpoint":
-                where = f"{site_of(self.cells, name)} {self.core_link(group)!r}"
-                places.setdefault(where, []).extend([name] * group.count)
+            if group.node_class != "endpoint" and group.site is None:
+                places.setdefault(repr(self.core_link(group)), []).extend([name] * group.count)
         for names in places.values():
             if len(names) > 1:
-                core = self.core_link(self.nodes[names[0]])
-                delay = core.delay if isinstance(core, CoreFixed) else core
-                take = f", {DURATION.format(2 * delay.one_way)} one way" if isinstance(delay, CoreDelay) else ""
+                delay = fixed_delay(self.core_link(self.nodes[names[0]]))
+                take = "" if delay is None else f", {DURATION.format(2 * delay)} one way"
                 yield (
                     f"the {len(names)} nodes of {', '.join(dict.fromkeys(names))} are at one place, but each has a "
-                    f"core link of its own: a packet from one to another goes to the tower and back{take}"
+                    f"core link of its own: a packet from one to another goes to the tower and back{take}; to join "
+                    f"them by a switch, write [sites.NAME] and site = 'NAME' in their groups"
                 )
 
     def idle_replicas(self) -> Iterator[str]:
@@ -277,7 +278,8 @@ class Scenario(Table):
                     ("links", "mobile"),
                     f"missing, but [nodes.{name}] needs it: write [links.mobile] with up and down",
                 )
-            if right == "core" and (group.core or getattr(self.links.core, group.node_class)) is None:
+            own = group.core or group.site or getattr(self.links.core, group.node_class, None)
+            if right == "core" and own is None:
                 yield (
                     ("links", "core", group.node_class),
                     f"missing, but [nodes.{name}] exists: {_CORE_HINT}",

@@ -152,6 +152,12 @@ class NodeGroup(Table):
         None,
         description="Core link of each edge or cloud node of this group. Default: that of its class in [links.core].",
     )
+    site: Name | None = Field(
+        None,
+        description="Site of [sites] at which these edge or cloud nodes are, with its switch and core link. Default: "
+        "each node has its own core link.",
+        examples=["paris"],
+    )
     stagger: Offset = Field(
         written("0 s"), description="Each further endpoint of the group starts this much later in its traces."
     )

@@ -1,16 +1,39 @@
-"""Edge sites of cells, and where clients that move are served."""
+"""Sites: places of edge and cloud nodes, and where clients that move from one to another are served."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
+
+from pydantic import Field
 
 from cellbed.scenario.applications import Application
 from cellbed.scenario.cells import Cell
-from cellbed.scenario.core import CoreDelay, CoreFixed
-from cellbed.scenario.nodes import NodeGroup
-from cellbed.scenario.table import Path
+from cellbed.scenario.core import CORE_LINK, CORE_RATE, CoreLink, CoreTable, fixed_delay
+from cellbed.scenario.fields import quantity
+from cellbed.scenario.nodes import Name, NodeGroup
+from cellbed.scenario.table import Path, Table, written
 from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION
 
+
+class Site(Table):
+    """A place of edge and cloud nodes, which share a switch and one core link."""
+
+    core: Annotated[CoreLink, CORE_LINK] = Field(
+        description="Link between the site and the tower, shared by its nodes: a preset, a one-way delay, or a table.",
+        examples=["eu-west-3"],
+    )
+    delay: Annotated[int, quantity(DURATION, "0 s", "1 s")] = Field(
+        written("25 us"),
+        description="One-way delay of each node's port, between node and switch: two nodes are twice as far apart.",
+    )
+    rate: Annotated[int, CORE_RATE] = Field(
+        written("10 Gbit/s"), description="Rate of each node's port, in each direction."
+    )
+
+
+Sites = dict[Name, Site]
 Cells = Mapping[str, Cell]
 Groups = Mapping[str, NodeGroup]
 _SECOND = 10**9
@@ -19,7 +42,7 @@ _SECOND = 10**9
 @dataclass(frozen=True, slots=True)
 class Migration:
     """A server that follows its clients. at, length: ns from the start of the schedule, during which it is at no site;
-    group: of the server; source, target: cells."""
+    group: of the server; source, target: sites."""
 
     at: int
     length: int
@@ -34,50 +57,49 @@ def visited(group: NodeGroup) -> list[tuple[int, str]]:
     return [*first, *((handover.at, handover.cell) for handover in group.route)]
 
 
-def site_of(cells: Cells, group: str) -> str | None:
-    """Return the cell at whose site the nodes of an edge group are at the start; ``None``: they are where the sites
-    meet."""
-    return next((name for name, cell in cells.items() if group in cell.edge), None)
+def sites_of(cells: Cells, group: NodeGroup) -> list[tuple[int, str | None]]:
+    """Return the sites of the cells of a group of endpoints, and since when, ns; ``None``: at the tower."""
+    return [(at, cells[name].site) for at, name in visited(group)]
+
+
+def at_site(groups: Groups, site: str | None) -> list[str]:
+    """Return the groups of nodes at a site, in the order of the file."""
+    return [name for name, group in groups.items() if site is not None and group.site == site]
 
 
 def instances(cells: Cells, groups: Groups, application: Application) -> list[str]:
     """Return the groups on which the servers of an application run: with the policy nearest the one in the same place
-    of the list of each cell."""
+    among the groups of each site."""
     if application.server is None:
         return []
     if application.edge_policy != "nearest":
         return [application.server.on]
-    stays = [cells[name] for _, name in visited(groups[_client(application, groups)])]
-    place = stays[0].edge.index(application.server.on)
-    return list(dict.fromkeys(cell.edge[place] for cell in stays))
+    at = [at_site(groups, site) for _, site in sites_of(cells, groups[_client(application, groups)])]
+    place = at[0].index(application.server.on)
+    return list(dict.fromkeys(names[place] for names in at))
 
 
-def migrations(cells: Cells, groups: Groups, application: Application) -> list[Migration]:
-    """Return the migrations of a server that follows its clients: when they are in a new cell its state is sent there,
+def migrations(sites: Mapping[str, Site], cells: Cells, groups: Groups, application: Application) -> list[Migration]:
+    """Return the migrations of a server that follows its clients: when they are at a new site its state is sent there,
     then it continues."""
     if application.edge_policy != "follow-me" or application.server is None:
         return []
     group = groups[_client(application, groups)]
-    return [
-        Migration(
-            handover.enters,
-            transfer(cells[source], cells[handover.cell], application.state or 0),
-            application.server.on,
-            source,
-            handover.cell,
-        )
-        for (_, source), handover in zip(visited(group), group.route, strict=False)
-    ]
+    found = []
+    for ((_, source), (_, target)), handover in zip(pairwise(sites_of(cells, group)), group.route, strict=True):
+        assert source is not None  # by `site_misfits`
+        assert target is not None
+        if source != target:
+            length = transfer(sites[source], sites[target], application.state or 0)
+            found.append(Migration(handover.enters, length, application.server.on, source, target))
+    return found
 
 
-def transfer(source: Cell, target: Cell, size: int) -> int:
+def transfer(source: Site, target: Site, size: int) -> int:
     """Nanoseconds from the first byte that leaves a site to the last that reaches another one, over an idle path."""
-    rates = [core.rate for core in (source.core, target.core) if isinstance(core, CoreFixed) and core.rate is not None]
-    return (-(-size * 8 * _SECOND // min(rates)) if rates else 0) + sum(map(_delay, (source.core, target.core)))
-
-
-def _delay(core: CoreDelay | CoreFixed | None) -> int:
-    return 0 if core is None else core.one_way if isinstance(core, CoreDelay) else core.delay.one_way
+    cores = source.core, target.core
+    rates = [core.rate for core in cores if isinstance(core, CoreTable) and core.rate is not None]
+    return (-(-size * 8 * _SECOND // min(rates)) if rates else 0) + sum(fixed_delay(core) or 0 for core in cores)
 
 
 def _client(application: Application, groups: Groups) -> str:
@@ -86,78 +108,83 @@ def _client(application: Application, groups: Groups) -> str:
 
 
 def site_misfits(
-    cells: Cells, groups: Groups, applications: Mapping[str, Application]
+    sites: Mapping[str, Site], cells: Cells, groups: Groups, applications: Mapping[str, Application]
 ) -> Iterator[tuple[str | None, Path, str]]:
-    """Yield misfits between sites, groups and policies: (application, path below it or the file, what to do)."""
-    owners: dict[str, str] = {}
-    edges = [name for name, group in groups.items() if group.node_class == "edge"]
-    for name, cell in cells.items():
-        where: Path = ("cells", name, "edge")
-        for group in cell.edge:
-            if group not in edges:
-                there = f"write one of {', '.join(edges)}" if edges else f"write class = 'edge' in [nodes.{group}]"
-                yield None, where, f"'{group}' is no group of edge nodes: {did_you_mean(group, edges)}{there}"
-            elif owners.setdefault(group, name) != name:
-                yield None, where, f"'{group}' is at the site of '{owners[group]}': write another group"
-        if cell.edge and cell.core is None:
-            text = "missing: write the one-way delay from this site to where the sites meet, core = '5 ms'"
-            yield None, ("cells", name, "core"), text
+    """Yield misfits between sites, cells, groups and policies: (application, path below it or the file, what to do)."""
+    for name, group in groups.items():
+        where: Path = ("nodes", name)
+        if group.site is not None and group.node_class == "endpoint":
+            text = "only edge and cloud nodes are at a site: remove this key; 'site' in [cells.NAME] places a tower"
+            yield None, (*where, "site"), text
+        elif group.site is not None and group.core is not None:
+            yield None, (*where, "core"), "the nodes of a site share its core link: remove this key, or 'site'"
+    asked: dict[Path, str | None] = {("nodes", name): group.site for name, group in groups.items()}
+    asked |= {("cells", name): cell.site for name, cell in cells.items()}
+    for place, site in asked.items():
+        if site is not None and site not in sites:
+            there = f"write one of {', '.join(sites)}" if sites else f"write [sites.{site}] and under it core"
+            yield None, (*place, "site"), f"there is no site '{site}': {did_you_mean(site, sites)}{there}"
+    for name in [each for each in sites if each not in asked.values()]:
+        text = f"no nodes are at this site: write site = '{name}' in a group of edge or cloud nodes, or remove it"
+        yield None, ("sites", name), text
     for name, application in applications.items():
         if application.edge_policy != "fixed":
             others = {role.on for other, it in applications.items() if other != name for _, role in it.roles()}
-            for key, text in _policy_misfits(cells, groups, application, others):
+            for key, text in _policy_misfits(sites, cells, groups, application, others):
                 yield name, (key,), text
 
 
 def _policy_misfits(
-    cells: Cells, groups: Groups, application: Application, others: set[str]
+    sites: Mapping[str, Site], cells: Cells, groups: Groups, application: Application, others: set[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield obstacles to servers that change with the cell: (key, what to do). others: groups of other applications."""
     policy, client = application.edge_policy, groups.get(_client(application, groups))
     if application.server is None:
-        yield "server", "missing: write the edge nodes of the cell in which the clients begin"
+        yield "server", "missing: write nodes at the site of the cell in which the clients begin"
         return
     if client is None or client.cell is None:
         yield "edge_policy", "the clients are in no cell: write 'cell' and a route in their group"
         return
     served, stays = application.server.on, [name for _, name in visited(client)]
-    if any(name not in cells for name in stays):
+    if any(name not in cells or cells[name].site not in (None, *sites) for name in stays):
         return  # reported there
-    first = cells[stays[0]]
-    if without := [name for name in stays if cells[name].core is None]:
-        yield "edge_policy", f"the cell '{without[0]}' has no site: write 'core' in [cells.{without[0]}]"
-    elif served not in first.edge:
-        there = (
-            f"write one of its edge nodes, {', '.join(first.edge)}" if first.edge else f"write edge = '{served}' there"
-        )
-        yield "server", f"the clients begin in the cell '{stays[0]}': {there}"
+    if without := [name for name in stays if cells[name].site is None]:
+        yield "edge_policy", f"the cell '{without[0]}' is at no site: write 'site' in [cells.{without[0]}]"
+        return
+    at = {site: at_site(groups, site) for _, site in sites_of(cells, client) if site is not None}
+    first = next(iter(at))
+    if served not in at[first]:
+        there = f"one of its nodes, {', '.join(at[first])}" if at[first] else f"site = '{first}' in [nodes.{served}]"
+        yield "server", f"the clients begin at the site '{first}': write {there}"
     elif policy == "nearest":
-        place = first.edge.index(served)
-        if without := [name for name in stays if len(cells[name].edge) <= place]:
-            there = f"write its group as number {place + 1} of 'edge' in [cells.{without[0]}]"
-            yield "edge_policy", f"the site of '{without[0]}' has no instance: {there}"
+        place = at[first].index(served)
+        if missing := [site for site, names in at.items() if len(names) <= place]:
+            there = f"write site = '{missing[0]}' in a group, as number {place + 1} of those at the site"
+            yield "edge_policy", f"the site '{missing[0]}' has no instance: {there}"
             return
-        for group in (groups[name] for name in instances(cells, groups, application) if name in groups):
+        for group in (groups[name] for name in instances(cells, groups, application)):
             if group.count > 1:
-                yield "edge_policy", "each site has one instance: write count = 1 in the groups of edge nodes"
+                yield "edge_policy", "each site has one instance: write count = 1 in the groups of its nodes"
             elif group.backend.routed or group.backend.kind != groups[served].backend.kind:
-                yield "edge_policy", "the edge nodes of all cells must be namespaces, or all of them containers"
+                yield "edge_policy", "the instances at all sites must be namespaces, or all of them containers"
     elif served in others:
         yield "edge_policy", f"'{served}' has programs of other applications, too: write another group"
     elif application.state is None:
         yield "state", "missing: write the size of what moves with the server, state = '20 MB'"
+    elif varying := [site for site in at if fixed_delay(sites[site].core) is None]:
+        text = f"the core link of the site '{varying[0]}' varies: write kind = 'delay' in [sites.{varying[0]}.core]"
+        yield "edge_policy", text
     else:
-        for text in _transfer_misfits(cells, groups, application):
+        for text in _transfer_misfits(sites, migrations(sites, cells, groups, application), application.state):
             yield "state", text
 
 
-def _transfer_misfits(cells: Cells, groups: Groups, application: Application) -> Iterator[str]:
+def _transfer_misfits(sites: Mapping[str, Site], moves: list[Migration], state: int) -> Iterator[str]:
     """Yield problems of the transfers of a server's state."""
-    moves = migrations(cells, groups, application)
     for move in moves:
-        cores = [cells[name].core for name in (move.source, move.target)]
-        if application.state and not any(isinstance(core, CoreFixed) and core.rate is not None for core in cores):
-            example = f"core = {{ kind = 'delay', delay = '5 ms', rate = '1 Gbit/s' }} in [cells.{move.target}]"
+        cores = [sites[name].core for name in (move.source, move.target)]
+        if state and not any(isinstance(core, CoreTable) and core.rate is not None for core in cores):
+            example = f"core = {{ kind = 'delay', delay = '5 ms', rate = '1 Gbit/s' }} in [sites.{move.target}]"
             yield f"the links between the sites have no rate: write {example}"
             return
     if any(move.at + move.length > after.at for move, after in pairwise(moves)):

@@ -1,8 +1,9 @@
 """The plan of a scenario: nodes with addresses and limits, and the links between them.
 
 The topology is that of a cellular network: every endpoint has its own mobile link to the tower, and core links lead
-from the tower to each edge and cloud node. A cell with a site has its own tower, with its edge nodes behind it, and a
-link to the central tower. A recorded trace is the capacity of *one* device, so each endpoint replays its own copy.
+from the tower to each edge and cloud node. A site is a vertex like the tower, a switch: its core link leads to the
+tower, a port to each of its nodes, and the mobile links of its cells lead there. A recorded trace is the capacity of
+*one* device, so each endpoint replays its own copy.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover,
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Recording
-from cellbed.scenario.sites import Migration, instances, migrations, site_of, visited
+from cellbed.scenario.sites import Migration, instances, migrations, sites_of, visited
 from cellbed.support.units import DURATION
 from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
 
 TOWER = "tower"
-"""The central tower, which joins all links outside of sites, and the sites."""
+"""The central tower, which joins all core links."""
 EMULATOR_FILES = {
     "series": "series.bin",
     "packet_log": "packets.bin",
@@ -153,8 +154,8 @@ class Direction:
         """Its effect on packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         for at, *ends in self.moves:
-            tower = next(end for end in ends if end.startswith(TOWER))
-            changes.append(f"from {DURATION.format(at)} on at {tower}")
+            joined = next(end for end in ends if _is_inner(end))
+            changes.append(f"from {DURATION.format(at)} on at {joined}")
         text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
             text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
@@ -269,7 +270,8 @@ class SharedCell:
 class Move:
     """A handover of the endpoints of a group, or the migration of a server that follows them.
 
-    at: ns after the start of the schedule; length: ns; source, target: cells; queued: treatment of queued packets.
+    at: ns after the start of the schedule; length: ns; source, target: cells, of a migration sites; queued: treatment
+    of queued packets.
     """
 
     at: int
@@ -299,16 +301,16 @@ class Service:
 class Plan:
     """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
-    towers: vertices of the sites' towers. cells: one for each direction. moves: handovers and migrations, in order of
-    time. serving_cells: by endpoint and edge node, the times (ns) from which on a cell serves it; empty if no cell has
-    a site. servers: by application, the nodes of its servers at all sites. services: by application, the address that
-    its servers share. hosts: content of the nodes' ``/etc/hosts``.
+    sites: their vertices. cells: one for each direction. moves: handovers and migrations, in order of time.
+    serving_cells: by endpoint its cells, by other nodes their sites, with the times (ns) from which on; empty if no cell
+    is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the address
+    that its servers share. hosts: content of the nodes' ``/etc/hosts``.
     """
 
     scenario: Scenario
     nodes: tuple[Node, ...]
     directions: tuple[Direction, ...]
-    towers: tuple[str, ...]
+    sites: tuple[str, ...]
     cells: tuple[SharedCell, ...]
     moves: tuple[Move, ...]
     serving_cells: dict[str, list[tuple[int, str | None]]]
@@ -341,7 +343,7 @@ class Plan:
                     **({"shared": shared} if shared else {}),
                 }
             )
-        vertices += [{"name": name, "namespace": None} for name in (TOWER, *self.towers)]
+        vertices += [{"name": name, "namespace": None} for name in (TOWER, *self.sites)]
         return {
             "namespaces": "auto",
             "vertices": vertices,
@@ -366,15 +368,18 @@ class Plan:
         return [node for node in self.nodes if node.group == group]
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """Return the directions on the path from one node to another, over their towers at the start."""
-        by_ends = {(direction.source, direction.target): direction for direction in self.directions}
+        """Return the directions on the path from one node to another at the start, over their towers or sites."""
         near, far = self.initial_towers[source], self.initial_towers[target]
-        towers = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
-        return [by_ends[ends] for ends in pairwise([source, *towers, target])]
+        inner = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
+        return [self._by_ends[ends] for ends in pairwise([source, *inner, target])]
+
+    @cached_property
+    def _by_ends(self) -> dict[tuple[str, str], Direction]:
+        return {(direction.source, direction.target): direction for direction in self.directions}
 
     @cached_property
     def initial_towers(self) -> dict[str, str]:
-        """The tower at the other end of each node's link at the start, by node."""
+        """The tower or site at the other end of each node's link at the start, by node."""
         names = {node.name for node in self.nodes}
         return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
@@ -414,14 +419,14 @@ def _moves(scenario: Scenario) -> tuple[Move, ...]:
 
 
 def _serving_cells(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[tuple[int, str | None]]]:
-    """Return the cells that serve nodes, as of :class:`Plan`."""
-    if not _site_towers(scenario):
+    """Return the cells and sites that serve nodes, as of :class:`Plan`."""
+    if all(cell.site is None for cell in scenario.cells.values()):
         return {}
-    cells: dict[str, list[tuple[int, str | None]]] = {
-        name: _group_sites(scenario, name) if group.node_class == "edge" else [*visited(group)]
+    found = {
+        name: [*visited(group)] if group.node_class == "endpoint" else _group_sites(scenario, name)
         for name, group in scenario.nodes.items()
     }
-    return {node.name: cells[node.group] for node in nodes if cells[node.group]}
+    return {node.name: found[node.group] for node in nodes if found[node.group]}
 
 
 def _hosts_file(
@@ -446,24 +451,25 @@ def _hosts_file(
     return "\n".join(lines) + "\n"
 
 
-def _site_towers(scenario: Scenario) -> dict[str, str]:
-    """Return the cells with a site, by the vertex of their tower."""
-    return {_tower(scenario, name): name for name, cell in scenario.cells.items() if cell.core is not None}
+def _vertex(site: str | None) -> str:
+    """Return the vertex that links at a site join, or at none."""
+    return TOWER if site is None else f"site.{site}"
 
 
-def _tower(scenario: Scenario, cell: str | None) -> str:
-    """Return the tower of a cell, or the central one if the cell has no site."""
-    return f"{TOWER}.{cell}" if cell is not None and scenario.cells[cell].core is not None else TOWER
+def _is_inner(vertex: str) -> bool:
+    """Return whether a vertex is the tower or a site: no name of a node has a dot."""
+    return vertex == TOWER or "." in vertex
 
 
 def _group_sites(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
-    """Return the times (ns) from which on the nodes of a group are at a site, with the cell of the site."""
+    """Return the times (ns) from which on the nodes of a group are at a site, with the site."""
     moves = [(each.at, each.target) for each in _migrations(scenario) if each.group == group]
-    return [(0, site_of(scenario.cells, group)), *moves]
+    return [(0, scenario.nodes[group].site), *moves]
 
 
 def _migrations(scenario: Scenario) -> list[Migration]:
-    return [each for it in scenario.applications.values() for each in migrations(scenario.cells, scenario.nodes, it)]
+    where = scenario.sites, scenario.cells, scenario.nodes
+    return [each for it in scenario.applications.values() for each in migrations(*where, it)]
 
 
 def _visits(group: NodeGroup, cell: str) -> list[Visit]:
@@ -494,12 +500,16 @@ def make_plan(scenario: Scenario) -> Plan:
         group = scenario.nodes[node.group]
         if node.node_class == "endpoint":
             directions += _mobile_link(scenario, group, node)
+        elif group.site is not None:
+            directions += _port(scenario, node)
         else:
-            directions += _core_link(scenario, scenario.core_link(group), node)
-    for tower, name in _site_towers(scenario).items():
-        core = scenario.cells[name].core
-        assert core is not None
-        directions += _fixed_link(scenario, core, site_link(name), (tower, TOWER))
+            link = link_name(node.group, group, node.index)
+            directions += _core_link(scenario, scenario.core_link(group), link, (TOWER, node.name))
+    for name, site in scenario.sites.items():
+        ends = TOWER, _vertex(name)
+        # Seen from the endpoints, which may be at the site.
+        has_cell = any(cell.site == name for cell in scenario.cells.values())
+        directions += _core_link(scenario, site.core, site_link(name), ends[::-1] if has_cell else ends)
     directions = [_with_faults(direction, scenario.faults) for direction in directions]
     servers = {
         name: [
@@ -516,7 +526,7 @@ def make_plan(scenario: Scenario) -> Plan:
         scenario,
         tuple(nodes),
         tuple(directions),
-        towers=tuple(_site_towers(scenario)),
+        sites=tuple(map(_vertex, scenario.sites)),
         cells=_shared_cells(scenario, nodes, directions),
         moves=_moves(scenario),
         serving_cells=_serving_cells(scenario, nodes),
@@ -592,8 +602,8 @@ def _merged(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
     mobile = scenario.mobile_link(group)
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    tower, later_towers = _towers(scenario, visited(group) or [(0, None)])
-    playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
+    tower, joined = _joined(sites_of(scenario.cells, group) or [(0, None)])
+    playing = Playing(mobile.start + later, mobile.loop)
     return [
         replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
         for direction in _directions(
@@ -609,19 +619,18 @@ def _directions(
     parameters: Callable[[Way], Parameters],
     later_towers: Sequence[tuple[int, str]] = (),
 ) -> list[Direction]:
-    """Return both directions of a link. later_towers: towers that it moves to, with the times (ns)."""
+    """Return the directions of a link. joined: sites and towers that it joins later, and when."""
     found = []
     for way, source, target in zip(WAYS, (near, far), (far, near), strict=True):
-        from_tower = source.partition(".")[0] == TOWER  # no node has this name
-        moves = tuple((at, to, target) if from_tower else (at, source, to) for at, to in later_towers)
+        moves = tuple((at, to, target) if _is_inner(source) else (at, source, to) for at, to in joined)
         found.append(Direction(f"{link}.{way}", link, way, source, target, parameters(way), moves=moves))
     return found
 
 
-def _towers(scenario: Scenario, cells: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the first tower of a link, and later ones with the times (ns). cells: with the times from which on."""
-    towers = [(at, _tower(scenario, cell)) for at, cell in cells]
-    return towers[0][1], [(at, to) for (_, before), (at, to) in pairwise(towers) if to != before]
+def _joined(stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
+    """Return the vertex that a link joins at the start, and later ones with the times from which on. stays: sites."""
+    vertices = [(at, _vertex(site)) for at, site in stays]
+    return vertices[0][1], [(at, to) for (_, before), (at, to) in pairwise(vertices) if to != before]
 
 
 def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> Parameters:
@@ -660,31 +669,24 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
     return replace(now, **{key: value for key, value in given.items() if value is not None})
 
 
-def _core_link(scenario: Scenario, core: CoreLink, node: Node) -> list[Direction]:
-    """Return the link of an edge or cloud node. It moves between towers if the node's server follows endpoints."""
-    tower, later_towers = _towers(scenario, _group_sites(scenario, node.group))
+def _port(scenario: Scenario, node: Node) -> list[Direction]:
+    """Return the port of a node at a site, which may follow endpoints to another one."""
+    stays = _stays(scenario, node.group)
+    vertex, joined = _joined(stays)
+    closed = _united([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])
+    queue = DropTail(kind="droptail")
+    sites = [(at, scenario.sites[str(name)]) for at, name in stays]
+    ports = [(at, Parameters(ConstantRate(site.rate), queue, site.delay, outages=closed)) for at, site in sites]
+    changes = tuple((at, after) for (_, before), (at, after) in pairwise(ports) if after != before)
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    closed = [(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group]
-    return _fixed_link(scenario, core, link, (tower, node.name), later_towers, closed)
+    directions = _both_ways(link, vertex, node.name, lambda _: ports[0][1], joined)
+    return [replace(each, seed=scenario.seed, changes=changes) for each in directions]
 
 
-def _fixed_link(
-    scenario: Scenario,
-    core: CoreLink,
-    link: str,
-    ends: tuple[str, str],
-    later_towers: Sequence[tuple[int, str]] = (),
-    closed: Sequence[tuple[int, int]] = (),
-) -> list[Direction]:
-    """Return a core link or the link of a site. closed: begins and ends of outages, beside those of the link."""
+def _core_link(scenario: Scenario, core: CoreLink, link: str, ends: tuple[str, str]) -> list[Direction]:
+    """Return the core link of a node or of a site."""
     delays = core.delays(scenario.seed, scenario.duration)
-
-    def parameters(way: Way) -> Parameters:
-        found = _core_parameters(core, way, getattr(delays, way))
-        outages = [(at, at + length) for at, length in found.outages]
-        return replace(found, outages=_merged([*outages, *closed]))
-
-    directions = _directions(link, *ends, parameters, later_towers)
+    directions = _both_ways(link, *ends, lambda way: _core_parameters(core, way, getattr(delays, way)))
     return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]
 
 

@@ -238,6 +238,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     queue = {"kind": "droptail", "limit": "10 MB"}
     fast = {"up": "1 Gbit/s", "down": "1 Gbit/s", "base_delay": "1 ms", "queue": queue}
     data["links"] = {"mobile": fast, "core": {"edge": "1 ms", "cloud": "1 ms"}}
+    data["sites"] = {name: site | {"core": "1 ms"} for name, site in data.get("sites", {}).items()}
     for name, load in list(data.get("apps", {}).items()):
         # Of what needs no profile, only servers that others may use.
         if load.get("kind") not in known and load.pop("client", None) is not None and "server" not in load:

@@ -366,7 +366,7 @@ class World:
                 name: self.hosts[node.name]
                 for name, cell in scenario.cells.items()
                 for node in service.nodes
-                if node.group in cell.edge
+                if scenario.nodes[node.group].site == cell.site
             }
             for service in plan.services.values()
         }
