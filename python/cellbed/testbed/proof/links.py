@@ -124,15 +124,24 @@ def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
         if not names <= crossed:
             pairs.append((uplink, downlink))
         crossed |= names
-    # The links of sites lie between nodes at different towers.
-    at_towers = {plan.initial_towers[node.name]: node.name for node in (*endpoints, *remotes)}
-    for one, other in combinations(at_towers.values(), 2):
+    # The core links of sites lie between nodes at different vertices.
+    at_vertices = {plan.initial_towers[node.name]: node.name for node in (*endpoints, *remotes)}
+    for one, other in combinations(at_vertices.values(), 2):
         uplink, downlink = plan.path(one, other), plan.path(other, one)
         names = {direction.name for direction in (*uplink, *downlink)}
         if not names <= crossed:
             pairs.append((uplink, downlink))
         crossed |= names
-    return pairs
+    return [*pairs, *_neighbours(plan)]
+
+
+def _neighbours(plan: Plan) -> Iterator[tuple[list[Direction], list[Direction]]]:
+    """Yield paths between nodes of one site, which can fill their ports: both ways, each node once or twice."""
+    for name, site in plan.scenario.sites.items():
+        nodes = [node.name for node in plan.nodes if plan.scenario.nodes[node.group].site == name]
+        if len(nodes) > 1 and site.rate <= HIGHEST_PROBE_RATE:
+            for one, other in zip(nodes[::2], [*nodes[1::2], nodes[0]], strict=False):
+                yield plan.path(one, other), plan.path(other, one)
 
 
 def _prove_pairs(
@@ -191,8 +200,10 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
         reason = why
         carried = expected[direction.name]
         narrowest = min(expected, key=expected.__getitem__)
-        if reason is None and direction.name != narrowest:
+        if reason is None and carried > expected[narrowest]:
             reason = f"{narrowest} has less capacity"
+        elif reason is None and _is_wide_port(direction):
+            reason = f"a port of a site that carries more than {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s is not filled"
         elif reason is None and carried < FEWEST * DATAGRAM:
             reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
         if reason is not None:
@@ -204,6 +215,11 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
                 carried = _expected(path, direction, begin_ns, width_ns)
             bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / width_ns))
             yield _Flow(path, DATAGRAM, min(HIGHEST_PROBE_RATE, bit_rate), width_ns, begin_ns, direction)
+
+
+def _is_wide_port(direction: Direction) -> bool:
+    """Return whether filling a port would take probes of all senders for each: sites have many equal ones."""
+    return direction.link.startswith("port-") and (mean_rate(direction.capacity) or 0.0) > HIGHEST_PROBE_RATE
 
 
 def _is_exact(path: list[Direction]) -> bool:
