@@ -60,12 +60,12 @@ def last_miles(description: dict[str, Any]) -> dict[str, str]:
 def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outage]:
     """Outages of all links, by direction and time, those of a core link once for each endpoint whose requests cross it;
     links: the table of `read_links`."""
-    endpoints = last_miles(description)
+    endpoints, joins = last_miles(description), _joins(description)
     found = []
     for direction in description.get("directions") or []:
         link = str(direction["link"])
         crossing: dict[str, tuple[str, ...] | None] = {endpoints[link]: None} if link in endpoints else {}
-        crossing = crossing or dict(_clients(description, direction))
+        crossing = crossing or dict(_clients(description, direction, joins))
         if not crossing:
             continue
         series = links.filter((pl.col("direction") == direction["name"]) & (pl.col("time_s") >= 0))
@@ -78,8 +78,18 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
     return found
 
 
-def _clients(description: dict[str, Any], direction: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the applications of each endpoint whose server is at the end of this direction of a core link."""
+def _joins(description: dict[str, Any]) -> dict[str, str]:
+    """Return where the link of each node leads that stays at one place."""
+    moving = {name for name, stays in (description.get("sites") or {}).items() if len(stays) > 1}
+    still = {str(node["name"]) for node in description.get("nodes") or []} - moving
+    directions = description.get("directions") or []
+    return {str(each["from"]): str(each["to"]) for each in directions if each["from"] in still}
+
+
+def _clients(
+    description: dict[str, Any], direction: dict[str, Any], joins: dict[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the applications of each endpoint that cross this direction of a core link or port. joins: `_joins`."""
     found: dict[str, tuple[str, ...]] = {}
     for application in description.get("applications") or []:
         clients, servers = application.get("clients") or (), application.get("servers") or ()
@@ -87,9 +97,19 @@ def _clients(description: dict[str, Any], direction: dict[str, Any]) -> dict[str
             own = (
                 servers if application.get("edge_policy") == "nearest" else servers[number % max(1, len(servers)) :][:1]
             )
-            if {direction["from"], direction["to"]}.intersection(own):
+            if any(_crosses(direction, client, server, joins) for server in own):
                 found[client] = (*found.get(client, ()), str(application["name"]))
     return found
+
+
+def _crosses(direction: dict[str, Any], client: str, server: str, joins: dict[str, str]) -> bool:
+    """Return whether requests of a client cross an uplink on their way to a server, or their replies a downlink."""
+    near, far = [str(direction[end]) for end in ("from", "to")][:: 1 if direction["way"] == "uplink" else -1]
+    if not str(direction["link"]).startswith("site-"):
+        return far == server
+    here, there = joins.get(client), joins.get(server)
+    # The core link of a site: its uplink leads to the site, or away from it where the site has cells.
+    return None not in (here, there) and here != there and (near == here if far == "tower" else far == there)
 
 
 _CROSSING = (("uplink", ("opening", "sent"), "uplink"), ("downlink", ("downlink_entered",), "downlink"))
