@@ -236,7 +236,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
         directions = chosen(control.describe(), link)
     ends = [end for each in directions for end in (each["from"], each["to"]) if end in nodes]
     if not ends:
-        raise LiveError(f"{label(record)} has no node at the end of {link}")
+        raise LiveError(f"{label(record)} has no node at the end of {link}: name the link of a node")
     names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
     network = nodes[ends[0]]
     # A process that has threads, such as those of NumPy, cannot enter the namespaces of an ordinary user.
