@@ -164,9 +164,12 @@ def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None
     assert {name: node["class"] for name, node in nodes.items()} == {
         "web": "edge", "api": "edge", "worker": "endpoint", "queue": "cloud",
     }  # fmt: skip
-    assert made["links"]["core"] == {"edge": "base-edge", "cloud": "eu-west-3"}
+    assert made["sites"] == {"shop": {"core": "base-edge"}, "shop-cloud": {"core": "eu-west-3"}}
+    assert {name: node.get("site") for name, node in nodes.items()} == {
+        "web": "shop", "api": "shop", "worker": None, "queue": "shop-cloud",
+    }  # fmt: skip
     assert nodes["web"] | {"backend": 0} == {
-        "class": "edge", "count": 2, "cpus": 0.5, "memory": "64 MiB", "backend": 0,
+        "class": "edge", "site": "shop", "count": 2, "cpus": 0.5, "memory": "64 MiB", "backend": 0,
     }  # fmt: skip
     assert nodes["web"]["backend"] == {
         "kind": "container",
@@ -452,7 +455,7 @@ def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> Non
     done = cellbed("import", "compose", "compose.yaml", "--place", "queue=cloud", cwd=shop)
     assert done.returncode == 0
     assert tomllib.loads(done.stdout)["nodes"]["queue"]["class"] == "cloud"
-    assert "note: the 3 nodes of web, api are at one place, but each has a core link of its own" in done.stderr
+    assert "core link of its own" not in done.stderr
     assert "2 replicas are 2 nodes; only the first has the service's name, and load" in done.stderr
     line = SHOP[: SHOP.index("privileged")].count("\n") + 1
     assert f"compose.yaml:{line}: not mapped: services.api.privileged" in done.stderr

@@ -61,8 +61,9 @@ def compose(
     """Make a scenario from a Compose file.
 
     Each service becomes a node group with a container back end. Services that publish ports or that others depend on
-    are on the edge, services that only depend on others on an endpoint. Settings that a scenario cannot have are
-    listed on standard error and in comments of the scenario.
+    are on the edge, services that only depend on others on an endpoint. Services on the edge are at one site, those in
+    the cloud at another. Settings that a scenario cannot have are listed on standard error and in comments of the
+    scenario.
 
     Exit status: 0, 1 with --strict if settings are not mapped, 2 bad input.
 
@@ -99,8 +100,9 @@ def kube(
     """Make a scenario from Kubernetes manifests.
 
     Each container of a workload (Pod, Deployment, StatefulSet, …) becomes a node group with a container back end.
-    Workloads that a Service selects are on the edge, others on an endpoint. Settings that a scenario cannot have are
-    listed on standard error and in comments of the scenario.
+    Workloads that a Service selects are on the edge, others on an endpoint. Workloads on the edge are at one site,
+    those in the cloud at another. Settings that a scenario cannot have are listed on standard error and in comments
+    of the scenario.
 
     Exit status: 0, 1 with --strict if settings are not mapped, 2 bad input.
 
@@ -145,7 +147,7 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
     from cellbed.importing import save, write
 
     written = write(imported, choices, shlex.join(["cellbed", *sys.argv[1:]]))
-    scenario = save(written, choices.out)
+    save(written, choices.out)
     if as_json:
         print(json.dumps(written.as_dict(), indent=2))
     elif choices.out is None:
@@ -155,7 +157,5 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
         print(f"{choices.out}: {len(written.nodes)} services; settings that are not mapped or differ: {len(losses)}")
     for note in losses:
         print(note, file=sys.stderr)
-    for sentence in scenario.apart():
-        print(f"note: {sentence}", file=sys.stderr)
     if strict and losses:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -116,22 +116,31 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
             raise CellbedError(f"{option}: no service '{name[:80]}': {hint}")
     groups, hosts = _names(imported.services)
     classes = {name: choices.placed.get(name, service.node_class) for name, service in services.items()}
-    writer = _Writer(choices, groups, hosts, [*imported.notes])
+    scenario = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.name).strip("-._")[:64] or "imported"
+    sites = _sites(scenario, classes.values())
+    writer = _Writer(choices, groups, hosts, sites, [*imported.notes])
     parts = [writer.service(service, classes[service.name]) for service in imported.services]
     if choices.load is not None or "endpoint" not in classes.values():
         parts.insert(0, _load(choices, services, groups))
-    scenario = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.name).strip("-._")[:64] or "imported"
-    links: dict[str, Any] = {"mobile": {"up": choices.up, "down": choices.down}}
-    links["core"] = {name: link for name, link in _CORE.items() if name in classes.values()}
+    links = {"mobile": {"up": choices.up, "down": choices.down}}
+    cores = {site: {"core": _CORE[node_class]} for node_class, site in sites.items()}
     head = [
         _comment(f"Made by: {command}", *_summary(imported, writer.notes)),
-        tomli_w.dumps({"name": scenario, "duration": choices.duration, "links": links}),
+        tomli_w.dumps({"name": scenario, "duration": choices.duration, "links": links, "sites": cores}),
     ]
     nodes = {name: (groups[name], node_class) for name, node_class in classes.items()}
     return Written("\n".join([*head, *parts]), nodes, writer.files, writer.notes)
 
 
-_CORE = {"edge": "base-edge", "cloud": "eu-west-3"}
+_CORE: dict[NodeClass, str] = {"edge": "base-edge", "cloud": "eu-west-3"}
+
+
+def _sites(scenario: str, classes: Collection[NodeClass]) -> dict[NodeClass, str]:
+    """Return the site of the services of each class that is not on endpoints: one with the name of the scenario, and
+    another one of the cloud where services are at the edge, too."""
+    name = scenario.replace(".", "-")[:26]
+    used = [node_class for node_class in _CORE if node_class in classes]
+    return {node_class: f"{name}-{node_class}" if number else name for number, node_class in enumerate(used)}
 
 
 def _names(services: Iterable[Service]) -> tuple[dict[str, str], set[str]]:
@@ -154,8 +163,15 @@ def _nodes(service: Service) -> int:
 
 
 class _Writer:
-    def __init__(self, choices: Choices, groups: dict[str, str], hosts: set[str], notes: list[Note]) -> None:
-        self.choices, self.groups, self.notes, self._hosts = choices, groups, notes, hosts
+    def __init__(
+        self,
+        choices: Choices,
+        groups: dict[str, str],
+        hosts: set[str],
+        sites: Mapping[NodeClass, str],
+        notes: list[Note],
+    ) -> None:
+        self.choices, self.groups, self.notes, self._hosts, self._sites = choices, groups, notes, hosts, sites
         self.files: dict[Path, bytes] = {}
 
     def service(self, service: Service, node_class: NodeClass) -> str:
@@ -167,7 +183,8 @@ class _Writer:
             backend["environment"] = service.environment
         if mounts := self._mounts(service, group, notes):
             backend["mounts"] = mounts
-        node = {"class": node_class, **self._size(service, notes), "backend": backend}
+        site = {"site": self._sites[node_class]} if node_class in self._sites else {}
+        node = {"class": node_class, **site, **self._size(service, notes), "backend": backend}
         if aliases := self._aliases(service, group, notes):
             node["aliases"] = aliases
         role = {
