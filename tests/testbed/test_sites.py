@@ -150,6 +150,7 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
     with pytest.raises(ScenarioError) as caught:
         planned((SCENARIO + APPS).replace(wrong, right))
     assert all(word in str(caught.value) for word in words), caught.value
+    assert ("no nodes are at" in str(caught.value)) == ("no nodes are at this site" in words)
 
 
 @pytest.fixture(scope="module")

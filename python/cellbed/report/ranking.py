@@ -34,10 +34,13 @@ def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
 
 
 def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
-    """Those that dropped most packets first, then those with the longest gap, then the highest queue."""
-    return _worst(
-        rows, lambda row: (row.dropped_queue + row.dropped_loss, row.longest_gap_s or 0.0, row.queue_peak_bytes)
-    )
+    """Those that dropped most packets first, then those with the longest gap, the highest queue, the most traffic."""
+
+    def badness(row: "DirectionSummary") -> tuple[float, ...]:
+        dropped = row.dropped_queue + row.dropped_loss
+        return dropped, row.longest_gap_s or 0.0, row.queue_peak_bytes, row.used_mbit_s
+
+    return _worst(rows, badness)
 
 
 def cell_users(rows: "Sequence[CellUser]") -> list[int]:
@@ -58,8 +61,9 @@ def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that do not hold first."""
-    return [rows[index] for index in _worst(rows, lambda row: (origin.state(row) != "holds",))]
+    """Those that do not hold first, of these those that were measured."""
+    states = ("holds", "not proved", "not reached", "off")
+    return [rows[index] for index in _worst(rows, lambda row: (states.index(origin.state(row)),))]
 
 
 def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> list[int]:

@@ -120,11 +120,12 @@ def site_misfits(
             yield None, (*where, "core"), "the nodes of a site share its core link: remove this key, or 'site'"
     asked: dict[Path, str | None] = {("nodes", name): group.site for name, group in groups.items()}
     asked |= {("cells", name): cell.site for name, cell in cells.items()}
-    for place, site in asked.items():
-        if site is not None and site not in sites:
-            there = f"write one of {', '.join(sites)}" if sites else f"write [sites.{site}] and under it core"
-            yield None, (*place, "site"), f"there is no site '{site}': {did_you_mean(site, sites)}{there}"
-    for name in [each for each in sites if each not in asked.values()]:
+    unknown = [(place, site) for place, site in asked.items() if site is not None and site not in sites]
+    for place, site in unknown:
+        there = f"write one of {', '.join(sites)}" if sites else f"write [sites.{site}] and under it core"
+        yield None, (*place, "site"), f"there is no site '{site}': {did_you_mean(site, sites)}{there}"
+    # A mistyped name is one mistake, although its site is then unused.
+    for name in [each for each in sites if each not in asked.values() and not unknown]:
         text = f"no nodes are at this site: write site = '{name}' in a group of edge or cloud nodes, or remove it"
         yield None, ("sites", name), text
     for name, application in applications.items():
