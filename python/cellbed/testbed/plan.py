@@ -302,8 +302,8 @@ class Plan:
     """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
     sites: their vertices. cells: one for each direction. moves: handovers and migrations, in order of time.
-    serving_cells: by endpoint its cells, by other nodes their sites, with the times (ns) from which on; empty if no cell
-    is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the address
+    serving_cells: by endpoint its cells, by other nodes their sites, with the times (ns) from which on; empty if no
+    cell is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the address
     that its servers share. hosts: content of the nodes' ``/etc/hosts``.
     """
 
@@ -422,7 +422,7 @@ def _serving_cells(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[
     """Return the cells and sites that serve nodes, as of :class:`Plan`."""
     if all(cell.site is None for cell in scenario.cells.values()):
         return {}
-    found = {
+    found: dict[str, list[tuple[int, str | None]]] = {
         name: [*visited(group)] if group.node_class == "endpoint" else _group_sites(scenario, name)
         for name, group in scenario.nodes.items()
     }
@@ -602,8 +602,8 @@ def _merged(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
     mobile = scenario.mobile_link(group)
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    tower, joined = _joined(sites_of(scenario.cells, group) or [(0, None)])
-    playing = Playing(mobile.start + later, mobile.loop)
+    tower, later_towers = _vertices(sites_of(scenario.cells, group) or [(0, None)])
+    playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
     return [
         replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
         for direction in _directions(
@@ -619,17 +619,17 @@ def _directions(
     parameters: Callable[[Way], Parameters],
     later_towers: Sequence[tuple[int, str]] = (),
 ) -> list[Direction]:
-    """Return the directions of a link. joined: sites and towers that it joins later, and when."""
+    """Return both directions of a link. later_towers: towers and sites that it moves to, with the times (ns)."""
     found = []
     for way, source, target in zip(WAYS, (near, far), (far, near), strict=True):
-        moves = tuple((at, to, target) if _is_inner(source) else (at, source, to) for at, to in joined)
+        moves = tuple((at, to, target) if _is_inner(source) else (at, source, to) for at, to in later_towers)
         found.append(Direction(f"{link}.{way}", link, way, source, target, parameters(way), moves=moves))
     return found
 
 
-def _joined(stays: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the vertex that a link joins at the start, and later ones with the times from which on. stays: sites."""
-    vertices = [(at, _vertex(site)) for at, site in stays]
+def _vertices(sites: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
+    """Return the first vertex of a link, and later ones with the times (ns). sites: with the times from which on."""
+    vertices = [(at, _vertex(site)) for at, site in sites]
     return vertices[0][1], [(at, to) for (_, before), (at, to) in pairwise(vertices) if to != before]
 
 
@@ -671,22 +671,22 @@ def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
 
 def _port(scenario: Scenario, node: Node) -> list[Direction]:
     """Return the port of a node at a site, which may follow endpoints to another one."""
-    stays = _stays(scenario, node.group)
-    vertex, joined = _joined(stays)
-    closed = _united([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])
+    group_sites = _group_sites(scenario, node.group)
+    vertex, later_vertices = _vertices(group_sites)
+    closed = _merged([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])
     queue = DropTail(kind="droptail")
-    sites = [(at, scenario.sites[str(name)]) for at, name in stays]
+    sites = [(at, scenario.sites[str(name)]) for at, name in group_sites]
     ports = [(at, Parameters(ConstantRate(site.rate), queue, site.delay, outages=closed)) for at, site in sites]
     changes = tuple((at, after) for (_, before), (at, after) in pairwise(ports) if after != before)
     link = link_name(node.group, scenario.nodes[node.group], node.index)
-    directions = _both_ways(link, vertex, node.name, lambda _: ports[0][1], joined)
+    directions = _directions(link, vertex, node.name, lambda _: ports[0][1], later_vertices)
     return [replace(each, seed=scenario.seed, changes=changes) for each in directions]
 
 
 def _core_link(scenario: Scenario, core: CoreLink, link: str, ends: tuple[str, str]) -> list[Direction]:
     """Return the core link of a node or of a site."""
     delays = core.delays(scenario.seed, scenario.duration)
-    directions = _both_ways(link, *ends, lambda way: _core_parameters(core, way, getattr(delays, way)))
+    directions = _directions(link, *ends, lambda way: _core_parameters(core, way, getattr(delays, way)))
     return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]
 
 
