@@ -16,7 +16,7 @@ import pytest
 
 import cellbed as cellbed_package
 from in_process import cellbed, each_in_one_process
-from run_folder import Shape, make_run
+from predicted_runs import make_run
 
 
 def _socket(path: Path) -> None:
@@ -68,7 +68,7 @@ def hostile(folder: Path, names: list[str], kinds: list[str], at: Path) -> Itera
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "run"
-    make_run(folder, Shape(duration=1.0, rate=3.0, drain=1.0, outages=()))
+    make_run(folder, duration=1, rate=3)
     for name in ("events.jsonl", "raw/changes.jsonl", "raw/programs.jsonl", "raw/lateness.bin"):
         (folder / name).touch()
     assert cellbed("report", folder).returncode == 0

@@ -19,7 +19,7 @@ import pytest
 from cellbed.archive import Archive
 from cellbed.support.whole_files import write_whole
 from in_process import cellbed
-from run_folder import Shape, make_run
+from predicted_runs import make_run
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -83,28 +83,6 @@ def test_standard_output_may_be_closed(archive: Archive) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_name_in_capitals_is_recognised(archive: Archive) -> None:
-    assert "did you mean 'lte-suburban'" in cellbed("traces", "show", "LTE-Suburban").stderr
-
-
-def test_defaults_are_told_plainly() -> None:
-    reported = cellbed("traces", "plot", "--help").stdout
-    assert "[default: 300 ms]" in " ".join(reported.split())
-
-
-def test_an_emptied_description_is_named_so(archive: Archive) -> None:
-    (archive.folder / "gone").mkdir()
-    (archive.folder / "gone" / "entry.toml").touch()
-    said = cellbed("traces", "show", "gone").stderr
-    assert "entry.toml: missing key 'about' (file empty or truncated)" in said
-
-
-def test_exported_traces_come_with_the_command_that_replays_them(archive: Archive, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    cellbed("traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(out))
-    assert "mm-link lte-suburban.up lte-suburban.down -- COMMAND" in (out / "README").read_text()
-
-
 def interrupted_when(condition: Callable[[], bool], *words: str) -> subprocess.CompletedProcess[str]:
     """The command, sent SIGINT as soon as the condition holds, or ended before it did."""
     command = [sys.executable, "-m", "cellbed", *words]
@@ -140,14 +118,6 @@ def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) 
     # Quicker than the signal, it is whole.
     assert (done.returncode, done.stderr) == (130, "interrupted\n") or (out / "long" / "README").exists()
     assert [path.name for path in out.iterdir()] == (["long"] if done.returncode == 0 else [])
-
-
-def test_an_interrupted_generation_ends_at_once(archive: Archive) -> None:
-    words = ["traces", "generate", "5g-netherlands", "--duration", "10h", "--name", "endless"]
-    done = interrupted_when(lambda: any(archive.folder.glob(".unfinished-*/*.parquet")), *words)
-    assert done.returncode == 130
-    assert done.stderr.endswith("interrupted\n")
-    assert not list(archive.folder.glob(".unfinished-*"))
 
 
 def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path: Path) -> None:
@@ -192,7 +162,7 @@ OUTPUTS: dict[str, tuple[list[str], set[str]]] = {
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the verbs read."""
     folder = tmp_path_factory.mktemp("inputs")
-    make_run(folder / "RUN", Shape(duration=1.0, rate=3.0, outages=()))
+    make_run(folder / "RUN", duration=1, rate=3)
     (folder / "SECRET").write_text("x" * 64)
     (folder / "SECRET").chmod(0o600)
     text = (Path(__file__).parents[2] / "scenarios" / "smoke.toml").read_text()

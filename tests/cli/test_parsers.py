@@ -27,7 +27,7 @@ from cellbed.shell.mahimahi.log import read_log
 from cellbed.shell.mahimahi.queues import TYPES, parse_queue
 from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import EachWay, parse_link
-from run_folder import Shape, make_run
+from predicted_runs import make_run
 
 KEYS = {
     "rate": words(*NUMBERS, *UNITS, "unlimited", "x.csv", "lte", "constant", "burst", ",", "=", "(", ")"),
@@ -222,7 +222,7 @@ def paths_of(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    make_run(path, Shape(duration=1.0, rate=3.0, outages=()))
+    make_run(path, duration=1, rate=3)
     collect(path)
     return path
 

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 import cellbed
+from predicted_runs import make_run
 from run_commands import needs_limits
-from run_folder import Shape, make_run
 from test_library import PAGE, examples
 from test_run import write_scenario
 
@@ -68,7 +68,7 @@ def test_a_wrong_change_is_one_error(changes: dict[str, Any], message: str) -> N
 
 
 def test_a_run_has_its_tables_and_summary(tmp_path: Path) -> None:
-    make_run(tmp_path, Shape(duration=5.0))
+    make_run(tmp_path)
     run = cellbed.load(tmp_path)
     assert run.summary.applications[0].requests.total == len(run.requests)
     assert {"links", "nodes", "disturbance", "requests", "report", "scenario"} < set(dir(run))
@@ -91,8 +91,9 @@ def test_outcomes_as_a_data_frame() -> None:
 
 
 def test_names_are_there_without_an_import_of_their_modules() -> None:
-    code = "import sys, cellbed; assert {'run', 'load', 'Scenario', 'Run', 'Link'} <= set(dir(cellbed)); "
-    subprocess.run([sys.executable, "-c", code + "assert 'numpy' not in sys.modules"], check=True)
+    code = "import sys, cellbed, cellbed._core; assert 'numpy' not in sys.modules; "
+    code += "assert {'run', 'load', 'Scenario', 'Run', 'Link', 'Outcomes'} <= set(dir(cellbed))"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.needs_tun

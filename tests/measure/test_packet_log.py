@@ -20,8 +20,9 @@ from cellbed.measure.packetlog.convert import COLUMNS, write_csv, write_parquet
 from cellbed.measure.packetlog.log import ENTERS, figures, in_order, open_log, reason
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
 from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.run_folder import read_run
 from in_process import cellbed
-from run_folder import Shape, make_run
+from predicted_runs import change_json, make_run, read_log
 
 
 @st.composite
@@ -156,46 +157,33 @@ def test_opportunities_are_those_of_the_trace(folder: Path, stamps: list[int], o
     assert (once // MS).tolist() == sorted(stamps)
 
 
-def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=3.0, drain=1.0))
+    make_run(run)
     (tmp_path / "my.up").write_text("1\n5\n5\n10\n")
-    described = json.loads((run / "run.json").read_text())
-    described["directions"][0]["trace"] = {"name": "my.up", "sha256": None, "synthetic": False} | {
-        "offset_ns": 4_000_000,
-        "looped": True,
-    }
-    (run / "run.json").write_text(json.dumps(described))
-    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
-    header, lines = parse_mahimahi(done.stdout)
-    assert header["mahimahi mm-link (Uplink) [my.up] > mobile-0.uplink"]
-    offered = [int(line[0]) for line in lines if line[1] == "#"]
+
+    def converted(**changed: Any) -> tuple[list[list[str]], str]:
+        change_json(run / "run.json", lambda described: described["directions"][0].update(changed))
+        words = ("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-")
+        done = cellbed(*words, cwd=tmp_path)
+        return parse_mahimahi(done.stdout)[1], done.stderr
+
+    def offered(**changed: Any) -> list[int]:
+        return [int(line[0]) for line in converted(**changed)[0] if line[1] == "#"]
+
+    trace = {"name": "my.up", "sha256": None, "synthetic": False, "offset_ns": 4_000_000, "looped": True}
     # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
-    assert offered[:6] == [1, 1, 6, 7, 11, 11]
-
+    assert offered(trace=trace)[:6] == [1, 1, 6, 7, 11, 11]
     # Outages offer nothing.
-    described["directions"][0]["trace"]["offset_ns"] = 0
-    described["directions"][0]["outages_ns"] = [[5_000_000, 6_000_000]]
-    (run / "run.json").write_text(json.dumps(described))
-    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
-    offered = [int(line[0]) for line in parse_mahimahi(done.stdout)[1] if line[1] == "#"]
-    assert offered[:4] == [1, 11, 15, 15]
-
-    # A trace that was not played throughout is not claimed.
-    described["directions"][0]["changes"] = [{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}]
-    (run / "run.json").write_text(json.dumps(described))
-    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
-    assert "the bottleneck of mobile-0.uplink was changed" in done.stderr
-    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
-
-    described["directions"][0]["changes"] = []
-    (run / "run.json").write_text(json.dumps(described))
+    assert offered(trace=trace | {"offset_ns": 0}, outages_ns=[[5_000_000, 6_000_000]])[:4] == [1, 11, 15, 15]
+    # A trace that was not played throughout is not claimed, nor is one that is gone.
+    lines, reported = converted(changes=[{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}])
+    assert "the bottleneck of mobile-0.uplink was changed" in reported
+    assert "#" not in {line[1] for line in lines}
     (tmp_path / "my.up").unlink()
-    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-", cwd=tmp_path)
-    assert "my.up" in done.stderr
-    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
+    lines, reported = converted(changes=[])
+    assert "my.up" in reported
+    assert "#" not in {line[1] for line in lines}
 
 
 def test_a_log_of_a_shell_whose_link_was_down_has_no_opportunities(tmp_path: Path) -> None:
@@ -219,18 +207,19 @@ def test_a_log_of_a_shell_whose_link_was_down_has_no_opportunities(tmp_path: Pat
 
 
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
-    simulation = make_run(tmp_path / "run", Shape(duration=5.0, loss=0.05))
-    log = np.array(simulation.network.records, RECORD)
-    uplink = log[(log["direction"] == 0) & (log["arrived"] >= 0)]
+    run = tmp_path / "run"
+    make_run(run, loss=0.05)
+    log = read_log(run)
+    uplink = log[(log["direction"] == 0) & (log["arrived"] >= read_run(run)["t0_ns"])]
     delivered = uplink[uplink["drop"] == 0]
-    done = cellbed("log", "show", tmp_path / "run", "--json")
+    done = cellbed("log", "show", run, "--json")
     (row, *_) = json.loads(done.stdout)
     assert row["name"] == "mobile-0.uplink"
     assert (row["packets"], row["bytes"]) == (len(delivered), int(delivered["bytes"].sum()))
     assert row["dropped"]["loss"] == int((uplink["drop"] == 2).sum()) > 0
     delays = np.sort(delivered["departed"] - delivered["arrived"]) // 1000 / 1e3
     assert row["delay_ms"] == [delays[-(-len(delays) * q // 100) - 1] for q in (50, 90, 99, 100)]
-    assert "mobile-0.uplink" in cellbed("log", "show", tmp_path / "run").stdout
+    assert "mobile-0.uplink" in cellbed("log", "show", run).stdout
 
 
 def test_a_damaged_log_gives_one_clear_error(tmp_path: Path) -> None:
@@ -270,7 +259,7 @@ def test_a_log_cut_inside_a_record_is_converted_with_a_note(tmp_path: Path) -> N
 
 
 def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    make_run(tmp_path / "run", Shape(duration=1.0))
+    make_run(tmp_path / "run")
     done = cellbed("log", "convert", tmp_path / "run", "--to", "csv", "--direction", "mobile-0.uplnk")
     assert "did you mean 'mobile-0.uplink'?" in done.stderr
     done = cellbed("log", "convert", tmp_path / "run", "--to", "mahimahi")

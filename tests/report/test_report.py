@@ -22,7 +22,7 @@ from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
 from cellbed.support.console import Console
 from cellbed.workloads.registry import workload
-from run_folder import Shape, make_run, only
+from predicted_runs import PORT, SECOND, change_json, make_run, only, read_lines, repeat_later, write_lines
 
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -87,47 +87,34 @@ PROGRAM = Description(
     servers=("edge-0",),
     ports=(1883,),
 )
-SHAPES = {
-    "losses": Shape(
-        duration=20,
-        uplink=5,
-        timeout=1.0,
-        drain=3,
-        silent_from=15,
-        outages=((5.0, 2.0),),
-        loss=0.01,
-        queue_limit=60_000,
-    ),
-    "three endpoints": Shape(duration=10, rate=4, endpoints=3, outages=((4.0, 1.0),)),
-    "few requests": Shape(duration=3, rate=1, outages=()),
-    "program": Shape(
-        duration=10, rate=4, outages=(), loss=0.01, description={"applications": [asdict(PROGRAM)], "warnings": ["odd"]}
-    ),
-}
-LONG = ("losses", "three endpoints")
+RUNS: dict[str, dict[str, Any]] = {
+    "losses": {
+        "duration": 20, "uplink": 5, "timeout": 1, "drain": 3, "outages": ((5, 2), (15, 60)), "loss": 0.01,
+        "queue": "60 kB", "endpoints": 2,
+    },
+    "few requests": {"duration": 3, "rate": 1},
+    "program": {"rate": 4, "loss": 0.01, "applications": [asdict(PROGRAM)], "warnings": ["odd"]},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def outage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A measured run of a minute with an outage of 2 s."""
     run = tmp_path_factory.mktemp("runs") / "outage"
-    control = {"congestion_control": {"name": "bbr", "asked": False}}
-    make_run(run, Shape(duration=60, rate=7, description=control))
+    make_run(run, duration=60, outages=((30, 2),), congestion_control={"name": "bbr", "asked": False})
     collect(run)
     return run
 
 
 @needs_assets
-@pytest.mark.parametrize(
-    "name", ["outage", *(pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHAPES)]
-)
+@pytest.mark.parametrize("name", ["outage", pytest.param("losses", marks=pytest.mark.slow), "few requests", "program"])
 def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(
     browser: Any, outage: Path, tmp_path: Path, name: str
 ) -> None:
     run = outage
     if name != "outage":
         run = tmp_path / "run"
-        make_run(run, SHAPES[name])
+        make_run(run, **RUNS[name])
         collect(run)
     path = html.write(run)
     page = Page(browser, path)
@@ -173,9 +160,9 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(
 
 @needs_assets
 def test_zoom_and_cursor_are_shared_by_all_charts(browser: Any, tmp_path: Path) -> None:
-    make_run(tmp_path / "run", Shape(duration=10, outages=((4.0, 1.0),)))
-    collect(tmp_path / "run")
-    page = Page(browser, html.write(tmp_path / "run"))
+    make_run(tmp_path, outages=((4, 1),))
+    collect(tmp_path)
+    page = Page(browser, html.write(tmp_path))
     page.page.locator("#charts .u-over").first.scroll_into_view_if_needed()
     over = page.page.locator("#charts .u-over").first.bounding_box()
     page.page.mouse.move(over["x"] + over["width"] * 0.5, over["y"] + 60)
@@ -206,16 +193,11 @@ def test_a_run_of_many_endpoints_shows_the_slowest_and_folds_the_rest(browser: A
     run = tmp_path / "run"
     users = [f"mobile-{number}.uplink" for number in range(12)]
     served = [{"direction": name, "served_ns": number * 10**7} for number, name in enumerate(users)]
-    cell = {
-        "cells": [{"name": "macro.uplink", "description": "round robin", "users": users}],
-        "emulator": {"cells": [{"name": "macro.uplink", "users": served}]},
-    }
-    make_run(run, Shape(duration=3, rate=2, endpoints=12, outages=(), drain=2, description=cell))
+    cells = [{"name": "macro.uplink", "description": "round robin", "users": users}]
+    account = {"cells": [{"name": "macro.uplink", "users": served}]}
+    make_run(run, duration=3, rate=2, endpoints=12, cells=cells, emulator=account)
     path = run / "raw" / "workload.endpoint-11.requests.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        line |= {"reply_ns": line["reply_ns"] + 10**9}
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(path, [line | {"reply_ns": line["reply_ns"] + SECOND} for line in read_lines(path)])
     collect(run)
     page = Page(browser, html.write(run))
     assert page.said == []
@@ -246,19 +228,15 @@ def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path)
         "no_limits": True,
         "warnings": ["<b>a warning</b>"],
     }
-    make_run(tmp_path / "run", Shape(duration=4, outages=(), description=notes))
-    collect(tmp_path / "run")
-    page = Page(browser, html.write(tmp_path / "run"))
+    make_run(tmp_path, duration=4, **notes)
+    measured = collect(tmp_path).measured_s
+    page = Page(browser, html.write(tmp_path))
     assert page.page.inner_text("#status") == "interrupted"
-    assert page.page.inner_text("#length") == "9 of 60 s, interrupted"
+    assert page.page.inner_text("#length") == f"{formats.reached(measured, 60)}, interrupted"
     assert "stopped before its end" in page.page.inner_text("#incomplete")
     assert "--no-limits" in page.page.inner_text("#no-limits")
-    red, green, blue = map(
-        int,
-        re.findall(r"\d+", page.page.evaluate("getComputedStyle(document.querySelector('#no-limits')).borderColor"))[
-            :3
-        ],
-    )
+    colour = page.page.evaluate("getComputedStyle(document.querySelector('#no-limits')).borderColor")
+    red, green, blue, *_ = map(int, re.findall(r"\d+", colour))
     assert red > 2 * max(green, blue)
     assert "<b>a warning</b>" in page.page.inner_text("#warnings")  # as text, not as markup
     assert "compute is real, labels are not" in page.page.inner_text(".caution")
@@ -268,11 +246,9 @@ def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path)
 @needs_assets
 def test_nothing_in_a_run_can_run_as_script(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=3, outages=(), description={"name": "</script><script>boom()</script>"}))
-    description = json.loads((run / "run.json").read_text())
-    description["directions"][0]["description"] = "</script><img src=x onerror=boom()>"
-    description["nodes"][0]["name"] = "endpoint-0"
-    (run / "run.json").write_text(json.dumps(description))
+    make_run(run, name="</script><script>boom()</script>")
+    odd = {"description": "</script><img src=x onerror=boom()>"}
+    change_json(run / "run.json", lambda described: described["directions"][0].update(odd))
     collect(run)
     page = Page(browser, html.write(run))
     assert page.said == []
@@ -282,7 +258,7 @@ def test_nothing_in_a_run_can_run_as_script(browser: Any, tmp_path: Path) -> Non
 @needs_assets
 def test_a_run_without_any_request_has_a_page_too(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=2, description={"t0_ns": None, "status": "failed", "emulator": None, "proof": []}))
+    make_run(run, t0_ns=None, status="failed", emulator=None, proof=[])
     for path in (run / "raw").iterdir():
         path.unlink()
     (run / "environment.json").unlink()
@@ -306,7 +282,7 @@ def test_the_page_tells_the_states_of_a_proof_apart(browser: Any, tmp_path: Path
         {"what": "mobile-0.uplink rate", "ok": False, "note": "", "unit": "Mbit/s"} | {"asked": None, "measured": None},
     ]
     silent = {"lateness_ns": {"p50": None, "p99": None, "max": None}, "interfaces": {}}
-    make_run(run, Shape(duration=2, description={"status": "failed", "emulator": silent, "proof": proof}))
+    make_run(run, status="failed", emulator=silent, proof=proof)
     collect(run)
     page = Page(browser, html.write(run))
     rows = page.page.locator("#proof tbody tr").all_inner_texts()
@@ -322,13 +298,13 @@ def test_the_page_tells_the_states_of_a_proof_apart(browser: Any, tmp_path: Path
 @needs_assets
 def test_the_page_says_what_its_data_are_where_one_looks(browser: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=4, loss=0.05, description={"notes": ["the photographs are crops", "<i>more</i>"]}))
+    make_run(run, loss=0.05, notes=["the photographs are crops", "<i>more</i>"])
     collect(run)
     page = Page(browser, html.write(run))
-    assert page.page.inner_text("#traces") == "traces: simulated (synthetic)"
+    assert page.page.inner_text("#traces") == "traces: 8 (synthetic), 12 (synthetic)"
     heads = {head.split("\n")[0] for head in page.page.locator("#charts .head").all_inner_texts()}
     (uplink,) = [head for head in heads if head.startswith("Uplink capacity")]
-    assert "simulated.up (synthetic)" in uplink
+    assert "8.up (synthetic)" in uplink
     assert "lost at random" in uplink
     assert not any("lost" in head or "dropped" in head for head in heads if head.startswith("Uplink queue"))
     text = page.page.inner_text("#cautions")
@@ -410,7 +386,7 @@ def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Pat
 
 
 def test_missing_assets_are_an_error_that_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_run(tmp_path / "run", Shape(duration=2, outages=()))
+    make_run(tmp_path / "run")
     collect(tmp_path / "run")
     monkeypatch.setattr(chart_library, "ASSETS", tmp_path / "nowhere")
     with pytest.raises(AssetError, match=r"python scripts/fetch_assets\.py"):
@@ -434,7 +410,7 @@ def test_the_terminal_shows_the_same_figures(outage: Path) -> None:
     for at in only(summary).percentiles:
         assert re.search(rf"{at.label}\s+{re.escape(formats.duration(at.value) + formats.mark(at))}\s", text)
     assert "application: image classification on edge" in text.splitlines()[2]
-    assert "traces: simulated (synthetic)" in text.splitlines()[3]
+    assert "traces: 8 (synthetic), 12 (synthetic)" in text.splitlines()[3]
     assert "photograph sent: " in text
     assert "at its own P99" in text
     for name in ("Inference", "Residual", "mobile-0.uplink", "edge-0", "420 requests", "labels are not", "around the"):
@@ -465,9 +441,8 @@ ECHO = Description(
 
 def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tmp_path: Path) -> None:
     known, other = tmp_path / "known", tmp_path / "other"
-    shape = Shape(duration=10, outages=())
-    make_run(known, shape)
-    make_run(other, replace(shape, description={"applications": [asdict(ECHO)]}))
+    make_run(known)
+    make_run(other, applications=[asdict(ECHO)])
     of_known, of_other = collect(known), collect(other)
     assert list(only(of_other).decompositions[0].parts) == [span.name for span in ECHO.spans]
     assert only(of_other).percentiles == only(of_known).percentiles
@@ -489,7 +464,7 @@ def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tm
 
 def test_a_program_without_requests_is_reported_by_its_connections(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, replace(SHAPES["program"], endpoints=2))
+    make_run(run, **RUNS["program"] | {"endpoints": 2})
     (peer,) = [each for each in collect(run).connections if each.app == "publishers"]
     text = printed(run)
     assert "application: mosquitto_pub" in text
@@ -504,16 +479,14 @@ def test_a_program_without_requests_is_reported_by_its_connections(tmp_path: Pat
 def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(tmp_path: Path) -> None:
     here, ahead = tmp_path / "here", tmp_path / "ahead"
     for run in (here, ahead):
-        make_run(run, Shape(duration=10, outages=()))
-    record, description = ahead / "raw" / "workload.edge-0.service.jsonl", json.loads((ahead / "run.json").read_text())
-    shifted = [json.loads(line) for line in record.read_text().splitlines()]
+        make_run(run)
+    record = ahead / "raw" / "workload.edge-0.service.jsonl"
+    shifted = read_lines(record)
     for line in shifted:
-        line |= {name: value + 10**9 for name, value in line.items() if name.endswith("_ns")}
-    record.write_text("".join(json.dumps(line) + "\n" for line in shifted))
-    for node in description["nodes"]:
-        if node["name"] == "edge-0":
-            node["clock"] = {"offset_ns": 10**9, "uncertainty_ns": 2_000_000}
-    (ahead / "run.json").write_text(json.dumps(description))
+        line |= {name: value + SECOND for name, value in line.items() if name.endswith("_ns")}
+    write_lines(record, shifted)
+    clock = {"clock": {"offset_ns": SECOND, "uncertainty_ns": 2_000_000}}
+    change_json(ahead / "run.json", lambda described: described["nodes"][1].update(clock))
     of_here, of_ahead = collect(here), collect(ahead)
     assert only(of_ahead).decompositions == only(of_here).decompositions
     assert only(of_here).uncertainty == {}
@@ -523,12 +496,9 @@ def test_a_node_with_another_clock_is_measured_with_its_offset_and_uncertainty(t
 
 
 def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -> None:
-    shape = Shape(
-        duration=20, timeout=1.0, silent_from=10, drain=3, description={"no_limits": True, "status": "interrupted"}
-    )
-    make_run(tmp_path / "run", shape)
-    collect(tmp_path / "run")
-    text = printed(tmp_path / "run")
+    make_run(tmp_path, duration=20, timeout=1, drain=3, outages=((10, 60),), no_limits=True, status="interrupted")
+    collect(tmp_path)
+    text = printed(tmp_path)
     assert "--no-limits" in text
     assert "interrupted" in text
     assert "timed out" in text
@@ -540,7 +510,7 @@ def test_the_terminal_shows_losses_refusals_and_missing_limits(tmp_path: Path) -
 @needs_assets
 def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=4, outages=()))
+    make_run(run, duration=4)
     result = CliRunner().invoke(app, ["report", str(run), "--open", "no"])
     assert result.exit_code == 0, result.output
     assert str(run / "report.html") in result.output.splitlines()
@@ -556,18 +526,16 @@ def test_report_rebuilds_everything_from_the_raw_files(tmp_path: Path) -> None:
 def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(browser: Any, tmp_path: Path) -> None:
     runs = tmp_path / "one", tmp_path / "two"
     for run, uplink in zip(runs, (8, 5), strict=True):
-        make_run(
-            run, Shape(duration=6, rate=7, endpoints=2, other=2, outages=((2.0, 1.0),), uplink=uplink, timeout=1.0)
-        )
+        make_run(run, duration=6, endpoints=2, other=2, outages=((2, 1),), uplink=uplink, timeout=1)
     # A name in an edited run does not lead to another place.
-    edited = (runs[0] / "run.json").read_text().replace('"link": "mobile-1"', '"link": "../mobile-1"')
-    (runs[0] / "run.json").write_text(edited)
+    elsewhere = {"link": "../mobile-1"}
+    change_json(runs[0] / "run.json", lambda it: [each.update(elsewhere) for each in it["directions"][2:4]])
     result = CliRunner().invoke(app, ["report", str(runs[0]), "--open", "no", "--figures", str(tmp_path / "figures")])
     assert result.exit_code == 0, result.output
     units = {
-        "workload-latency": ("latency, s", "share of requests answered"),
+        "workload-latency": ("latency, ms", "share of requests answered"),
         "workload-parts": ("ms", "uplink: queue and service"),
-        "other-latency": ("latency, s", "share of slower requests (logarithmic)"),
+        "other-latency": ("latency, ms", "share of slower requests (logarithmic)"),
         "other-parts": ("mean of the parts of these requests, ms",),
         "endpoints": ("latency, ms (logarithmic)", "endpoint-1", "schedule, s"),
         "link-mobile-0": (
@@ -596,38 +564,32 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
     assert said == [page.as_uri()]
     assert shown.locator("figure svg").count() == 4  # of each application the distributions and the parts
     assert shown.locator("h2").all_inner_texts()[:2] == [
-        f"{name} image classification on edge" for name in ("workload", "other")
+        "workload image classification on edge",
+        "other image classification on cloud",
     ]
     text = shown.inner_text("#application-0")
     assert "two minus one" in text
     assert "Retransmission" in text
-    assert re.search(r"differs, slower in \d+ % of \d+ requests", text)
+    assert re.search(r"slower in \d+ % of \d+ requests", text)
     result = CliRunner().invoke(app, ["compare", *map(str, runs), "--out", "comparison.txt"])
     assert "must end in .html, .svg or .pdf" in str(result.exception)
 
 
 def test_a_connection_that_carried_requests_is_their_applications(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    make_run(run, Shape(duration=8, outages=(), reconnect_at=4.0))
-    description = json.loads((run / "run.json").read_text())
-    ends = {"clients": ["endpoint-0"], "servers": ["edge-0"]}
-    program = replace(ECHO, kind="program", title="a program", spans=(), server_columns={}, measures=(), cautions=())
-    description["applications"].append(asdict(replace(program, name="fetch")) | ends)
-    (run / "run.json").write_text(json.dumps(description))
+    make_run(run)
+    repeat_later(run, PORT + 1)
+    program = asdict(replace(PROGRAM, name="fetch", ports=()))
+    change_json(run / "run.json", lambda described: described["applications"].append(program))
     # No request went over the second connection: the program opened it.
     path = run / "raw" / "workload.endpoint-0.requests.jsonl"
-    lines = [line for line in path.read_text().splitlines() if json.loads(line)["local_port"] == 40_000]
-    path.write_text("".join(line + "\n" for line in lines))
+    write_lines(path, [line for line in read_lines(path) if line["local_port"] == PORT])
     assert {(each.app, each.connections) for each in collect(run).connections} == {("workload", 1), ("fetch", 1)}
 
 
 def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
-    program = replace(ECHO, kind="program", title="a program", spans=(), server_columns={}, measures=(), cautions=())
-    described = asdict(replace(program, clients=("endpoint-0",), servers=("edge-0",)))
     for name, uplink in (("one", 8), ("two", 4)):
-        make_run(
-            tmp_path / name, Shape(duration=8, outages=(), uplink=uplink, description={"applications": [described]})
-        )
+        make_run(tmp_path / name, uplink=uplink, applications=[asdict(PROGRAM)])
         for path in (tmp_path / name / "raw").glob("workload.*"):
             path.unlink()
     page = tmp_path / "page.html"
@@ -642,7 +604,7 @@ def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
 
 
 def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
-    make_run(tmp_path / "one", Shape(duration=8, outages=()))
+    make_run(tmp_path / "one")
     (tmp_path / "link").symlink_to(tmp_path / "one")
     result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link")])
     assert result.exit_code == 0, result.output
@@ -655,7 +617,7 @@ def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
 
 def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "a-folder-with-a-rather-long-name-as-they-come-with-dates-20261121-025434"
-    make_run(tmp_path / name, Shape(duration=8, outages=()))
+    make_run(tmp_path / name)
     collect(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -666,37 +628,19 @@ def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypat
     assert [row.split() for row in rows] == [[name, name], [name, "share"] * 2 * 2]  # around the median and around P90
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.127, "127 ms"), (1.7579, "1.76 s"), (0.000085, "85.0 µs"), (0.9996, "1.00 s"), (0, "0 ms"), (61.23, "61.2 s")],
-)
-def test_durations_have_three_digits_and_a_unit(seconds: float, words: str) -> None:
-    assert formats.duration(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("measured", "planned", "words"),
-    [(8.12, 20, "8.1 of 20 s"), (20, 20, "20.0 s"), (19.99, 20, "20.0 s"), (0, 60, "0 of 60 s")],
-)
-def test_how_far_a_run_got_is_said_where_it_was_cut(measured: float, planned: float, words: str) -> None:
-    assert formats.reached(measured, planned) == words
-
-
-def test_a_run_that_was_killed_is_not_called_running() -> None:
-    assert formats.outcome("running") == "did not end"
-    assert formats.outcome("interrupted") == "interrupted"
-
-
-def test_sizes_rates_and_shares_are_written_with_their_units() -> None:
-    assert formats.size(999.6) == "1.00 kB"
-    assert formats.size(250_000) == "250 kB"
-    assert formats.memory(512 * 2**20) == "512 MiB"
-    assert formats.rate(None) == "unlimited"
-    assert formats.rate(8.027) == "8.03 Mbit/s"
-    assert formats.share(0.64) == "64 %"
-    assert formats.share(0.00044) == "0.044 %"
-    assert formats.number(1204) == "1,204"
+def test_numbers_are_written_with_three_digits_and_their_units() -> None:
+    durations = {0.127: "127 ms", 1.7579: "1.76 s", 0.000085: "85.0 µs", 0.9996: "1.00 s", 0: "0 ms", 61.23: "61.2 s"}
+    assert {each: formats.duration(each) for each in durations} == durations
     assert formats.duration(None) == formats.NOTHING
+    sizes = {999.6: "1.00 kB", 250_000: "250 kB"}
+    assert {each: formats.size(each) for each in sizes} == sizes
+    assert formats.memory(512 * 2**20) == "512 MiB"
+    assert (formats.rate(None), formats.rate(8.027)) == ("unlimited", "8.03 Mbit/s")
+    assert (formats.share(0.64), formats.share(0.00044)) == ("64 %", "0.044 %")
+    assert formats.number(1204) == "1,204"
+    reached = {(8.12, 20): "8.1 of 20 s", (20, 20): "20.0 s", (19.99, 20): "20.0 s", (0, 60): "0 of 60 s"}
+    assert {each: formats.reached(*each) for each in reached} == reached
+    assert formats.outcome("running") == "did not end"  # it was killed
 
 
 def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() -> None:
@@ -721,7 +665,7 @@ def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() ->
 def test_tables_of_a_comparison_of_six_runs_are_not_clipped(browser: Any, tmp_path: Path) -> None:
     runs = [tmp_path / f"near-20261123-08411{number}" for number in range(6)]
     for number, run in enumerate(runs):
-        make_run(run, Shape(duration=2, outages=(), seed=number))
+        make_run(run, duration=2, seed=number)
     comparison_page.write(compare(runs), tmp_path / "page.html")
     for width, media in ((1400, "screen"), (703, "print")):  # on a screen, and on A4
         page = browser.new_page(viewport={"width": width, "height": 900})

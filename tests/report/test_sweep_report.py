@@ -27,7 +27,7 @@ from cellbed.report import sweep as sweep_report
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
-from run_folder import Shape, make_run
+from predicted_runs import make_run
 from scenario_text import GOOD
 
 Values = Callable[[Trial], dict[str, Any]]
@@ -294,7 +294,7 @@ def test_missing_run_reports_are_made_and_failed_runs_have_none(tmp_path: Path) 
     made = make_sweep(tmp_path / "s", {}, repetitions=2, failed=((0, 2),))
     run = next(made.glob("trials/*"))
     shutil.rmtree(run)
-    make_run(run, Shape(duration=5.0))
+    make_run(run)
     cellbed("sweep", "report", made, "--open", "no")
     page = Page(made / "report.html")
     assert page.links == [run / "report.html"]
