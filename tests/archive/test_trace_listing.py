@@ -19,6 +19,7 @@ from archive_examples import add
 from cellbed.archive import Archive
 from cellbed.cli.main import app
 from cellbed.cli.width import IN_A_PIPE
+from scenario_text import GOOD
 
 
 def _on_a_terminal(words: list[str], wide: int) -> str:
@@ -43,25 +44,8 @@ def _on_a_terminal(words: list[str], wide: int) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
 
 
-SCENARIO = """
-name = "far"
-duration = "10 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "512 MiB"
-[nodes.cloud]
-cpus = 1.0
-memory = "1 GiB"
-[links.mobile]
-up = "12 Mbit/s"
-down = "12 Mbit/s"
-[links.core]
-cloud = { kind = "place", name = "us-east-1", rate = "1 Gbit/s", loss = "0.01 %" }
-[workload]
-kind = "image-classification"
-on = "cloud"
-rate = "4 /s"
-"""
+PLACE = 'cloud = { kind = "place", name = "us-east-1", rate = "1 Gbit/s", loss = "0.01 %" }'
+SCENARIO = GOOD.replace('edge = "base-edge"', PLACE).replace("nodes.edge", "nodes.cloud").replace('"edge"', '"cloud"')
 
 
 def test_a_terminal_is_not_overrun(archive: Archive, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from cellbed.archive.series import Content
 from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
+from scenario_text import NODES
 
 
 @pytest.mark.parametrize(
@@ -40,15 +41,6 @@ from cellbed.cli.main import app
 )
 def test_the_hour_is_known_where_it_is_said(date: str | None, begins: str | None, second: float | None) -> None:
     assert second_of_day(About(origin="recorded", date=date, begins=begins)) == second
-
-
-def test_the_archive_counts_hours_from_the_date(archive: Archive) -> None:
-    with archive.draft(About(origin="recorded", date="2021-04-30T23:30")) as draft:
-        write_rates(draft, "uplink", [(0, 1e6), (1800 * SECOND, 2e6)], 3600 * SECOND)
-        entry = archive.keep(draft, "night")
-    figures: Any = entry.parts["uplink"].statistics
-    assert (figures["hours"], figures["hours_known"]) == ([0, 23], True)
-    assert figures["hourly_mean_bit_s"] == [2e6, 1e6]
 
 
 def entry_with(origin: str = "recorded", *, pair: bool = True, **figures: Any) -> Entry:
@@ -188,23 +180,7 @@ def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: P
     assert any("synthetic" in caution for caution in example_only["cautions"])
 
 
-SHORT = """
-name = "x"
-duration = "6 s"
-[nodes.endpoint]
-count = 2
-stagger = "10 ms"
-cpus = 1.0
-memory = "64 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "64 MiB"
-[links.mobile]
-up = "short.trace"
-down = "20 Mbit/s"
-loop = LOOP
-[links.core]
-edge = "3 ms"
+SPEED = """
 [apps.speed]
 kind = "program"
 server = { on = "edge", command = "iperf3 -s" }
@@ -224,7 +200,9 @@ def test_a_run_notes_traces_of_files_that_are_shorter_than_it(tmp_path: Path, lo
     """Once for each trace, however many endpoints replay it."""
     (tmp_path / "short.trace").write_text("".join(f"{at}\n" for at in range(1, 301)))
     path = tmp_path / "x.toml"
-    path.write_text(SHORT.replace("LOOP", loop))
+    nodes = NODES.replace("[nodes.endpoint]", '[nodes.endpoint]\ncount = 2\nstagger = "10 ms"')
+    nodes = nodes.replace('up = "20 Mbit/s"', f'up = "short.trace"\nloop = {loop}')
+    path.write_text(f'name = "x"\nduration = "6 s"\n{nodes}{SPEED}')
     result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json"])
     assert json.loads(result.output)["cautions"] == [f"short.trace: uplink: {note}"]
     CliRunner().invoke(app, ["run", str(path), "--virtual", "--out", str(tmp_path / "runs")])
@@ -251,11 +229,3 @@ def test_a_pause_of_the_probes_is_told_and_so_is_a_start_beyond_the_end(archive:
     assert result.exit_code == 0, result.output
     shown = " ".join(result.output.split())
     assert "lo: round-trip: the start at 6 h lies beyond its end, for it lasts 18.1 min: it goes round" in shown
-
-
-def test_adding_probes_with_a_pause_says_so(archive: Archive, tmp_path: Path) -> None:
-    lines = [f"{at},30" for at in [*range(20), *range(500, 510)]]
-    (tmp_path / "probes.csv").write_text("\n".join(["time_s,rtt_ms", *lines]))
-    done = CliRunner().invoke(app, ["traces", "add", str(tmp_path / "probes.csv")])
-    assert done.exit_code == 0, done.output
-    assert "nothing was sent for 481 s from 19 s on" in done.output

@@ -1,4 +1,4 @@
-"""A scenario that is right, for tests to read and to spoil."""
+"""A scenario that is right, for tests to read and to spoil, and nodes for applications of tests."""
 
 GOOD = """\
 name = "test"
@@ -29,4 +29,22 @@ kind = "image-classification"
 on = "edge"
 rate = "2 /s"
 arrivals = "periodic"
+"""
+
+NODES = """
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+
+[nodes.edge]
+cpus = 1.0
+memory = "256 MiB"
+
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "10 ms"
+
+[links.core]
+edge = "3 ms"
 """

@@ -34,6 +34,7 @@ from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from emulator_process import EDGE, line_of_two
 from run_commands import run
+from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, missing, python
 
 NEEDED = {name: find(name) is not None for name in ("podman", RUNTIME, "busybox")} | {INIT.name: INIT.exists()}
@@ -516,23 +517,9 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
 
 
 STANDING = """
-name = "boxes"
-duration = "3 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "128 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "128 MiB"
-backend = {{ kind = "container", image = "{image}" }}
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-[links.core]
-edge = "3 ms"
 [apps.own]
 kind = "program"
-server = {{ on = "edge", command = "sleep 1000" }}
+server = { on = "edge", command = "sleep 1000" }
 [[faults]]
 at = "100 ms"
 for = "200 ms"
@@ -542,8 +529,8 @@ node = "edge-0"
 
 
 def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
-    (tmp_path / "x.toml").write_text(STANDING.format(image=image))
-
+    nodes = NODES.replace("[nodes.edge]", f'[nodes.edge]\nbackend = {{ kind = "container", image = "{image}" }}')
+    (tmp_path / "x.toml").write_text(f'name = "boxes"\nduration = "3 s"\n{nodes}{STANDING}')
     up = run("up", "x.toml", "--no-limits", "--no-proof", cwd=tmp_path)
     assert up.returncode == 0, up.stderr
     try:

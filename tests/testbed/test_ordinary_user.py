@@ -9,34 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, cellbed, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 FETCH = "import sys, urllib.request as r; open('page', 'wb').write(r.urlopen(sys.argv[1]).read())"
-SCENARIO = """
+SCENARIO = f"""
 name = "ordinary"
 duration = "5 s"
-[nodes.endpoint]
-cpus = 0.5
-memory = "256 MiB"
-[nodes.edge]
-cpus = 0.5
-memory = "256 MiB"
-[links.mobile]
-up = "12 Mbit/s"
-down = "12 Mbit/s"
-[links.core]
-edge = "1 ms"
+{NODES}
 [apps.web]
 kind = "program"
 [apps.web.client]
 on = "endpoint"
-command = {client}
+command = CLIENT
 copy_out = ["page"]
 [apps.web.server]
 on = "edge"
-command = {server}
+command = SERVER
 ready = {{ port = 8080 }}
 copy_in = {{ page = "page" }}
 """
@@ -48,7 +39,7 @@ def run(world: World, user: int, before: str = "") -> tuple[subprocess.Completed
     home = world.home(user)
     (home / "page").write_text("a page\n")
     client = json.dumps([sys.executable, "-c", FETCH, "http://web:8080/page"])
-    (home / "run.toml").write_text(SCENARIO.format(client=client, server=json.dumps(SERVER)))
+    (home / "run.toml").write_text(SCENARIO.replace("CLIENT", client).replace("SERVER", json.dumps(SERVER)))
     words = [*cellbed("run"), str(home / "run.toml"), "--out", str(home / "runs"), "--no-limits"]
     command = ["sh", "-c", f'{before} exec "$@"', "sh", *words]
     return world.run(["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", *command], user=user, timeout=170), home
