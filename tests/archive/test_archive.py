@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archive_examples import MS, SECOND, add, write_opportunities, write_rates
+from archive_examples import MS, SECOND, add, start, unfinished, write_opportunities, write_rates
 from cellbed.archive import Archive, TraceError, archive_folder, open_archive, resolve
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
@@ -27,10 +24,6 @@ from cellbed.archive.store import valid_name
 
 EXAMPLES = ["5g-midband", "lte-suburban"]
 RECORDED = About(origin="recorded")
-
-
-def _hidden(archive: Archive) -> list[str]:
-    return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
 
 
 def test_an_entry_has_the_series_of_its_draft(archive: Archive) -> None:
@@ -58,9 +51,9 @@ def test_reading_does_not_create_the_archive(bare_archive: Archive) -> None:
 def test_an_abandoned_draft_is_removed(archive: Archive) -> None:
     with archive.draft(RECORDED) as draft:
         write_opportunities(draft, "uplink", [1])
-        assert len(_hidden(archive)) == 1
+        assert len(unfinished(archive)) == 1
     assert archive.names() == EXAMPLES
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
 
 
 def test_other_files_of_a_draft_are_not_kept(archive: Archive) -> None:
@@ -93,7 +86,7 @@ def test_a_name_in_use_needs_replace(archive: Archive) -> None:
     assert archive.entry("walk").parts["uplink"].rows == 1000
     add(archive, "walk", every_ms=2, replace=True)
     assert archive.entry("walk").parts["uplink"].rows == 500
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "Walk", "walk.up", "-x", "a b", "ä", "x" * 101, "a\n"])
@@ -287,30 +280,16 @@ def test_opportunities_of_a_rate_carry_its_bits(
 
 # Several processes.
 
-_BEGIN = "from cellbed.archive import TraceError, open_archive; from archive_examples import add, write_opportunities\n"
-
-
-def _start(script: str) -> subprocess.Popen[str]:
-    paths = os.pathsep.join([str(Path(__file__).parent.with_name("support")), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-c", _BEGIN + textwrap.dedent(script)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
-
 
 def test_of_concurrent_additions_under_one_name_one_succeeds(archive: Archive) -> None:
     script = """
-        import sys
-        archive = open_archive()
         try:
             add(archive, "walk", every_ms=int(sys.argv[1]))
             print("kept")
         except TraceError as error:
             print("already" if "already" in str(error) else error)
     """
-    started = [_start(script.replace("sys.argv[1]", str(number + 1))) for number in range(3)]
+    started = [start(script, str(number + 1)) for number in range(3)]
     said = [process.communicate()[0].strip() for process in started]
     assert sorted(said) == ["already"] * 2 + ["kept"]
     assert archive.entry("walk").parts["uplink"].rows == 1000 // (said.index("kept") + 1)
@@ -320,15 +299,14 @@ def test_of_concurrent_additions_under_one_name_one_succeeds(archive: Archive) -
 def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive: Archive) -> None:
     change = """
         from contextlib import suppress
-        archive = open_archive()
         for turn in range(8):
-            add(archive, "own-NUMBER", every_ms=1 + turn, replace=True)
+            add(archive, f"own-{sys.argv[1]}", every_ms=1 + turn, replace=True)
             with suppress(TraceError):
                 add(archive, "shared", every_ms=1 + turn, replace=True)
             with suppress(TraceError):
                 archive.remove("shared")
     """
-    changing = [_start(change.replace("NUMBER", str(number))) for number in range(3)]
+    changing = [start(change, str(number)) for number in range(3)]
     seen = 0
     while any(process.poll() is None for process in changing):
         table = archive.index().collect()
@@ -342,21 +320,18 @@ def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive
     assert [process.wait() for process in changing] == [0, 0, 0]
     assert seen
     assert [faults for _, faults in archive.verify() if faults] == []
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
     assert {"own-0", "own-1", "own-2"} <= set(archive.index().collect()["name"])
 
 
 def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Archive) -> None:
     script = """
-        import time
-        from cellbed.archive.entry import About
-        archive = open_archive()
         with archive.draft(About(origin="recorded")) as draft:
             write_opportunities(draft, "uplink", [1, 2, 3])
             print("busy", flush=True)
             time.sleep(600)
     """
-    alive, killed = _start(script), _start(script)
+    alive, killed = start(script), start(script)
     try:
         for process in (alive, killed):
             assert process.stdout is not None
@@ -365,15 +340,15 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_sweeps_it(archive: Arc
         killed.wait()
         assert archive.names() == EXAMPLES
         assert archive.index().collect().height == 2
-        assert len(_hidden(archive)) == 2
+        assert len(unfinished(archive)) == 2
         assert len(archive.sweep()) == 1
         # What a live process is at stays.
-        assert len(_hidden(archive)) == 1
+        assert len(unfinished(archive)) == 1
     finally:
         alive.kill()
         alive.wait()
     add(archive, "walk")
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
     assert archive.names() == [*EXAMPLES, "walk"]
 
 

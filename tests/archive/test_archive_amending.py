@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from archive_examples import SECOND, add, write_rates
+from archive_examples import SECOND, add, start, unfinished, write_rates
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.amending import describe
 from cellbed.archive.entry import About, Entry, Step
@@ -22,10 +18,6 @@ from cellbed.cli.main import app
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["traces", *words])
-
-
-def _hidden(archive: Archive) -> list[str]:
-    return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
 
 
 def test_describe_changes_values_and_keeps_old_ones_in_the_history(archive: Archive) -> None:
@@ -138,7 +130,7 @@ def test_rename_moves_an_entry_and_records_its_old_name(archive: Archive) -> Non
     assert resolve("delft-morning.up", Path()).path.read_bytes() == text
     assert (archive.folder / "delft-morning" / "photo.txt").read_text() == "mine"
     assert [row["name"] for row in json.loads(run("ls", "--place", "delft", "--json").stdout)] == ["delft-morning"]
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
     with pytest.raises(TraceError, match="unknown trace"):
         resolve("walk.up", Path())
 
@@ -161,22 +153,10 @@ def test_invalid_new_names_are_refused_and_change_nothing(archive: Archive, name
     assert done.exit_code != 0
     assert reported in str(done.exception)
     assert archive.names() == ["5g-midband", "lte-suburban", "tram", "walk"]
-    assert _hidden(archive) == []
+    assert unfinished(archive) == []
 
 
 # Several processes.
-
-
-def _start(script: str, *words: str) -> subprocess.Popen[str]:
-    paths = os.pathsep.join([str(Path(__file__).parent.with_name("support")), os.environ.get("PYTHONPATH", "")])
-    begin = "import sys\nfrom cellbed.archive import TraceError, open_archive\nfrom archive_examples import add\n"
-    begin += "from cellbed.archive.amending import describe, rename\narchive = open_archive()\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", begin + textwrap.dedent(script), *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
 
 
 def test_concurrent_descriptions_are_all_kept(archive: Archive) -> None:
@@ -186,7 +166,7 @@ def test_concurrent_descriptions_are_all_kept(archive: Archive) -> None:
             describe(archive, "walk", {sys.argv[1]: f"said {turn}"})
     """
     keys = ("place", "operator", "note")
-    started = [_start(script, key) for key in keys]
+    started = [start(script, key) for key in keys]
     while any(process.poll() is None for process in started):
         read_entry(archive.folder / "walk")  # never half of it
     assert [process.wait() for process in started] == [0, 0, 0]
@@ -217,7 +197,7 @@ def test_of_concurrent_renames_one_succeeds(archive: Archive) -> None:
         except TraceError as error:
             print("gone" if "has no 'walk'" in str(error) else error)
     """
-    said = [process.communicate()[0].strip() for process in [_start(script, f"walk-{turn}") for turn in range(3)]]
+    said = [process.communicate()[0].strip() for process in [start(script, f"walk-{turn}") for turn in range(3)]]
     assert sorted(said) == ["gone"] * 2 + ["renamed"]
     assert archive.names() == ["5g-midband", "lte-suburban", f"walk-{said.index('renamed')}"]
     assert [faults for _, faults in archive.verify() if faults] == []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -48,3 +53,29 @@ def add(archive: Archive, name: str, *, every_ms: int = 1, seconds: int = 1, rep
         for part in parts:
             write_opportunities(draft, part, range(every_ms, seconds * 1000 + 1, every_ms))
         return archive.keep(draft, name, replace)
+
+
+def unfinished(archive: Archive) -> list[str]:
+    """The folders of drafts."""
+    return [path.name for path in archive.folder.iterdir() if path.name.startswith(".unfinished")]
+
+
+BEGIN = """
+import sys, time
+from cellbed.archive import TraceError, open_archive
+from cellbed.archive.amending import describe, rename
+from cellbed.archive.entry import About
+from archive_examples import add, write_opportunities
+archive = open_archive()
+"""
+
+
+def start(script: str, *words: str) -> subprocess.Popen[str]:
+    """Another process that changes the archive."""
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", BEGIN + textwrap.dedent(script), *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
