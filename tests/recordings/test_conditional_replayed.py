@@ -157,26 +157,6 @@ def test_links_that_replay_it_are_proved(folder: Path) -> None:
     assert {f"mobile-0.{way} {what}" for way in WAYS for what in ("delay", "rate")} <= proved
 
 
-@pytest.mark.needs_tun
-def test_a_program_runs_behind_it(folder: Path) -> None:
-    ask = (
-        "import os, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 0));"
-        "s.sendto(b'x' * 1372, (os.environ['CELLBED_GATEWAY'], 9)); time.sleep(0.3); print('sent')"
-    )
-    log = folder / "packets.bin"
-    command = ["shell", "--recording", folder / "walk", "--method", "conditional", "--offline", "--log", log]
-    done = subprocess.run(
-        [*ALONE, sys.executable, "-m", "cellbed", *command, "--", sys.executable, "-c", ask],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
-    from cellbed.measure.packetlog.log import open_log
-
-    sent = np.concatenate([records[records["bytes"] == 1400] for records in open_log(log).chunks(None)])
-    [delay] = sent["departed"].astype(int) - sent["arrived"].astype(int)
-    assert 18 * MS <= delay <= 40 * MS
-
-
 def test_a_queue_of_the_users_own_stands_before_the_calibrated_one(folder: Path) -> None:
     link = parse_link(recorded=Recorded("walk"), queue=EachWay("30 packets"), folder=folder)
     [stage] = [each for each in link.downlink.stages if each["kind"] == "conditional"]

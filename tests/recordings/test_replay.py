@@ -138,9 +138,7 @@ def test_mm_cellular_reads_the_command_line_of_the_tool(recording: Path) -> None
     ("arguments", "message"),
     [
         ([], "NUM_ARGS"),
-        (["x", *FOUR], "NUM_ARGS"),
         (["5", *FOUR], "3 files among the first 5 words"),
-        (["7", *FOUR, "--bogus"], "option --bogus not recognized"),
         (["7", *FOUR, "--long-to-short-timer-up=soon"], "invalid time soon"),
         (["7", *FOUR, "--loss-rate=2"], "invalid loss rate '2'"),
         (["7", *FOUR, "--start-timestamp"], "option --start-timestamp requires argument"),

@@ -113,8 +113,6 @@ def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:
 
 
 def test_a_shell_refuses_what_does_not_go_together() -> None:
-    with pytest.raises(OptionError, match="did you mean 'lowband-good'"):
-        parse_link(radio="lowband-god", folder=Path())
     with pytest.raises(OptionError, match="--down: a radio link has its own rate"):
         parse_link(radio="lowband-good", downlink="5 Mbit/s", folder=Path())
     with pytest.raises(OptionError, match="replays no recording"):
@@ -186,9 +184,7 @@ def test_a_radio_link_of_the_library_has_the_profiles_queue_or_one_asked_for() -
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rate": {"kind": "radio", "profile": "midband", "way": "uplink"}}, "profile: 'midband' is not known"),
         ({"rate": {"kind": "radio", "profile": "midband-good"}}, "way: missing"),
-        ({"rate": {"kind": "radio", "profile": "midband-good", "way": "up"}}, "way: 'up' is not known"),
         (
             {"rate": {"kind": "radio", "profile": "midband-good", "way": "uplink"}, "mahimahi": True},
             "mahimahi: not allowed with a radio",
@@ -210,10 +206,3 @@ def test_a_live_radio_link_gets_another_queue_and_no_rate() -> None:
         changed(stages, read_settings(["rate=5 Mbit/s"], Path()), "uplink")
     with pytest.raises(ValueError, match="neither into nor from a radio link"):
         Link(rate="5 Mbit/s").change("1 s", rate={"kind": "radio", "profile": "lowband-good", "way": "uplink"})
-
-
-def test_what_the_path_model_refuses_is_told() -> None:
-    with pytest.raises(ValueError, match="known are midband-good"):
-        Link.of_stages([{"kind": "radio", "profile": "midband", "way": "uplink", "seed": 1}])
-    with pytest.raises(ValueError, match="outside -50 to 100"):
-        Link.of_stages([{"kind": "radio", "profile": "midband-good", "way": "uplink", "seed": 1, "signal_db": 1000.0}])

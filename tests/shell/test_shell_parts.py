@@ -83,21 +83,12 @@ def test_directions_may_differ_and_have_any_queue_delay_and_loss(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delay": EachWay("20 parsecs")}, "--delay: .*parsecs"),
         ({"delay": EachWay("-3")}, "--delay: '-3' is negative: write '3 ms' or '3 s'"),
-        ({"loss": EachWay("-1 %")}, "--loss: '-1 %' is not from 0 to below 1"),
         ({"loss": EachWay("1 % or so")}, "--loss: '1 % or so' is not a probability"),
         ({"uplink": "12"}, "--up: '12' has no unit: write '12 Mbit/s'"),
-        ({"uplink": "-12"}, "--up: '-12' is negative"),
         ({"downlink": "12 mbps"}, "--down: '12 mbps' has an unknown unit: write '12 Mbit/s'"),
         ({"downlink": "/"}, "--down: '/' is a folder, not a trace file"),
         ({"start": "5"}, "--start: '5' has no unit: write '5 ms' or '5 s'"),
-        ({"loss": EachWay("1.5")}, "--loss: '1.5' is not from 0 to below 1"),
-        ({"loss": EachWay("much")}, "--loss: 'much' is not a probability"),
-        ({"queue": EachWay("3 elephants")}, "--queue"),
-        ({"uplink": "12 Mbit"}, "--up: .* write '12 Mbit/s'"),
-        ({"downlink": "lte-suburban.don"}, "did you mean 'lte-suburban.down'"),
-        ({"start": "soon"}, "--start"),
         ({"queue": EachWay("codle")}, "--queue: kind: 'codle' is not known: did you mean 'codel'"),
         ({"queue": EachWay("")}, "--queue: not a queue: write '1 MB'"),
         ({"queue": EachWay("codel tarket=3ms")}, "--queue: tarket: unknown key; did you mean 'target'"),
@@ -110,12 +101,6 @@ def test_a_wrong_option_is_answered_in_one_sentence(options: dict[str, str | Eac
     with pytest.raises(CellbedError, match=message) as caught:
         parse_link(**options, folder=Path("/nowhere"))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
-
-
-def test_a_malformed_trace_is_refused_before_anything_is_set_up(tmp_path: Path) -> None:
-    (tmp_path / "bad").write_text("1\nbanana\n")
-    with pytest.raises(CellbedError, match="bad:2"):
-        parse_link(uplink="bad", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
