@@ -20,7 +20,7 @@ from cellbed.archive.entry import About
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.recordings import write_recording
-from cellbed.scenario import ScenarioError, load
+from cellbed.scenario import load
 from cellbed.shell.mahimahi.arguments import MahimahiError
 from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import OptionError, Recorded, parse_link
@@ -49,15 +49,6 @@ def test_a_scenario_replays_an_entry(archive: Archive, tmp_path: Path) -> None:
     up = scenario.links.mobile.up
     assert (up.name, up.trace.mean_bit_rate, up.synthetic) == ("walk.up", 6e6, False)
     assert "walk.up" in _run("run", "--dry-run", str(tmp_path / "scenario.toml"))
-
-
-def test_a_direction_that_an_entry_lacks_is_told_with_its_line(archive: Archive, tmp_path: Path) -> None:
-    add(archive, "walk")
-    path = _scenario(tmp_path, "walk.up", "walk.down")
-    with pytest.raises(ScenarioError, match="'walk' has no downlink: it has uplink") as caught:
-        load(path)
-    line = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if line.startswith("down ="))
-    assert f"scenario.toml:{line}:" in str(caught.value)
 
 
 def test_an_entry_with_a_recording_is_replayed_as_one(archive: Archive, tmp_path: Path) -> None:

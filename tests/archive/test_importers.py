@@ -299,15 +299,6 @@ def test_when_and_how_a_recording_was_made_is_taken_from_it(
     assert written(Draft(_new(tmp_path / "said"), said), path).about.date == "2020"
 
 
-def test_columns_are_recognised_by_their_names(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "drive.csv", made.CSV)
-    assert recognise([path]).why == "its lines have 3 cells between commas"
-    written(draft, path)
-    assert rows(draft.parts["downlink"]) == [(0, 10.5e6), (SECOND // 2, 11e6), (SECOND, 0.0)]
-    assert rows(draft.parts["round-trip"]) == [(0, 20 * MS), (SECOND // 2, None), (SECOND, 35_500_000)]
-    assert draft.parts["downlink"].duration_ns == 3 * SECOND // 2
-
-
 @pytest.mark.parametrize(
     ("text", "columns"),
     [

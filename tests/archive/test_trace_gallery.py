@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +28,6 @@ from cellbed.report.gallery.terminal import beside, words
 from cellbed.report.plot import of_place
 from cellbed.support.console import Console
 from cellbed.support.readable import date_words, duration_words, rate_words
-from in_process import cellbed
 
 
 def add_link(archive: Archive, name: str, *, seconds: int = 60, outage: Sequence[int] = (), **about: str) -> Entry:
@@ -241,14 +238,6 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
     draw(picture, "png")
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_dollar_sign_in_a_label_is_no_formula(archive: Archive, tmp_path: Path, ending: str) -> None:
-    entry = add_link(archive, "walk", operator="$\\frac{$")
-    done = cellbed("traces", "plot", entry.name, "-o", tmp_path / f"plot.{ending}")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / f"plot.{ending}").stat().st_size > 0
-
-
 def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["traces", *arguments])
 
@@ -345,16 +334,6 @@ def test_show_has_the_warnings_of_an_entry(home: Archive) -> None:
     assert "decides the P99" in output
 
 
-def test_pictures_cost_nothing_at_start_up() -> None:
-    program = (
-        "import sys; from typer.testing import CliRunner; from cellbed.cli.main import app\n"
-        "CliRunner().invoke(app, ['traces', 'plot', '--help'])\n"
-        "print([name for name in ('matplotlib', 'polars', 'numpy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize(
     ("bit_s", "words"),
     [
@@ -423,20 +402,6 @@ def test_show_tells_times_below_a_millisecond_and_writes_no_python(archive: Arch
     output = run("show", "edge").output
     assert re.search(r"least, most\s+56\.3\s+97\.1 µs", output)
     assert "history: generated seed 1, loop yes, hashes (uplink abababababab…)" in output
-
-
-@pytest.mark.parametrize(
-    ("begins", "label", "hours"),
-    [("06:30", "hour of the day", [6, 7, 8, 9, 10]), (None, "hour since the start", [0, 1, 2, 3])],
-)
-def test_hours_are_of_the_day_if_the_beginning_is_known(
-    home: Archive, begins: str | None, label: str, hours: list[int]
-) -> None:
-    with home.draft(About(origin="recorded", begins=begins)) as draft:
-        write_rates(draft, "downlink", [(hour * 3600 * SECOND, 1e6 * (1 + hour)) for hour in range(4)], 14_400 * SECOND)
-        entry = home.keep(draft, "morning")
-    (panel,) = [p for p in portrait("m", entry.about, analysed(home, "morning")).panels if p.kind == "hours"]
-    assert (panel.x_label, panel.curves[0].x.tolist()) == (label, hours)
 
 
 @pytest.mark.parametrize(

@@ -255,11 +255,6 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"none\.parquet: missing"):
-        statistics(Series(Content.OPPORTUNITIES, tmp_path / "none.parquet", 10))
-
-
 def test_the_profile_covers_the_series_whatever_its_length(tmp_path: Path) -> None:
     for seconds in (5, 140, 3600):
         found = analyse(opportunities(tmp_path, np.arange(0, seconds * 1000, 2) * MS, seconds * S))

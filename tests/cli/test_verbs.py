@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import typer
 
-import cellbed as library
 from cellbed.cli.main import app
 from in_process import cellbed
 
@@ -51,7 +50,3 @@ def test_every_command_has_examples_and_writes_to_out() -> None:
 @pytest.mark.parametrize("group", ["link", "log", "mahimahi", "traces"])
 def test_completion_is_installed_by_the_main_command_alone(group: str) -> None:
     assert "--install-completion" not in cellbed(group, "--help").stdout
-
-
-def test_the_library_lists_what_it_has() -> None:
-    assert {"Fate", "Link", "Outcomes", "__version__"} <= set(dir(library))

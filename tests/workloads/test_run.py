@@ -133,14 +133,6 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_dry_run_prints_nodes_links_and_limits_and_makes_nothing(tmp_path: Path) -> None:
-    outcome = cellbed("run", write_scenario(tmp_path), "--dry-run", "--out", tmp_path / "runs")
-    assert outcome.returncode == 0
-    for text in ("endpoint-0", "edge-0", "mobile-0.uplink", "lte-suburban.up", "1 GiB", "1 MB", "5 ms"):
-        assert text in outcome.stdout
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take its rights from a command")
 def test_everything_that_a_user_may_not_do_is_reported_at_once(tmp_path: Path) -> None:
     """Before the data of the workload are made."""
@@ -394,18 +386,6 @@ def test_control_groups_of_runs_that_are_recorded_elsewhere_are_left_while_they_
     finally:
         for group in filter(Path.is_dir, groups):
             group.rmdir()
-
-
-def test_bad_input_is_answered_before_anything_is_made(tmp_path: Path) -> None:
-    (tmp_path / "bad.trace").write_text("1\n2\nx\n")
-    scenario = write_scenario(tmp_path)
-    text = scenario.read_text().replace('up = "lte-suburban.up"', 'up = "bad.trace"')
-    scenario.write_text(text)
-    outcome = cellbed("run", scenario, "--out", tmp_path / "runs")
-    assert outcome.returncode == 2
-    for word in ("Traceback", "bad.trace:3:", "scenario.toml:", "links.mobile.up"):
-        assert (word in outcome.stderr) == (word != "Traceback")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
-from cellbed.scenario.loads import Closed, ReduceResolution
+from cellbed.scenario.loads import ReduceResolution
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.image_classification import kind as image_classification
@@ -209,28 +209,6 @@ def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed
 
 
 @needs_mosquitto
-def test_replies_of_a_stalled_service_are_late(make_bed: Callable[..., Bed]) -> None:
-    bed = make_bed(timeout=500 * MS, rate=20.0)
-    bed.prepare(duration_ns=2 * SECOND)
-    bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    service = bed.programs["app.edge-0.service"].popen.pid
-    t0 = time.monotonic_ns()
-    os.kill(service, signal.SIGSTOP)
-    load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=10 * SECOND)
-    while not load.await_event("progress")["timed_out"]:
-        pass
-    os.kill(service, signal.SIGCONT)
-    statuses = _assert_adds_up(load.await_event("done"), bed.requests())
-    assert sum(statuses.values()) == 40
-    assert statuses["late"] > 0
-    for request in bed.requests():
-        if request["reply_ns"] is not None:
-            in_time = request["reply_ns"] - request["intended_ns"] <= 500 * MS
-            assert request["status"] == ("ok" if in_time else "late")
-
-
-@needs_mosquitto
 def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=300 * MS, rate=100.0)
     bed.prepare(duration_ns=2 * SECOND)
@@ -341,22 +319,6 @@ def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> No
     assert _assert_adds_up(done["app.endpoint-0.endpoint"], bed.requests())["ok"] > 0
     assert "was killed by SIGKILL" in service.log.read_text()
     assert service.stop() == 0
-
-
-@needs_mosquitto
-def test_a_closed_loop_keeps_as_many_requests_in_flight_as_wanted(make_bed: Callable[..., Bed]) -> None:
-    bed = make_bed(arrivals=Closed(kind="closed", in_flight=3), rate=None)
-    bed.prepare(duration_ns=SECOND)
-    bed.start(0, 1)
-    done = bed.send(duration_ns=SECOND)
-    requests = bed.requests()
-    assert _assert_adds_up(done["app.endpoint-0.endpoint"], requests) == {"ok": len(requests)}
-    begun = sorted(request["intended_ns"] for request in requests)
-    over = sorted(request["reply_ns"] for request in requests)
-    assert begun[0] == begun[1] == begun[2]
-    # Request n + 3 follows the n-th reply.
-    assert len(requests) > 3
-    assert all(later >= earlier for earlier, later in zip(over, begun[3:], strict=False))
 
 
 @needs_mosquitto
