@@ -303,8 +303,8 @@ class Plan:
 
     sites: their vertices. cells: one for each direction. moves: handovers and migrations, in order of time.
     serving_cells: by endpoint its cells, by other nodes their sites, with the times (ns) from which on; empty if no
-    cell is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the address
-    that its servers share. hosts: content of the nodes' ``/etc/hosts``.
+    cell is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the
+    address that its servers share. hosts: content of the nodes' ``/etc/hosts``.
     """
 
     scenario: Scenario
