@@ -24,11 +24,11 @@ import cellbed as library
 from cellbed.experiments.sweep import runner
 from cellbed.experiments.sweep.design import offset_of, points, seed_of, strata
 from cellbed.experiments.sweep.file import json_schema, parse_sweep
-from cellbed.experiments.sweep.rows import MEASURES, measured
 from cellbed.experiments.sweep.runner import Outcome, Progress, Runner, Width
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
+from cellbed.measure.rows import MEASURES, measured
 from cellbed.scenario import Scenario, parse
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION

@@ -15,7 +15,6 @@ import pytest
 
 from cellbed.cli.progress import Plain
 from cellbed.experiments.run import Outcome, exit_code, finish
-from cellbed.experiments.sweep.rows import measured
 from cellbed.measure.comparison import compare
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
@@ -23,6 +22,7 @@ from cellbed.measure.packetlog.log import figures as log_figures
 from cellbed.measure.packetlog.log import open_log
 from cellbed.measure.packets import MAGIC
 from cellbed.measure.requests import read_requests
+from cellbed.measure.rows import measured
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import figures, formats

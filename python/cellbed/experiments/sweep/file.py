@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from cellbed.experiments.sweep.rows import is_taken
+from cellbed.measure.rows import is_taken
 from cellbed.scenario.fields import plainly, refusal
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError, as_toml

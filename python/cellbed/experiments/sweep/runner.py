@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.experiments.child import ChildRun
-from cellbed.experiments.sweep.rows import measured
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import RunError
+from cellbed.measure.rows import measured
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.experiments.sweep.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
+from cellbed.measure.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
 from cellbed.runformat.folder import write_json
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
