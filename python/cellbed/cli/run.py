@@ -46,8 +46,8 @@ def run(
     """Run a scenario and report where the time of each request went.
 
     Ctrl-C ends the run and keeps what was measured. Exit status: 0 complete, 2 bad input, 3 a link or limit is
-    not what was asked, 4 disturbed (with --strict), 130 interrupted, 1 no request got a good reply, or anything else
-    that failed.
+    not what was asked, 4 disturbed (with --strict), 5 an expectation is not met (with --check), 130 interrupted, 1 no
+    request of an application got a good reply, or anything else that failed.
 
     A run is disturbed if late packets, or other programs that took the processors which the nodes needed, moved a
     percentile out of its interval, if a clock was set, or if a process of the workload died. The report gives the

@@ -328,12 +328,15 @@ def summarise(
 
 
 def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
-    total = sum(each.requests.total for each in applications)
-    if not total or any(each.requests.answered for each in applications):
-        return None
-    reasons = [f"{count} × {reason}" for each in applications for reason, count in each.reasons.items()]
-    shown = [*reasons[:3], *["…"] * (len(reasons) > 3)]
-    return f"none of the {total} requests got a good reply: {', '.join(shown)}"
+    """Return a sentence on the applications without any good reply, if there are some."""
+    found = []
+    for each in applications:
+        if each.requests.total and not each.requests.answered:
+            reasons = [f"{count} × {reason}" for reason, count in each.reasons.items()]
+            shown = ", ".join([*reasons[:3], *["…"] * (len(reasons) > 3)])
+            whose = f" of {each.name}" if len(applications) > 1 else ""
+            found.append(f"none of the {each.requests.total} requests{whose} got a good reply: {shown}")
+    return "; ".join(found) or None
 
 
 def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
