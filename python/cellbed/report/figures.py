@@ -13,7 +13,7 @@ import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import plot
-from cellbed.report.formats import duration, mark
+from cellbed.report.formats import duration, mark, share
 from cellbed.runformat.spans import PLACES, Place, Span
 from cellbed.support import inputs
 
@@ -35,6 +35,8 @@ _BINS = 400
 """Bins of a series that are drawn at most."""
 COLOURS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
 DASHES = ("-", "--", "-.", ":")
+_MARKS = {1: ("late", "o"), 2: ("failed", "x"), 3: ("timed out", "+"), 4: ("lost", "1")}
+"""Marks of requests by the numbers of their outcomes in the charts (:mod:`cellbed.report.timeline`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = distribution({"": samples}, each.percentiles, {"": ""})
+            found[f"{each.name}-latency"] = distribution(*of_replies(samples), each.percentiles)
         if drawing := parts(each, application.spans):
             found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
@@ -133,7 +135,7 @@ def of_comparison(application: ApplicationComparison, names: list[str], groups: 
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
         found.append(
-            distribution(samples, (), dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)))
+            distribution(samples, dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)), ())
         )
     if columns := application.parts(names):
         found.append(_parts(columns, application.spans))
@@ -156,8 +158,18 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
+def of_replies(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
+    """Return latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
+    reply alone where some lack one."""
+    good = samples[np.isfinite(samples)]
+    if len(good) in (0, len(samples)):
+        return {"": samples}, {"": ""}
+    found = {"all requests": samples, "good replies alone": good}
+    return found, dict.fromkeys(found, "")
+
+
 def distribution(
-    samples: Mapping[str, Samples], percentiles: Sequence[Percentile], groups: Mapping[str, str]
+    samples: Mapping[str, Samples], groups: Mapping[str, str], percentiles: Sequence[Percentile]
 ) -> Drawing:
     """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
     by run, each with a colour."""
@@ -184,7 +196,9 @@ def _draw_distribution(
         }
         steps = _ranks(len(replies))
         times = replies[steps - 1] * factor
-        label = name if len(replies) else f"{name} (no good reply)"
+        missing, label = total - len(replies), name
+        if missing or not len(replies):
+            label += f" ({share(missing / total)} without a good reply)" if len(replies) else " (no good reply)"
         left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=label or None, **style)
         # The share of those without a good reply stays above the curve's end.
         slower = np.r_[np.ones(len(replies[:1])), (total - steps) / total]
@@ -282,15 +296,17 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes = next(grid)
         _shade(axes, link)
         time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
-        replied = np.isfinite(latency)
+        replied, status = np.isfinite(latency), np.array(requests["status"])
         top = 1.05 * latency[replied].max() if replied.any() else 1.0
         axes.vlines(time[replied], 0, latency[replied], color=plot.RULE, lw=0.6)
         axes.plot(time[replied], latency[replied], ".", ms=3, color=plot.INK)
-        if not replied.all():
-            top *= 1.1
-            crosses = time[~replied], np.full((~replied).sum(), 0.96 * top)
-            axes.plot(*crosses, "x", ms=4, color=plot.ALARM, label="no good reply")
-            axes.legend(loc="upper right")
+        top *= 1.1 if not replied.all() else 1.0
+        for number, (outcome, mark_of) in _MARKS.items():
+            those = status == number
+            if those.any():
+                height = np.where(replied[those], latency[those], 0.96 * top)
+                axes.plot(time[those], height, mark_of, ms=4, color=plot.ALARM, mfc="none", label=outcome)
+                axes.legend(loc="upper right")
         axes.set(ylabel="latency, ms", ylim=(0, top))
         axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
     for direction in link["directions"]:

@@ -127,7 +127,7 @@ def _distribution(application: "ApplicationSummary", samples: "Samples") -> str 
 
     if not any(map(math.isfinite, samples)):
         return None
-    drawing = figures.distribution({"": samples}, application.percentiles, {"": ""})
+    drawing = figures.distribution(*figures.of_replies(samples), application.percentiles)
     return _element(f"Latency of {application.name}", drawing)
 
 
