@@ -188,6 +188,7 @@ def _described(deployment: Deployment, services: tuple[str, ...]) -> Description
         edge_policy=table.edge_policy,
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
+        deadline_ns=getattr(table, "deadline", None),
     )
 
 

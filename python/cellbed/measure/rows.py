@@ -38,8 +38,8 @@ APPLICATION_COLUMNS = {"app": "String", "refused": "String", "kind": "String"}
 """Columns of an application; those of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 MEASURES = (
-    *("requests", "answered", "failed", "failed_share", "lost_share", "skipped"),
-    *("throughput_per_s", "latency_mean_s"),
+    *("requests", "answered", "failed", "failed_share", "lost_share", "timed_out_share", "late_share", "skipped"),
+    *("throughput_per_s", "on_time_share", "goodput_bit_s", "latency_mean_s"),
     *(f"latency_{name}_s" for name in _QUANTILES),
     *(f"good_replies_{name}_s" for name in _QUANTILES),
     *(f"{place}_{name}_s" for place in PLACES for name in ("p01", "p50", "p99", "mean")),
@@ -120,23 +120,28 @@ def flows_of(folder: Path) -> list[dict[str, Any]]:
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:
     """Return the measures of an application. requests: its rows of ``requests.parquet``. measured_s: of the schedule.
     Pure."""
-    import polars as pl
+    from cellbed.measure.requests import due
+    from cellbed.measure.summary import on_time
 
-    skipped = int((requests["status"] == "skipped").sum())
-    requests = requests.filter(pl.col("status") != "skipped")
+    everything, requests = len(requests), due(requests)
     total, latency = len(requests), requests["latency_s"].fill_null(math.inf).to_numpy()
-    good, failed = latency[np.isfinite(latency)], int((requests["status"] == "failed").sum())
+    good = latency[np.isfinite(latency)]
     answered = len(good)
-    stop_s = measured_s if application.stop_ns is None else min(measured_s, application.stop_ns / 1e9)
-    load_s = stop_s - application.start_ns / 1e9
+    failed, timed_out, late = (int((requests["status"] == each).sum()) for each in ("failed", "timed-out", "late"))
+    load_s = application.load_s(measured_s)
+    on_time_share, goodput_bit_s = on_time(requests, application, measured_s)
     found: dict[str, float | None] = {
         "requests": float(total),
         "answered": float(answered),
         "failed": float(failed),
         "failed_share": failed / total if total else None,
         "lost_share": (total - answered - failed) / total if total else None,
-        "skipped": float(skipped),
+        "timed_out_share": timed_out / total if total else None,
+        "late_share": late / total if total else None,
+        "skipped": float(everything - total),
         "throughput_per_s": answered / load_s if load_s > 0 and application.spans else None,
+        "on_time_share": on_time_share,
+        "goodput_bit_s": goodput_bit_s,
         "latency_mean_s": float(good.mean()) if answered else None,
     }
     for of, samples in (("latency", latency), ("good_replies", good)):

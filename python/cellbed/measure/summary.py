@@ -152,7 +152,8 @@ class ApplicationSummary:
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
     requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
     uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
-    percentile, what the machine added to it (docs/explanation/measurement.md#disturbance).
+    percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
+    goodput_bit_s: of an application with a deadline (:func:`on_time`).
     """
 
     name: str
@@ -170,6 +171,9 @@ class ApplicationSummary:
     measures: list[MeasureSummary]
     uncertainty: dict[str, float]
     added_s: dict[str, float] = field(default_factory=dict)
+    deadline_s: float | None = None
+    on_time_share: float | None = None
+    goodput_bit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +181,8 @@ class Summary:
     """Measurements of a run; ``summary.json`` is this, field by field. Times in seconds.
 
     duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request got a
-    good reply. clock: virtual for a prediction.
+    disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request of an
+    application got a good reply. expectations: whether they are met. clock: virtual for a prediction.
     """
 
     format: Literal[3]
@@ -350,8 +354,10 @@ def _application(
     description: dict[str, Any],
     outages: list[Outage],
     seconds: pl.DataFrame,
+    measured_s: float,
 ) -> ApplicationSummary:
     everything, requests = requests, due(requests)
+    on_time_share, goodput_bit_s = on_time(requests, application, measured_s)
     samples = latencies(requests)
     found = percentiles(samples, QUANTILES)
     return ApplicationSummary(
@@ -370,7 +376,24 @@ def _application(
         measures=_measures(requests.drop_nulls("latency_s"), application.measures),
         uncertainty=uncertainties(requests, application, description),
         added_s=shifts(samples, added(requests, application.spans, seconds), found),
+        deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
+        on_time_share=on_time_share,
+        goodput_bit_s=goodput_bit_s,
     )
+
+
+def on_time(requests: pl.DataFrame, application: Description, measured_s: float) -> tuple[float | None, float | None]:
+    """Return the share of requests with a good reply within the deadline of their application, and the goodput: bits
+    of the payloads of these requests and their replies per second of the load. ``None`` without deadline or requests.
+
+    requests: of the application, without those that were skipped. measured_s: of the schedule. Pure.
+    """
+    load_s = application.load_s(measured_s)
+    if application.deadline_ns is None or requests.is_empty() or load_s <= 0:
+        return None, None
+    timely = requests.filter(pl.col("latency_s") <= application.deadline_ns / 1e9)
+    payload = sum(int(timely[column].sum()) for column in ("bytes_up", "bytes_down"))
+    return len(timely) / len(requests), 8 * payload / load_s
 
 
 def _unanswered(requests: pl.DataFrame) -> NDArray[np.float64]:

@@ -62,6 +62,7 @@ def _page(comparison: "Comparison") -> str:
         },
         difference=formats.compared,
         reached=formats.reached,
+        timely=formats.timely,
         places=PLACES,
         shades={each.name: plot.shades(each.spans) for each in comparison.applications},
     )

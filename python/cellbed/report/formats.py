@@ -148,6 +148,40 @@ def rate(mbit_s: float | None) -> str:
     return "unlimited" if mbit_s is None else f"{_digits(mbit_s)} Mbit/s"
 
 
+def bit_rate(bit_s: float | None) -> str:
+    """``"8.03 Mbit/s"``, ``"96.0 kbit/s"``."""
+    return _scaled(bit_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+
+
+def timely(applications: "Sequence[ApplicationSummary]") -> list[tuple[str, list[str]]]:
+    """Return deadline, share of requests on time and goodput of an application in several runs, each with its name;
+    nothing where no run has a deadline."""
+    if all(each.deadline_s is None for each in applications):
+        return []
+    return [
+        ("deadline", [duration(each.deadline_s) for each in applications]),
+        ("on time", [share(each.on_time_share) for each in applications]),
+        ("goodput", [bit_rate(each.goodput_bit_s) for each in applications]),
+    ]
+
+
+def verdict(figures: Mapping[str, Any]) -> str:
+    """Return an expectation with the measured value and why it is not met. figures: a verdict
+    (:class:`cellbed.measure.verdicts.Verdict`)."""
+    where = f"{figures['point']}: {figures['app']}" if figures["point"] else figures["app"]
+    words = [f"{where}: {figures['name']} {figures['limit']}"]
+    if figures["value"] is not None or figures["note"] is None:
+        words.append(measured(figures))
+    return ": ".join([*words, *([figures["note"]] if figures["note"] else [])])
+
+
+def measured(figures: Mapping[str, Any]) -> str:
+    """Return the value of a verdict; a share to four digits, since limits of shares are near 0 or 100 %."""
+    measure, value = figures["measure"], figures["value"]
+    is_share = value is not None and measure.endswith("_share")
+    return f"{100 * value:.4g} %" if is_share else measure_value(measure, value)
+
+
 def size(count: float | None) -> str:
     """``"250 kB"`` (decimal, as bottleneck queues are given)."""
     return _scaled(count, 1000, ("B", "kB", "MB", "GB"))
@@ -167,7 +201,7 @@ def number(value: float | None) -> str:
 
 def measure_name(measure: str) -> str:
     """Return a column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
-    stem = re.sub("(_per)?_s$", "", measure).removeprefix("part_")
+    stem = re.sub("(_per|_bit)?_s$", "", measure).removeprefix("part_")
     stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
     shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
     return ", ".join(filter(None, [{"fct": "flow completion time"}.get(stem, stem.replace("_", " ")), shown]))
@@ -179,6 +213,8 @@ def measure_value(measure: str, value: float | None) -> str:
         return NOTHING
     if measure.endswith("_per_s"):
         return f"{number(value)} /s"
+    if measure.endswith("_bit_s"):
+        return bit_rate(value)
     if measure.endswith("_s"):
         return duration(value)
     return share(value) if measure.endswith("_share") else number(value)
@@ -201,6 +237,8 @@ def measure_axis(measure: str, most: float) -> tuple[str, float]:
     unit, scale = "", 1.0
     if measure.endswith("_per_s"):
         unit = "/s"
+    elif measure.endswith("_bit_s"):
+        unit, scale = "Mbit/s", 1e-6
     elif measure.endswith("_s"):
         unit, scale = ("s", 1.0) if most >= 2 else ("ms", 1e3)
     elif measure.endswith("_share"):

@@ -113,6 +113,8 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     console.print(" · ".join(words))
     if counts.skipped or counts.reduced:
         console.print(f"[yellow]by policy: {counts.skipped} more skipped, {counts.reduced} sent reduced[/]")
+    if timely := formats.timely([summary]):
+        console.print(" · ".join(f"{name} {value}" for name, (value,) in timely))
     for reason, count in summary.reasons.items():
         console.print(Text(f"  {count} × {reason}", style="red"))
     console.print()
@@ -407,6 +409,8 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
     for name in ("skipped", "reduced"):
         if any(getattr(summary.requests, name) for summary in summaries):
             table.add_row(f"{name} by policy", *(str(getattr(summary.requests, name)) for summary in summaries))
+    for name, values in formats.timely(summaries):
+        table.add_row(name, *values)
     for label, row in comparison.percentiles():
         table.add_row(label, *(_percentile(at)[0] for at in row), style="bold")
     console.print(table)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cellbed.runformat.spans import Span
+from cellbed.support.limits import Limit
 
 ColumnType = Literal["integer", "text"]
 Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
@@ -39,7 +40,8 @@ class Description:
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
-    since the start of the schedule (stop ``None``: with the schedule). ports: at which its servers listen, where known.
+    since the start of the schedule (stop ``None``: with the schedule). deadline_ns: within which a good reply is on
+    time, ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
     services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.spans`).
     """
 
@@ -57,8 +59,15 @@ class Description:
     edge_policy: str = "fixed"
     start_ns: int = 0
     stop_ns: int | None = None
+    deadline_ns: int | None = None
+    expectations: tuple[Limit, ...] = ()
     services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+
+    def load_s(self, measured_s: float) -> float:
+        """Return the duration of its load in a run of which so much of the schedule was measured, in seconds."""
+        stop_s = measured_s if self.stop_ns is None else min(measured_s, self.stop_ns / 1e9)
+        return stop_s - self.start_ns / 1e9
 
     def servers_of(self, client: int) -> tuple[str, ...]:
         """Return the names of the servers of a client, by its number."""

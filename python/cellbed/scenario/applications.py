@@ -168,6 +168,11 @@ class Load(Application):
         None, description="What an endpoint does while replies take long. Default: nothing."
     )
     timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
+    deadline: Timeout | None = Field(
+        None,
+        description="A good reply within this time is on time; the share of those and their bits are measured.",
+        examples=["100 ms"],
+    )
     drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:

@@ -245,7 +245,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
             del data["apps"][name]
     for load in _loads(data):
         sampling = known.get(load.get("kind", ""))
-        left_out = ("start", "stop", "rate", "policy", "timeout", "drain", "edge_policy", "state")
+        left_out = ("start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state")
         for key in (*left_out, *(sampling.load if sampling is not None else ())):
             load.pop(key, None)
         if sampling is not None:

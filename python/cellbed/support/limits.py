@@ -1,0 +1,23 @@
+"""Limits of measures, which scenarios state and runs are checked by."""
+
+import operator
+from dataclasses import dataclass
+from typing import Literal
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit of a measure. name, text: as in the file; measure: column of the dataset; value: in the measure's
+    unit."""
+
+    name: str
+    measure: str
+    operator: Literal["<", "<=", ">", ">="]
+    value: float
+    text: str
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value of the measure is within the limit."""
+        return bool(_COMPARE[self.operator](value, self.value))
