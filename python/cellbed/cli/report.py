@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from cellbed.cli.checking import Check, JUnit
+
 Open = Literal["auto", "yes", "no"]
 """Cases in which the report opens in a browser."""
 Ending = Literal["svg", "pdf"]
@@ -21,9 +23,13 @@ def report(
         Path | None, typer.Option(help="Write every figure into this folder, too.", metavar="FOLDER")
     ] = None,
     ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = "svg",
+    check: Check = False,
+    junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Rebuild the tables, the summary and report.html of a run from its raw files.
+
+    With --check the exit status is 5 if the run does not meet an expectation.
 
     \b
     Examples:
@@ -31,10 +37,13 @@ def report(
       cellbed report runs/offload-lte-20250101-120000 --figures figures --format pdf
       cellbed report runs/offload-lte-20250101-120000 --json | jq '.applications[].percentiles'
     """
+    from cellbed.cli.checking import conclude, require
+    from cellbed.experiments.run import UNMET
     from cellbed.measure import collect
     from cellbed.report import html, terminal
 
     summary = collect(run)
+    require(check, junit, run, expected=bool(summary.expectations))
     path = html.write(run)
     if as_json:
         print(summary.json().decode(), end="")
@@ -45,4 +54,8 @@ def report(
 
         written = write(run, figures, ending)
         print(f"{len(written)} figures in {figures}", file=sys.stderr)
+    if check:
+        conclude(summary.expectations, junit, summary.name, shown=True, as_json=as_json)
     html.open_page(path, open_, quiet=as_json)
+    if check and not all(each.met for each in summary.expectations):
+        raise typer.Exit(UNMET)

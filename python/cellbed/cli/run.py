@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cellbed.cli.checking import Check, JUnit
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 
@@ -41,6 +42,8 @@ def run(
             "20 s, of translation 60 s."
         ),
     ] = None,
+    check_expectations: Check = False,
+    junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
@@ -59,12 +62,14 @@ def run(
       cellbed run scenarios/offload-lte.toml --dry-run
       cellbed run scenarios/offload-lte.toml --meter
       cellbed run scenarios/offload-lte.toml --virtual
+      cellbed run my.toml --check --junit results.xml
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
     from cellbed.testbed.machine.cgroups import enforcement, enter_delegated_scope
 
     if not (no_limits or dry_run or virtual):
         enter_delegated_scope()
+    from cellbed.cli.checking import conclude, require
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
@@ -75,6 +80,7 @@ def run(
         raise CellbedError("--profile is of predictions: add --virtual")
     if meter and virtual:
         raise CellbedError("--meter shows a run in real time: remove it, or --virtual")
+    require(check_expectations, junit, scenario, expected=any(loaded.expectations().values()))
     lacking: CellbedError | None = None
     try:
         if not virtual:
@@ -118,6 +124,12 @@ def run(
             print(inputs.text(outcome.folder / "summary.json"))
         else:
             show(outcome.folder)
+    if check_expectations:
+        from cellbed.measure.verdicts import unmeasured
+
+        why = str(outcome.error or "the run was interrupted")
+        verdicts = outcome.verdicts or unmeasured(loaded.expectations(), why)
+        conclude(verdicts, junit, loaded.name, shown=reported and bool(outcome.verdicts), as_json=as_json)
     if outcome.error is not None:
         print(f"error: {outcome.error}", file=sys.stderr)
         if outcome.folder is not None and not reported:
@@ -125,4 +137,4 @@ def run(
     elif outcome.status == "interrupted":
         where = f"; what was measured is in {outcome.folder}" if outcome.folder else " before anything was measured"
         print(f"interrupted{where}", file=sys.stderr)
-    raise typer.Exit(exit_code(outcome, strict=strict))
+    raise typer.Exit(exit_code(outcome, strict=strict, check=check_expectations))

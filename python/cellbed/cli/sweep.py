@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from cellbed.cli.checking import Check, JUnit
 from cellbed.cli.report import Ending, Open
 from cellbed.support.errors import CellbedError
 from cellbed.support.status_line import StatusLine
@@ -97,13 +98,15 @@ def run_sweep(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed a trial each time.")
     ] = False,
+    check: Check = False,
+    junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the result as JSON.")] = False,
 ) -> None:
     """Run a scenario or simulation at many points, several times each, into one dataset.
 
     The same command continues after any stop: trials that have been run are not run again, failed ones are. `cellbed
     sweep report DIR` makes the report. Exit status: 0 every trial has been run, 1 some failed, 2 bad input, 4 disturbed
-    (with --strict), 130 interrupted.
+    (with --strict), 5 a repetition does not meet an expectation (with --check), 130 interrupted.
 
     \b
     Examples:
@@ -112,9 +115,11 @@ def run_sweep(
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
       cellbed sweep load-and-place.toml --on dask://192.0.2.1:8786
       cellbed sweep load-and-place.toml --virtual
+      cellbed sweep load-and-place.toml --check --junit results.xml
       cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
     """
-    from cellbed.experiments.run import DISTURBED
+    from cellbed.cli.checking import conclude, require
+    from cellbed.experiments.run import DISTURBED, UNMET
     from cellbed.experiments.sweep import runner
     from cellbed.experiments.sweep.library import Execution
     from cellbed.experiments.sweep.store import results_in
@@ -124,6 +129,7 @@ def run_sweep(
         raise CellbedError("--virtual is of this machine, without --on; --profile is of --virtual")
     execution = Execution(on, virtual, profile, jobs, enforcement(no_limits, overcommit))
     plan = execution.plan(file, running=not dry_run)
+    require(check, junit, file, expected=any(any(trial.expectations.values()) for trial in plan.trials))
     folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
     if dry_run:
         with execution.executor(plan) as pool:
@@ -136,6 +142,8 @@ def run_sweep(
     else:
         states = ", ".join(f"{count} {state}" for state, count in account.states().items())
         print(f"{states} of {len(plan.distinct)} trials: {folder / 'trials.parquet'}")
+    if check:
+        conclude(account.verdicts, junit, plan.sweep.name, shown=False, as_json=as_json)
     if account.disturbed and not as_json:
         again = f"close other programs and run the same command with --repeats {min(repeats + 3, 100)}"
         print(f"trials disturbed by other programs: {account.disturbed}; to try them again, {again}", file=sys.stderr)
@@ -147,7 +155,9 @@ def run_sweep(
     if account.failed:
         print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)
-    raise typer.Exit(DISTURBED if strict and account.disturbed else 0)
+    if strict and account.disturbed:
+        raise typer.Exit(DISTURBED)
+    raise typer.Exit(UNMET if check and not all(each.met for each in account.verdicts) else 0)
 
 
 @app.command("report")

@@ -98,7 +98,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 "name": scenario.transport.congestion_control or host_congestion_control(),
                 "asked": scenario.transport.congestion_control is not None,
             },
-            "applications": [asdict(_described(each, state.services.get(each.name, ()))) for each in deployments(plan)],
+            "applications": [asdict(each) for each in _described(plan, state)],
             "nodes": [
                 {
                     "name": node.name,
@@ -173,7 +173,13 @@ def deployments(plan: Plan) -> list[Deployment]:
     ]
 
 
-def _described(deployment: Deployment, services: tuple[str, ...]) -> Description:
+def _described(plan: Plan, state: RunState) -> Iterator[Description]:
+    expected = plan.scenario.expectations()
+    for each in deployments(plan):
+        yield replace(_description(each, state.services.get(each.name, ())), expectations=expected.get(each.name, ()))
+
+
+def _description(deployment: Deployment, services: tuple[str, ...]) -> Description:
     table = deployment.table
     described = workload(table.kind).describe(table.model_dump(mode="json"))
     load = [getattr(table, key, None) for key in ("arrivals", "policy")]

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -49,9 +49,12 @@ from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Meter
+    from cellbed.measure.verdicts import Verdict
 
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
+UNMET = 5
+"""The same of a run that does not meet an expectation."""
 STAGES = 8
 """More than the stages of the programs of an application."""
 GRACE_NS = 3_000_000_000
@@ -87,12 +90,13 @@ class Options:
 @dataclass(slots=True)
 class Outcome:
     """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed, or why its
-    requests did; disturbed: whether its report calls it so."""
+    requests did; disturbed: whether its report calls it so; verdicts: on its expectations."""
 
     folder: Path | None
     status: str
     error: CellbedError | None = None
     disturbed: bool = False
+    verdicts: list[Verdict] = field(default_factory=list)
 
 
 def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
@@ -462,22 +466,26 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
 
 
 def collect(outcome: Outcome, folder: Path) -> None:
-    """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply."""
+    """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply, and the
+    verdicts on its expectations."""
     from cellbed import measure
     from cellbed.library import RunError
 
     summary = measure.collect(folder)
-    outcome.disturbed = bool(summary.disturbances)
+    outcome.disturbed, outcome.verdicts = bool(summary.disturbances), summary.expectations
     if outcome.error is None and outcome.status == "complete" and summary.failure is not None:
         outcome.error = RunError(summary.failure)
 
 
-def exit_code(outcome: Outcome, *, strict: bool = False) -> int:
-    """Exit status of the command: 0 complete (strict: 4 if disturbed), 130 interrupted, else that of the error."""
+def exit_code(outcome: Outcome, *, strict: bool = False, check: bool = False) -> int:
+    """Exit status of the command: 0 complete (strict: 4 if disturbed; check: 5 if it does not meet an expectation), 130
+    interrupted, else that of the error."""
     if outcome.status == "interrupted":
         return 130
     if outcome.error is not None:
         return outcome.error.exit_code
     if outcome.status != "complete":
         return 1
-    return DISTURBED if strict and outcome.disturbed else 0
+    if strict and outcome.disturbed:
+        return DISTURBED
+    return UNMET if check and not all(each.met for each in outcome.verdicts) else 0

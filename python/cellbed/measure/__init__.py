@@ -7,14 +7,15 @@ one that never does.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cellbed.measure.summary import Summary, collect
+    from cellbed.measure.judgement import collect
+    from cellbed.measure.summary import Summary
 
 __all__ = ["Summary", "collect"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from cellbed.measure import summary
+        from cellbed.measure import judgement
 
-        return getattr(summary, name)
+        return getattr(judgement, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

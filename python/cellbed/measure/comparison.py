@@ -14,6 +14,7 @@ import polars as pl
 
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
+from cellbed.measure.judgement import collect
 from cellbed.measure.repetitions import mean_bounds
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
@@ -26,7 +27,7 @@ from cellbed.measure.statistics import (
     percentile_value,
     unpaired_difference,
 )
-from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, collect, latencies, of
+from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, latencies, of
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span

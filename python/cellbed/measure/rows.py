@@ -13,6 +13,7 @@ from cellbed.datacentre.simulation import ALL
 from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
+from cellbed.scenario.expectations import MEASURES
 from cellbed.support import inputs
 
 if TYPE_CHECKING:
@@ -37,15 +38,6 @@ TRIAL_COLUMNS = {
 APPLICATION_COLUMNS = {"app": "String", "refused": "String", "kind": "String"}
 """Columns of an application; those of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
-MEASURES = (
-    *("requests", "answered", "failed", "failed_share", "lost_share", "timed_out_share", "late_share", "skipped"),
-    *("throughput_per_s", "on_time_share", "goodput_bit_s", "latency_mean_s"),
-    *(f"latency_{name}_s" for name in _QUANTILES),
-    *(f"good_replies_{name}_s" for name in _QUANTILES),
-    *(f"{place}_{name}_s" for place in PLACES for name in ("p01", "p50", "p99", "mean")),
-    *("network_p50_s", "network_p99_s"),
-)
-"""Columns of measures that every dataset of scenarios has."""
 FLOW_MEASURES = (
     *("finished", "unfinished", "dropped", "marked"),
     *(f"fct_{name}_s" for name in ("mean", "p50", "p99")),

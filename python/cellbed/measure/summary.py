@@ -23,6 +23,7 @@ from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.sites import SiteSummary, site_summaries
 from cellbed.measure.statistics import Percentile, Samples, needed, percentiles
+from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description, Measure
 from cellbed.runformat.events import read_events
@@ -204,6 +205,7 @@ class Summary:
     sites: list[SiteSummary] = field(default_factory=list)
     clock: Literal["real", "virtual"] = "real"
     failure: str | None = None
+    expectations: list[Verdict] = field(default_factory=list)
 
     @property
     def predicted(self) -> bool:
@@ -295,7 +297,9 @@ def summarise(
     measured = _measured(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
     described = applications_of(description)
-    applications = [_application(each, of(requests, each.name), description, outages, seconds) for each in described]
+    applications = [
+        _application(each, of(requests, each.name), description, outages, seconds, measured) for each in described
+    ]
     loads = [
         Load(each.name, each.percentiles, each.added_s, _unanswered(of(requests, each.name)))
         for each in applications

@@ -180,6 +180,7 @@ def environment() -> "jinja2.Environment":
             "cell",
             "served",
             "mark",
+            "measured",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from cellbed.support.errors import CellbedError
 if TYPE_CHECKING:
     import polars as pl
 
+    from cellbed.measure.verdicts import Verdict
     from cellbed.support.console import Console
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
@@ -37,7 +38,7 @@ class SweepReport:
 
     folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns of the dataset.
     predicted: whether the trials are predictions: thousands of them take seconds, their pages minutes, so that missing
-    ones are not made.
+    ones are not made. expectations: of the points, judged.
 
     Raises MeasureError for an unknown measure and for a dataset without trials.
     """
@@ -48,6 +49,7 @@ class SweepReport:
     planned: tuple[int, int]
     measures: Sequence[str] = MEASURES
     predicted: bool = False
+    expectations: Sequence[Verdict] = ()
 
     def __post_init__(self) -> None:
         if not len(self.study.trials):
@@ -94,6 +96,7 @@ class SweepReport:
             "repetitions": repetitions,
             "trials": counts,
             "unusual": unusual,
+            "expectations": [asdict(each) for each in self.expectations],
             "applications": [self._application(app, kind) for app, kind in _applications(study)],
         }
 
@@ -275,7 +278,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cellbed.report.terminal import new_console
+    from cellbed.report.terminal import new_console, show_verdicts
 
     console = console or new_console()
     content = report.content
@@ -287,6 +290,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     _more(console, len(failed), "trials")
     if content["unusual"]:
         console.print(Text(f"{treated(content)} The page and --json list them.", style="yellow"))
+    show_verdicts(report.expectations, console)
     for app in content["applications"]:
         for each in app["measures"]:
             measure = each["measure"]

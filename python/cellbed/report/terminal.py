@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.measure.verdicts import Verdict
     from cellbed.runformat.description import Description
     from cellbed.runformat.spans import Span
 
@@ -70,9 +71,21 @@ def show(run: Path, console: Console | None = None) -> None:
         console.print(Text(f"note: {caution.text}", style="dim"))
     for warning in summary.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
+    show_verdicts(summary.expectations, console)
     for name in ("report.html", "summary.json"):
         if (run / name).exists():
             console.print(Text(str(run.resolve() / name)), soft_wrap=True)
+
+
+def show_verdicts(verdicts: "Sequence[Verdict]", console: Console) -> None:
+    """Print a line for each verdict on an expectation."""
+    for each in verdicts:
+        console.print(Text(verdict(each), style="" if each.met else "red"), soft_wrap=True)
+
+
+def verdict(each: "Verdict") -> str:
+    """Return a verdict on an expectation as a line."""
+    return f"{'met' if each.met else 'NOT MET'}: {formats.verdict(asdict(each))}"
 
 
 def new_console() -> Console:

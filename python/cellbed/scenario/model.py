@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
+from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
@@ -98,6 +99,11 @@ class Scenario(Table):
     )
     apps: dict[Name, AnyApplication] = Field({}, description="Applications by name.")
     faults: list[Fault] = Field([], description="Faults of nodes, links and programs during the workload.")
+    expect: Expect = Field(
+        {},
+        description="Limits of measures; with several applications in a table for each. cellbed run --check.",
+        examples=[{"p99_latency": "< 300 ms", "failed_share": "< 1 %"}],
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -108,6 +114,15 @@ class Scenario(Table):
     def applications(self) -> dict[str, AnyApplication]:
         """The applications by name, in the order of the file."""
         return {"workload": self.workload} if self.workload is not None else self.apps
+
+    @property
+    def deadlines(self) -> dict[str, bool]:
+        """The applications by name: whether each has a deadline."""
+        return {name: getattr(each, "deadline", None) is not None for name, each in self.applications.items()}
+
+    def expectations(self) -> Expectations:
+        """Return the expectations of each application."""
+        return expectations(self.expect, self.deadlines)[0]
 
     def path_of(self, application: str) -> Path:
         """Return the path of the table of an application."""
@@ -191,6 +206,7 @@ class Scenario(Table):
         sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))
+        found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}
         for app, path, text in site_misfits(self.sites, self.cells, self.nodes, completed):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from cellbed.measure.rows import is_taken
+from cellbed.scenario.expectations import Expect
 from cellbed.scenario.fields import plainly, refusal
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError, as_toml
@@ -200,6 +201,11 @@ class SweepFile(Table):
         examples=["links.mobile.start"],
     )
     factors: dict[Annotated[str, Field(pattern=NAME)], Factor] = Field({}, description="Factors by name.")
+    expect: Expect = Field(
+        {},
+        description="Limits of measures that each repetition of each point meets, as in a scenario.",
+        examples=[{"p99_latency": "< 300 ms"}],
+    )
 
     @property
     def varied(self) -> list[str] | None:

@@ -17,6 +17,7 @@ from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store, 
 from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
+from cellbed.measure.verdicts import read_verdicts
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.worker_pool import processors
@@ -167,7 +168,8 @@ class Sweep:
         planned = len(self.points), self.file.repetitions
         usual = MEASURES if self.file.simulation is None else FLOW_MEASURES
         name = f"{self.name}, predicted" if self.predicted else self.name
-        return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted)
+        judged = read_verdicts(self.path)
+        return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted, judged)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """Return the application; checks the measure, too."""

@@ -7,15 +7,17 @@ import select
 import shutil
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.experiments.child import ChildRun
-from cellbed.experiments.sweep.store import Result, Store
+from cellbed.experiments.sweep.store import Result, Store, verdicts
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import RunError
 from cellbed.measure.rows import measured
+from cellbed.measure.verdicts import Verdict
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement
@@ -96,13 +98,14 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Account:
     """The result of a call. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep;
-    interrupted: by Ctrl-C."""
+    interrupted: by Ctrl-C; verdicts: on the expectations at each point."""
 
     ran: int
     complete: int
     disturbed: int
     failed: int
     interrupted: bool = False
+    verdicts: Sequence[Verdict] = ()
 
     def states(self) -> dict[str, int]:
         """Trials by status, without what there is none of."""
@@ -277,7 +280,8 @@ class Runner:
         """Return what has been done so far."""
         states = [result.status for key in self._plan.distinct if (result := self._store.results.get(key)) is not None]
         complete, disturbed, failed = map(states.count, ("complete", "disturbed", "failed"))
-        return Account(self._ran, complete, disturbed, failed)
+        judged = verdicts(self._plan, self._store.results)
+        return Account(self._ran, complete, disturbed, failed, verdicts=judged)
 
     def left_s(self) -> float:
         """Estimate how long the missing trials take, s."""
@@ -374,6 +378,7 @@ def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
         "complete": account.complete,
         "disturbed": account.disturbed,
         "failed": account.failed,
+        "expectations": [asdict(each) for each in account.verdicts],
         "notes": plan.notes,
     }
 

@@ -13,13 +13,15 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.measure.rows import APPLICATION_COLUMNS, FLOW_MEASURES, MEASURES, PART, TRIAL_COLUMNS
+from cellbed.measure.rows import APPLICATION_COLUMNS, FLOW_MEASURES, PART, TRIAL_COLUMNS
+from cellbed.measure.verdicts import VERDICT_LIST, VERDICTS, Verdict, judge_point
 from cellbed.runformat.folder import write_json
+from cellbed.scenario.expectations import MEASURES
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
@@ -176,11 +178,16 @@ class Store:
         shutil.rmtree(self._running / trial.key, ignore_errors=True)
 
     def write_dataset(self, plan: Plan) -> None:
-        """Write the dataset of the trials of a plan that have a result, atomically."""
+        """Write the dataset of the trials of a plan that have a result, and the verdicts on its expectations, each
+        atomically."""
         began = time.monotonic()
         content = io.BytesIO()
         dataset(plan, self.results).write_parquet(content)
         write_whole(self.folder / DATASET, lambda path: path.write_bytes(content.getvalue()))
+        (self.folder / VERDICTS).unlink(missing_ok=True)
+        if judged := verdicts(plan, self.results):
+            written = VERDICT_LIST.dump_json(judged, indent=1)
+            write_whole(self.folder / VERDICTS, lambda path: path.write_bytes(written))
         now = time.monotonic()
         self._dataset_due = now + (now - began) / _DATASET_SHARE
 
@@ -204,6 +211,27 @@ def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) 
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             note(f"{path}: damaged: the trial is run again")
     return found
+
+
+def verdicts(plan: Plan, results: Mapping[str, Result]) -> list[Verdict]:
+    """Return the verdicts on the points of a sweep, each over its repetitions. Pure."""
+    points: dict[int, list[Trial]] = {}
+    for trial in sorted(plan.trials, key=lambda each: each.repetition):
+        points.setdefault(trial.point.number, []).append(trial)
+    return [
+        judge_point(str(trials[0].point), app, each, {it.repetition: _row(results.get(it.key), app) for it in trials})
+        for _, trials in sorted(points.items())
+        for app, limits in trials[0].expectations.items()
+        for each in limits
+    ]
+
+
+def _row(result: Result | None, app: str) -> tuple[Mapping[str, Any], str | None]:
+    """Return the measures of an application in a trial, and why it does not count."""
+    if result is None:
+        return {}, "not run"
+    row = next((each for each in result.rows if each.get("app") == app), {})
+    return row, f"failed: {result.reason}" if result.status == "failed" else None
 
 
 def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:

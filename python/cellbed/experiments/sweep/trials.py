@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ import tomli_w
 
 from cellbed.archive import TraceSource
 from cellbed.datacentre.file import Described, described
-from cellbed.datacentre.simulation import ALL
+from cellbed.datacentre.simulation import ALL, CLASSES
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
+from cellbed.measure.rows import FLOW_MEASURES
 from cellbed.scenario import Scenario, ScenarioError, read
 from cellbed.scenario.applications import Load
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.delays import DelaySeries
+from cellbed.scenario.expectations import Expectations, expectations
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LossSeries
 from cellbed.scenario.nodes import AnyMobileLink, inherits
@@ -51,7 +53,8 @@ class Trial:
 
     key: hash of what the scenario states and of the contents of its inputs; trials with one key are one run. seed: of
     the scenario. offset_ns: what its traces start later, None where there are none. tables: of the scenario file; paths
-    in it are relative to `folder`. cpus: what its nodes may use together. planned_s: duration with drain.
+    in it are relative to `folder`. cpus: what its nodes may use together. planned_s: duration with drain. expectations:
+    of the scenario at this point, and of the sweep.
     """
 
     point: Point
@@ -65,6 +68,7 @@ class Trial:
     applications: dict[str, str]
     cpus: float
     planned_s: float
+    expectations: Expectations = field(default_factory=dict)
 
     @cached_property
     def text(self) -> str:
@@ -179,12 +183,14 @@ class _Checker:
             for problem in error.problems:
                 self._note(point, problem)
             return None
+        self._note_expectations(point, scenario)
         return data, stated
 
     def simulation(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Described] | None:
         """Return the same for a simulation."""
         if (data := self._tables(point, base)) is None:
             return None
+        self._note_expectations(point, None)
         try:
             return data, described(data, self._scenario.parent)
         except TablesError as error:
@@ -200,6 +206,11 @@ class _Checker:
             key, _, text = str(error).partition(": ")
             self._note(point, Problem(tuple(key.split(".")), text))
             return None
+
+    def _note_expectations(self, point: Point, scenario: Scenario | None) -> None:
+        """File the problems of the expectations in the sweep file."""
+        for path, text in _expected(self._sweep, scenario)[1]:
+            self._of_levels.setdefault((("expect", *path), text), point)
 
     def _note(self, point: Point, problem: Problem) -> None:
         """File a problem under the level that makes it, else under the key of the scenario."""
@@ -233,6 +244,14 @@ class _Checker:
             raise ScenarioError("\n".join(found))
 
 
+def _expected(sweep: SweepFile, scenario: Scenario | None) -> tuple[Expectations, list[tuple[KeyPath, str]]]:
+    """Return the expectations of a sweep file for a scenario, or a simulation, and their problems."""
+    if scenario is not None:
+        return expectations(sweep.expect, scenario.deadlines)
+    sizes = dict.fromkeys([ALL, *(name for _, name in CLASSES)], True)
+    return expectations(sweep.expect, sizes, FLOW_MEASURES, ALL)
+
+
 def _repetitions(
     sweep: SweepFile, point: Point, data: dict[str, Any], stated: Scenario, folder: Path, notes: dict[str, None]
 ) -> Iterator[Trial]:
@@ -241,6 +260,7 @@ def _repetitions(
     varied = _varied(sweep, scenario, data, notes)
     cpus = sum(group.cpus * group.count for group in scenario.nodes.values() if group.backend.kind != "host")
     drain = max(each.drain for each in scenario.applications.values())
+    of_scenario, of_sweep = scenario.expectations(), _expected(sweep, scenario)[0]
     for repetition in range(1, sweep.repetitions + 1):
         seed = seed_of(sweep.seed, repetition)
         own, changes = stated.model_copy(update={"seed": seed}), dict[str, Any](seed=seed)
@@ -261,6 +281,7 @@ def _repetitions(
             applications={name: each.kind for name, each in scenario.applications.items()},
             cpus=cpus,
             planned_s=(scenario.duration + drain) / 1e9,
+            expectations={app: (*of_scenario.get(app, ()), *of_sweep.get(app, ())) for app in (of_scenario | of_sweep)},
         )
 
 
@@ -283,6 +304,7 @@ def _simulations(
             applications={ALL: "flows"},
             cpus=1.0,
             planned_s=0.0,
+            expectations=_expected(sweep, None)[0],
         )
 
 
@@ -355,7 +377,8 @@ def _with_start(scenario: Scenario, path: tuple[str, ...], start: int) -> Scenar
 
 def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
     """Return the key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults
-    have no part in it: a key that a later version adds to the scenario leaves the keys of trials as they are."""
+    have no part in it: a key that a later version adds to the scenario leaves the keys of trials as they are. Nor have
+    expectations: a trial that was run can be judged by others."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
     def masked(value: Any) -> Any:
@@ -369,6 +392,7 @@ def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
             case _:
                 return value
 
+    stated = {key: value for key, value in stated.items() if key != "expect"}
     content = {"scenario": masked(stated), "inputs": sorted((each.name, each.sha256) for each in inputs)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]

@@ -221,7 +221,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     from cellbed.scenario.reader import tables
 
     data = tables(text, "scenario")
-    for key in ("faults", "cells", "transport", "description"):
+    for key in ("faults", "cells", "transport", "description", "expect"):
         data.pop(key, None)
     known = samplings()
     present = [known[load["kind"]] for load in _loads(data) if load.get("kind") in known]

@@ -1,0 +1,94 @@
+"""Verdicts on the expectations of a run or a sweep, from rows of the dataset. Pure but for `read_verdicts`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from cellbed.measure.run_folder import MeasureError
+from cellbed.support import inputs
+from cellbed.support.limits import Limit
+from cellbed.support.near_names import did_you_mean
+
+VERDICTS = "expectations.json"
+"""File of the verdicts in the folder of a sweep."""
+_LONGEST = 200
+"""Characters of a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict on an expectation of an application.
+
+    name, limit: as in the file; measure: column of the dataset; value: in its unit, ``None`` where it is missing or
+    not finite; of a sweep the worst of a point's repetitions. note: why it is not met beside the value. point: of a
+    sweep, in words; empty for a run.
+    """
+
+    app: str
+    name: str
+    limit: str
+    measure: str
+    value: float | None
+    met: bool
+    note: str | None = None
+    point: str = ""
+
+
+VERDICT_LIST: TypeAdapter[list[Verdict]] = TypeAdapter(list[Verdict])
+
+
+def judge(app: str, limit: Limit, row: Mapping[str, Any], failure: str | None = None) -> Verdict:
+    """Return the verdict on a run. row: measures of the application. failure: why the run does not count."""
+    value, note = row.get(limit.measure), failure
+    if not isinstance(value, int | float) or math.isnan(value):
+        value, note = None, failure or _missing(limit.measure, row)
+    elif math.isinf(value):
+        note = failure or "not finite: it falls among requests without a good reply"
+    met = failure is None and value is not None and limit.holds(value)
+    shown = value if value is not None and math.isfinite(value) else None
+    note = None if met or note is None else note.partition("\n")[0][:_LONGEST]
+    return Verdict(app, limit.name, limit.text, limit.measure, shown, met, note)
+
+
+def _missing(measure: str, row: Mapping[str, Any]) -> str:
+    if row.get("refused") and re.search(r"_p\d\d_s$", measure):
+        return f"refused: {row['refused']}"
+    near = did_you_mean(measure, [name for name, value in row.items() if isinstance(value, float) and name != measure])
+    return f"the run has no {measure}" + (f": {near.rstrip()}" if measure not in row else "")
+
+
+def unmeasured(expected: Mapping[str, Sequence[Limit]], why: str) -> list[Verdict]:
+    """Return the verdicts on a run that measured nothing. expected: limits by application."""
+    return [judge(app, each, {}, why) for app, limits in expected.items() for each in limits]
+
+
+def judge_point(
+    point: str, app: str, limit: Limit, repetitions: Mapping[int, tuple[Mapping[str, Any], str | None]]
+) -> Verdict:
+    """Return the verdict on a point of a sweep, which each repetition must meet. repetitions: by number, the measures
+    of the application, and why the trial does not count."""
+    each = {number: judge(app, limit, row, failure) for number, (row, failure) in repetitions.items()}
+    values = [one.value for one in each.values() if one.value is not None]
+    worst = (max if "<" in limit.operator else min)(values, default=None)
+    wrong = {number: one.note for number, one in each.items() if not one.met}
+    listed = ", ".join(f"{number} ({note})" if note else str(number) for number, note in wrong.items())
+    note = f"not in {len(wrong)} of {len(each)} repetitions: {listed}" if wrong else None
+    return Verdict(app, limit.name, limit.text, limit.measure, worst, not wrong, note, point)
+
+
+def read_verdicts(folder: Path) -> list[Verdict]:
+    """Return the verdicts in the folder of a sweep; empty without them. Raises MeasureError for a damaged file."""
+    path = folder / VERDICTS
+    try:
+        return VERDICT_LIST.validate_json(inputs.content(path))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise MeasureError(f"{path}: damaged: run the sweep again to make it: {str(error).splitlines()[0]}") from None
