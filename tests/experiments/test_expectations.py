@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -185,6 +186,27 @@ def test_a_missing_or_infinite_measure_fails_with_the_reason(
     assert (found.met, found.value, found.note) == (met, value, note)
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "unit", "measured_in", "met", "shown"),
+    [
+        ("> 24", 24.0, "", "fps", True, "25 fps"),
+        ("> 24 fps", 24.0, "fps", "fps", True, "25 fps"),
+        ("< 0.03 s", 0.03, "s", "ms", True, "25 ms"),
+        ("< 20000 us", 20000.0, "us", "ms", False, "25 ms"),
+        ("> 24 fps", 24.0, "fps", "Hz", False, "25 Hz: its unit is Hz, not fps"),
+        ("> 24 fps", 24.0, "fps", "", False, "25: its unit is not stated, not fps"),
+    ],
+)
+def test_an_own_measure_is_compared_in_the_unit_of_its_limit(
+    text: str, value: float, unit: str, measured_in: str, met: bool, shown: str
+) -> None:
+    limit = Limit("own_x", "own_x", text[0], value, text, unit)  # type: ignore[arg-type]
+    units = json.dumps({"own_x": measured_in}) if measured_in else None
+    found = judge("game", limit, {"own_x": 25.0, "units": units})
+    assert found.met == met
+    assert formats.verdict(asdict(found)) == f"game: own_x {text}: {shown}"
+
+
 def test_each_repetition_of_a_point_must_meet_an_expectation() -> None:
     rows = {number: ({"latency_p99_s": value}, None) for number, value in enumerate((0.1, 0.4, 0.2), 1)}
     found = judge_point("rate = 5 /s", "web", P99, rows | {4: ({}, "not run")})
@@ -207,7 +229,7 @@ def test_junit_has_no_character_that_xml_excludes(tmp_path: Path) -> None:
 def test_shares_near_a_limit_are_told_apart() -> None:
     on_time = Limit("on_time_share", "on_time_share", ">", 0.999, "> 99.9 %")
     found = judge("web", on_time, {"on_time_share": 0.9985})
-    assert formats.measured({"measure": found.measure, "value": found.value}) == "99.85 %"
+    assert formats.measured(asdict(found)) == "99.85 %"
 
 
 SWEEP = """

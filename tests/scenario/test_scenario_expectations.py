@@ -50,15 +50,20 @@ def problem(text: str) -> str:
         ('part_inference_p99_s = "< 20 ms"', "part_inference_p99_s", "<", 0.02, "< 20 ms"),
         ('network_p50_s = "< 20 ms"', "network_p50_s", "<", 0.02, "< 20 ms"),
         ('late_p99_s = "< 1 ms"', "late_p99_s", "<", 0.001, "< 1 ms"),
-        ('own_score = "> -2.5"', "own_score", ">", -2.5, "> -2.5"),
-        ('own_bytes = "> 2 kB"', "own_bytes", ">", 2000.0, "> 2 kB"),
-        ('own_hits = "> 95 %"', "own_hits", ">", 0.95, "> 95 %"),
-        ('own_time = "< 5 ms"', "own_time", "<", 0.005, "< 5 ms"),
     ],
 )
 def test_a_limit_has_the_unit_of_its_measure(key: str, measure: str, sign: Any, value: float, shown: str) -> None:
     (limit,) = limits(f"{TIMELY}\n[expect]\n{key}\n")["workload"]
     assert limit == Limit(key.partition(" ")[0], measure, sign, pytest.approx(value), shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [("> -2.5", -2.5, ""), ("> 95 %", 95.0, "%"), ("> 24fps", 24.0, "fps"), ("> 5  ms", 5.0, "ms")],
+)
+def test_a_limit_of_a_programs_own_measure_has_any_unit(text: str, value: float, unit: str) -> None:
+    (limit,) = limits(f'{GOOD}\n[expect]\nown_x = "{text}"\n')["workload"]
+    assert (limit.measure, limit.value, limit.unit) == ("own_x", value, unit)
 
 
 def test_a_value_is_compared_by_the_operator() -> None:
@@ -91,7 +96,7 @@ def test_a_value_is_compared_by_the_operator() -> None:
         ('failed_share = "< 101 %"', "failed_share", "is not from 0 to 1"),
         ('requests = "> 5 /s"', "requests", "'5 /s' is not a number: write '> 100'"),
         ('throughput = "> 5"', "throughput", "'5' has no unit: write '5 /s'"),
-        ('own_score = "> five"', "own_score", "'five' is not a number: write '> 100'"),
+        ('own_score = "> five"', "own_score", "'five' is not a number, with or without a unit"),
         ('on_time_share = "> 99 %"', "on_time_share", "'workload' has no deadline: write deadline = '100 ms'"),
         ('goodput = "> 1 Mbit/s"', "goodput", "'workload' has no deadline"),
         ('web.requests = "> 1"', "web", "there is no application 'web': write one of workload"),

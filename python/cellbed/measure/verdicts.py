@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from cellbed.measure.run_folder import MeasureError
 from cellbed.support import inputs
 from cellbed.support.limits import Limit
 from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE
 
 VERDICTS = "expectations.json"
 """File of the verdicts in the folder of a sweep."""
@@ -28,7 +30,7 @@ class Verdict:
 
     name, limit: as in the file; measure: column of the dataset; value: in its unit, ``None`` where it is missing or
     not finite; of a sweep the worst of a point's repetitions. note: why it is not met beside the value. point: of a
-    sweep, in words; empty for a run.
+    sweep, in words; empty for a run. unit: of a program's own measure.
     """
 
     app: str
@@ -39,6 +41,7 @@ class Verdict:
     met: bool
     note: str | None = None
     point: str = ""
+    unit: str = ""
 
 
 VERDICT_LIST: TypeAdapter[list[Verdict]] = TypeAdapter(list[Verdict])
@@ -46,19 +49,38 @@ VERDICT_LIST: TypeAdapter[list[Verdict]] = TypeAdapter(list[Verdict])
 
 def judge(app: str, limit: Limit, row: Mapping[str, Any], failure: str | None = None) -> Verdict:
     """Return the verdict on a run. row: measures of the application. failure: why the run does not count."""
-    value, note = row.get(limit.measure), failure
+    value, note, unit = row.get(limit.measure), failure, _unit(limit.measure, row)
+    factor = _factor(unit, limit.unit or unit)
     if not isinstance(value, int | float) or math.isnan(value):
         value, note = None, failure or _missing(limit.measure, row)
     elif math.isinf(value):
         note = failure or "not finite: it falls among requests without a good reply"
-    met = failure is None and value is not None and limit.holds(value)
+    elif factor is None:
+        note = failure or f"its unit is {unit or 'not stated'}, not {limit.unit}"
+    met = failure is None and value is not None and factor is not None and limit.holds(value * factor)
     shown = value if value is not None and math.isfinite(value) else None
     note = None if met or note is None else note.partition("\n")[0][:_LONGEST]
-    return Verdict(app, limit.name, limit.text, limit.measure, shown, met, note)
+    return Verdict(app, limit.name, limit.text, limit.measure, shown, met, note, unit=unit)
+
+
+def _unit(measure: str, row: Mapping[str, Any]) -> str:
+    """Return the unit of a program's own measure, which its row states; else empty."""
+    try:
+        return str(json.loads(row.get("units") or "{}").get(measure, ""))
+    except (ValueError, TypeError, AttributeError):
+        return ""
+
+
+def _factor(unit: str, other: str) -> float | None:
+    """Return the factor from a unit to another one, None where there is none."""
+    if unit == other:
+        return 1.0
+    units = (each.units for each in (DURATION, SIZE, BIT_RATE, FREQUENCY))
+    return next((float(each[unit] / each[other]) for each in units if unit in each and other in each), None)
 
 
 def _missing(measure: str, row: Mapping[str, Any]) -> str:
-    if row.get("refused") and re.search(r"_p\d\d_s$", measure):
+    if row.get("refused") and re.search(r"_p\d\d_s$|^own_", measure):
         return f"refused: {row['refused']}"
     near = did_you_mean(measure, [name for name, value in row.items() if isinstance(value, float) and name != measure])
     return f"the run has no {measure}" + (f": {near.rstrip()}" if measure not in row else "")
@@ -80,7 +102,8 @@ def judge_point(
     wrong = {number: one.note for number, one in each.items() if not one.met}
     listed = ", ".join(f"{number} ({note})" if note else str(number) for number, note in wrong.items())
     note = f"not in {len(wrong)} of {len(each)} repetitions: {listed}" if wrong else None
-    return Verdict(app, limit.name, limit.text, limit.measure, worst, not wrong, note, point)
+    unit = next((one.unit for one in each.values() if one.unit), "")
+    return Verdict(app, limit.name, limit.text, limit.measure, worst, not wrong, note, point, unit)
 
 
 def read_verdicts(folder: Path) -> list[Verdict]:

@@ -178,8 +178,9 @@ def verdict(figures: Mapping[str, Any]) -> str:
 def measured(figures: Mapping[str, Any]) -> str:
     """Return the value of a verdict; a share to four digits, since limits of shares are near 0 or 100 %."""
     measure, value = figures["measure"], figures["value"]
-    is_share = value is not None and measure.endswith("_share")
-    return f"{100 * value:.4g} %" if is_share else measure_value(measure, value)
+    if measure.startswith("own_"):
+        return f"{number(value)} {figures['unit']}".rstrip()
+    return f"{100 * value:.4g} %" if value is not None and measure.endswith("_share") else measure_value(measure, value)
 
 
 def size(count: float | None) -> str:

@@ -1,6 +1,5 @@
 """Expectations of a run: limits of measures, ``[expect]`` of a scenario or sweep. Pure."""
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,8 +42,12 @@ _OF_DEADLINE = ("on_time_share", "goodput_bit_s")
 _LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*")
 
 
+_NUMBER = r"[+-]?[0-9]{1,24}(?:\.[0-9]{1,24})?"
+_OWN_LIMIT = re.compile(rf"({_NUMBER}) ?((?![0-9.])\S{{1,16}}|)")
+
+
 def _plain(text: str) -> float:
-    if not re.fullmatch(r"[+-]?[0-9]{1,24}(\.[0-9]{1,24})?", text):
+    if not re.fullmatch(_NUMBER, text):
         raise UnitError(f"{plainly(text)} is not a number: write '> 100'")
     return float(text)
 
@@ -53,6 +56,7 @@ _FORMS: tuple[tuple[str, Callable[[str], float], str], ...] = (
     ("_share", partial(parse_probability, certain=True), "< 1 %"),
     ("_bytes", SIZE.parse, "< 1 MB"),
     ("_per_s", FREQUENCY.parse, "> 5 /s"),
+    ("_mbit_s", lambda text: BIT_RATE.parse(text) / 1e6, "> 1 Mbit/s"),
     ("_bit_s", BIT_RATE.parse, "> 1 Mbit/s"),
     ("_s", lambda text: DURATION.parse(text) / 1e9, "< 300 ms"),
     ("", _plain, "> 100"),
@@ -131,8 +135,9 @@ def _limit(name: str, value: Any, known: Sequence[str]) -> Limit:
         raise UnitError(f"{plainly(value)} is not a limit: write {name} = '{form[2]}'")
     sign: Any = match[1]
     text = " ".join(match[2].split())
-    # The unit of a program's own measure is not known before it runs.
-    for _, read, _ in _FORMS if measure.startswith(OWN) else ():
-        with contextlib.suppress(UnitError):
-            return Limit(name, measure, sign, read(text), f"{sign} {text}")
+    if measure.startswith(OWN):
+        own = _OWN_LIMIT.fullmatch(text)
+        if own is None or not text.isprintable():
+            raise UnitError(f"{plainly(text)} is not a number, with or without a unit: write '> 100' or '< 20 ms'")
+        return Limit(name, measure, sign, float(own[1]), f"{sign} {text}", own[2])
     return Limit(name, measure, sign, form[1](text), f"{sign} {text}")

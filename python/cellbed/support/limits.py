@@ -10,13 +10,14 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 @dataclass(frozen=True, slots=True)
 class Limit:
     """A limit of a measure. name, text: as in the file; measure: column of the dataset; value: in the measure's
-    unit."""
+    unit. unit: of the value where the measure is a program's own, whose unit only the run knows; empty for that one."""
 
     name: str
     measure: str
     operator: Literal["<", "<=", ">", ">="]
     value: float
     text: str
+    unit: str = ""
 
     def holds(self, value: float) -> bool:
         """Return whether a value of the measure is within the limit."""
