@@ -221,6 +221,7 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         assert "somewhere" in inside(node, "cat /tmp/there/deep/hosts")
         node.copy_out("/tmp/there", tmp_path / "back")
         assert (tmp_path / "back" / "deep" / "hosts").read_text() == (tmp_path / "hosts").read_text()
+        assert node.read("/tmp/there/deep/hosts", 9) == (tmp_path / "hosts").read_bytes()[:9]
         node.copy_in(tmp_path / "hosts", "relative")
         assert inside(node, "ls /srv") == "relative\n"
         assert not (tmp_path / "data" / "new").exists()

@@ -18,7 +18,7 @@ import pytest
 from cellbed.testbed.machine.process import ProgramError, Running
 from cellbed.testbed.nodes.agent import use_of
 from cellbed.testbed.nodes.backend import Clock
-from cellbed.testbed.nodes.copies import copy
+from cellbed.testbed.nodes.copies import copy, read
 from cellbed.testbed.programs import unmodified
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.programs.unmodified import Command, Ready, Stop, UnmodifiedProgram
@@ -60,6 +60,9 @@ class ThisMachine:
 
     def copy_out(self, source: str, target: Path) -> None:
         copy(("/", self.folder / source), ("/", target))
+
+    def read(self, source: str, most: int) -> bytes:
+        return read("/", self.folder / source, most)
 
 
 class Site:
@@ -375,6 +378,33 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
     assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1"
     assert program.notes == ["web.edge-0.server: cannot copy missing from edge-0: No such file or directory"]
     site.supervisor = Supervisor(site.raw, "again")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("", None),
+        ("open('result.json', 'w').truncate(64 << 20)", None),
+        ("open('result.json', 'w').truncate((64 << 20) + 1)", "larger than 64 MiB: write less"),
+        ("import os; os.mkfifo('result.json')", "not a file"),
+        ("import os; os.symlink('/proc/kmsg', 'result.json')", "not a file"),
+        ("import os; os.mkdir('result.json')", "not a file"),
+    ],
+)
+def test_a_file_of_measures_is_kept_if_it_is_one_of_bounded_size(site: Site, code: str, why: str | None) -> None:
+    run = f"{code}\nprint('written', flush=True)\nimport time; time.sleep(600)"
+    command = site.python(run, measures="result.json", ready=Ready(line="written"))
+    (program,) = site.start(command)
+    site.supervisor.stop()
+    kept = site.raw / f"{command.name}.measures.json"
+    if why is None:
+        assert kept.exists() == bool(code), "a program that wrote none is found when the run is measured"
+        assert program.notes == []
+    else:
+        assert not kept.exists()
+        (note,) = program.notes
+        assert note.startswith("web.edge-0.server: cannot read its measures, result.json on edge-0: ")
+        assert note.endswith(why)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

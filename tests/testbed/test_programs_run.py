@@ -220,6 +220,38 @@ MANY = GOOD[: GOOD.index("[workload]")]
             "a namespace node shares this machine's files, and '/etc' is one of them: write a relative path",
         ),
         (
+            'client = { on = "endpoint", command = "x", measures = "result.txt" }',
+            "apps.web.client.measures: 'result.txt' does not end in .json, .csv, .parquet: write a file with one of",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = "/tmp/result.json" }',
+            "apps.web.client.measures: '/tmp/result.json' is outside of the node's own folder, where files of earlier",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = 5 }',
+            'apps.web.client.measures: 5 is not text: write measures = "result.json"',
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = { line = "fps=([0-9]+)" } }',
+            "apps.web.client.measures.line: 'fps=([0-9]+)' needs named groups, with names of at most 64 letters",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = { line = "(?P<_a>x)" } }',
+            "apps.web.client.measures.line: '(?P<_a>x)' needs named groups",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = { line = "(" } }',
+            "apps.web.client.measures.line: '(' is not a regular expression: ",
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = { units = { fps = "/s" } } }',
+            'apps.web.client.measures.line: missing: write line = "fps=(?P<fps>[0-9.]+)"',
+        ),
+        (
+            'client = { on = "endpoint", command = "x", measures = { line = "(?P<fps>.)", units = { fsp = "/s" } } }',
+            "apps.web.client.measures.units.fsp: the expression has no such group: did you mean 'fps'?",
+        ),
+        (
             'client = { on = "endpoint", command = "x", ready = { port = 80 } }',
             "apps.web.client.ready: nothing waits for a client: remove this key",
         ),
@@ -327,3 +359,13 @@ def test_a_client_that_takes_the_duration_has_time_to_end() -> None:
     for drain, kept in (("", "5 s"), ('drain = "1 s"\n', "1 s")):
         app: Any = parse(MANY + APP + drain + timed, source="test.toml", folder=Path()).resolved()["apps"]["web"]
         assert (app["drain"], app["client"]["stop"]) == (kept, {"signal": "SIGINT", "grace": "5 s"})
+def test_programs_resolve_to_what_was_written() -> None:
+    http = '\n[apps.load]\nkind = "http"\nserver = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n'
+    lines = '{ line = "(?P<fps>.)", units = { fps = "/s" } }'
+    client = (
+        f'client = {{ on = "endpoint", command = "curl -o \'a b\' http://{{load.address}}/", measures = {lines} }}\n'
+    )
+    resolved: Any = parse(MANY + http + APP + client, source="test.toml", folder=Path()).resolved()["apps"]
+    assert resolved["load"]["server"] == "edge"
+    assert resolved["web"]["client"]["command"] == ["curl", "-o", "a b", "http://{load.address}/"]
+    assert resolved["web"]["client"]["measures"] == {"line": "(?P<fps>.)", "units": {"fps": "/s"}}

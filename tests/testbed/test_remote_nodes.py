@@ -190,6 +190,12 @@ def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
     at.copy_out(f"{folder}/deep", tmp_path / "back")
     assert (tmp_path / "back/file").read_bytes() == (tmp_path / "a/link").read_bytes()
     assert (tmp_path / "back/a/link").is_symlink()
+    assert at.read(f"{folder}/deep/file", WINDOW) == (tmp_path / "a/link").read_bytes()[:WINDOW]
+    with pytest.raises(FileNotFoundError):
+        at.read(f"{folder}/nothing", 10)
+    output(bed, NODE, "mkfifo", f"{folder}/pipe")
+    with pytest.raises(OSError, match="not a file"):
+        at.read(f"{folder}/pipe", 10)
     with pytest.raises(OSError, match="No such file"):
         at.copy_out("/no/such/file", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.runformat import folder
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Description, ProgramMeasures
 from cellbed.runformat.spans import divided
 from cellbed.scenario import Scenario
+from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
+from cellbed.scenario.roles import LineMeasures
 from cellbed.scenario.table import Table
 from cellbed.support.readable import alike
 from cellbed.support.ways import Way
@@ -192,10 +194,19 @@ def _description(deployment: Deployment, services: tuple[str, ...]) -> Descripti
         clients=tuple(node.name for node in deployment.clients),
         servers=tuple(node.name for node in deployment.servers),
         edge_policy=table.edge_policy,
+        own=tuple(_measured(table)),
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
         deadline_ns=getattr(table, "deadline", None),
     )
+
+
+def _measured(table: Application) -> Iterator[ProgramMeasures]:
+    for key, role in table.roles():
+        if isinstance(role.measures, LineMeasures):
+            yield ProgramMeasures(key, line=role.measures.line, units=role.measures.units)
+        elif role.measures is not None:
+            yield ProgramMeasures(key, file=role.measures)
 
 
 def _changes(direction: Direction) -> list[dict[str, Any]]:

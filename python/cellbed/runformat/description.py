@@ -1,6 +1,7 @@
 """The description of an application in ``run.json``, from which a run is measured and reported without its kind."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from cellbed.runformat.spans import Span
@@ -19,6 +20,23 @@ class Measure:
     column: str
     label: str
     unit: Literal["B", "s"]
+
+
+OWN = "own_"
+"""Begins the names of measures that programs write, in datasets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramMeasures:
+    """The measures that the program of a role writes: a file, or matches of a regular expression in its output.
+
+    units: of groups of the expression.
+    """
+
+    role: Literal["client", "server"]
+    file: str | None = None
+    line: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,8 @@ class Description:
     number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
     since the start of the schedule (stop ``None``: with the schedule). deadline_ns: within which a good reply is on
     time, ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
-    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.spans`).
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.spans`). own: measures
+    that its programs write.
     """
 
     kind: str
@@ -63,6 +82,7 @@ class Description:
     expectations: tuple[Limit, ...] = ()
     services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    own: tuple[ProgramMeasures, ...] = ()
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load in a run of which so much of the schedule was measured, in seconds."""

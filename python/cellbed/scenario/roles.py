@@ -2,16 +2,27 @@
 
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from cellbed.scenario.fields import PLACE, Command, quantity, refusal
+from cellbed.scenario.fields import PLACE, Command, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name, NodeGroup
-from cellbed.scenario.table import Table, written
-from cellbed.support.units import DURATION
+from cellbed.scenario.table import PLAIN, Table, written
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.units import DURATION, MEASURE_NAME
 
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]
@@ -69,6 +80,57 @@ class Stop(Table):
         written("5 s"), description="How long it may take to end then, before it is killed and the run reports it."
     )
 
+class LineMeasures(Table):
+    """Measures in lines of a program's standard output."""
+
+    line: str = Field(
+        min_length=1,
+        max_length=1000,
+        description="Regular expression. Each match in a line has a value for each of its named groups.",
+        examples=["fps=(?P<fps>[0-9.]+)"],
+    )
+    units: dict[str, Annotated[str, Field(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]{1,16}$")]] = Field(
+        {}, description="Units of groups, as reports show them.", examples=[{"fps": "/s"}]
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its groups."""
+        return list(re.compile(self.line.encode()).groupindex)
+
+    @field_validator("line")
+    @classmethod
+    def _has_named_groups(cls, line: str) -> str:
+        try:
+            names = re.compile(line.encode()).groupindex.keys()
+        except (re.error, OverflowError, RecursionError) as error:
+            raise refusal(f"{plainly(line)} is not a regular expression: {error}") from error
+        if not names - {"time_s"} or not all(re.fullmatch(MEASURE_NAME, name) for name in names):
+            form = "letters, digits and _, a letter first: write for example 'fps=(?P<fps>[0-9.]+)'"
+            raise refusal(f"{plainly(line)} needs named groups, with names of at most 64 {form}")
+        return line
+
+
+def _has_ending(path: str) -> str:
+    if not path.isprintable() or PurePosixPath(path).suffix not in MEASURE_FILES:
+        form = "write a file with one of these endings, or { line = 'fps=(?P<fps>[0-9.]+)' } for lines of its output"
+        raise refusal(f"{plainly(path)} does not end in {', '.join(MEASURE_FILES)}: {form}")
+    return path
+
+
+MEASURE_FILES = (".json", ".csv", ".parquet")
+"""Endings of files with measures."""
+AnyMeasures = Annotated[
+    Annotated[
+        str,
+        AfterValidator(_has_ending),
+        WithJsonSchema({"type": "string", "pattern": r"\.(json|csv|parquet)$"}),
+        Tag(PLAIN),
+    ]
+    | Annotated[LineMeasures, Tag("lines")],
+    Discriminator(lambda value: "lines" if isinstance(value, Mapping | LineMeasures) else PLAIN),
+]
+
 
 class Role(Table):
     """The program of an application on each node of a group."""
@@ -100,6 +162,11 @@ class Role(Table):
         description="Paths on the node that are copied into the run's folder at the end.",
         examples=[["result.json"]],
     )
+    measures: AnyMeasures | None = Field(
+        None,
+        description="What it measures itself: a file that it writes (JSON, CSV or Parquet), or lines of its output.",
+        examples=["result.json", {"line": "fps=(?P<fps>[0-9.]+)", "units": {"fps": "/s"}}],
+    )
     restart: Literal["never", "on-failure", "always"] = Field(
         "never", description="When to start it again after it has ended during the run."
     )
@@ -124,6 +191,11 @@ class Role(Table):
     def statuses(self) -> tuple[int, ...]:
         """The expected exit statuses."""
         return tuple(self.status) if isinstance(self.status, list) else (self.status,)
+
+    @property
+    def measured_file(self) -> PurePosixPath | None:
+        """The path of its file of measures on the node."""
+        return PurePosixPath(self.folder or "", self.measures) if isinstance(self.measures, str) else None
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Return the texts in which names are filled in: (path of the key, text)."""
@@ -153,6 +225,21 @@ class Role(Table):
                     f"a {group.backend.kind} node shares this machine's files, and '{target}' is one of them: "
                     "write a relative path, in the node's own folder",
                 )
+        if isinstance(self.measures, LineMeasures):
+            for name in sorted(self.measures.units.keys() - set(self.measures.names)):
+                hint = did_you_mean(name, self.measures.names)
+                groups = ", ".join(self.measures.names)
+                yield ("measures", "units", name), f"the expression has no such group: {hint}it has {groups}"
+        elif (
+            (path := self.measured_file) is not None
+            and group.backend.kind in ("namespace", "host")
+            and (path.is_absolute() or ".." in path.parts)
+        ):
+            yield (
+                ("measures",),
+                f"'{path}' is outside of the node's own folder, where files of earlier runs are: write a relative "
+                "path, and no absolute 'folder'",
+            )
 
 
 def _as_role(value: Any) -> Any:

@@ -158,6 +158,23 @@ FREQUENCY = Quantity(
     whole=False,
 )
 
+MEASURE_NAME = r"[A-Za-z][A-Za-z0-9_]{0,63}"
+"""The name of a measure of a program, as a regular expression."""
+_SUFFIXES = {"per_s": "/s", "percent": "%"} | {
+    unit.lower().replace("/", "_"): unit
+    for quantity in (DURATION, SIZE, BIT_RATE)
+    for unit in quantity.units
+    if unit not in ("B", "h", "min")  # ``fps_min`` is a minimum
+}
+_SUFFIXES |= {name.lower(): unit for name, unit in _OTHER_SPELLINGS.items() if len(name) > 1 and name.isalpha()}
+
+
+def unit_of_name(name: str) -> str:
+    """Return the unit at the end of a name: ``"ms"`` of ``frame_ms``, ``"Mbit/s"`` of ``rate_mbit_s``; else nothing."""
+    words = name.lower().split("_")
+    ends = ("_".join(words[-count:]) for count in (2, 1) if len(words) > count)
+    return next((_SUFFIXES[end] for end in ends if end in _SUFFIXES), "")
+
 
 def parse_probability(text: str, *, certain: bool = False) -> float:
     """Return a probability from 0 to below 1, or to 1 where `certain` is allowed, of ``"0.01"`` or ``"1 %"``.

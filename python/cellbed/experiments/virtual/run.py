@@ -65,7 +65,10 @@ def check(plan: Plan) -> None:
     for each in everything:
         model = virtual_model(each.table.kind)
         problems = [each.table.kind] if model is None else model.problems(each, everything, plan)
-        found += [f"application '{each.name}': {problem}" for problem in problems]
+        files = [
+            f"measures = '{role.measured_file}' of the {key}" for key, role in each.table.roles() if role.measured_file
+        ]
+        found += [f"application '{each.name}': {problem}" for problem in (*problems, *files)]
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")

@@ -182,6 +182,10 @@ class Backend(ABC):
         """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
 
     @abstractmethod
+    def read(self, source: str, most: int) -> bytes:
+        """Return the first `most` bytes of a regular file of the node. Errors: ``OSError``."""
+
+    @abstractmethod
     def signal(self, number: int) -> None:
         """Send a signal to all programs of the node, and what they have started. Errors: :class:`CellbedError`."""
 

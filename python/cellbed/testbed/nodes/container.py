@@ -319,6 +319,9 @@ class ContainerNode(Backend):
     def copy_out(self, source: str, target: Path) -> None:
         copy(self._inside(source), (str(target.parent), PurePosixPath(target.name)))
 
+    def read(self, source: str, most: int) -> bytes:
+        return read(*self._inside(source), most)
+
     def signal(self, number: int) -> None:
         assert self._holder is not None
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid, self._pid])

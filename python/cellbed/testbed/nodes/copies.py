@@ -81,7 +81,7 @@ def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
 def read(root: str, path: PurePath, most: int = 1 << 20) -> bytes:
     """Return the beginning of a regular file below `root`. Errors: ``OSError``."""
     with _opened(os.open(root, os.O_PATH)) as folder, _opened(_open(folder, path, os.O_PATH)) as entry:
-        if not stat.S_ISREG(os.fstat(entry).st_mode):
+        if not stat.S_ISREG(os.fstat(entry).st_mode) or _file_system(entry) in _OF_THE_KERNEL:
             raise OSError(f"{path}: not a file")
         with Path(f"/proc/self/fd/{entry}").open("rb") as file:
             return file.read(most)

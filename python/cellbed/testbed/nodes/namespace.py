@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from cellbed.testbed.machine.process import Place, Running, kill, search_path, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend, Setup, Stream
-from cellbed.testbed.nodes.copies import copy
+from cellbed.testbed.nodes.copies import copy, read
 
 
 class NamespaceNode(Backend):
@@ -81,6 +81,9 @@ class NamespaceNode(Backend):
 
     def copy_out(self, source: str, target: Path) -> None:
         copy((self._root, self._in_folder(source).absolute()), (str(target.parent), PurePath(target.name)))
+
+    def read(self, source: str, most: int) -> bytes:
+        return read(self._root, self._in_folder(source).absolute(), most)
 
     def _in_folder(self, path: str) -> Path:
         """Return a path of this machine; relative ones lie in the node's own folder."""

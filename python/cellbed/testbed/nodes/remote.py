@@ -232,6 +232,17 @@ class RemoteNode(Backend):
             target.unlink(missing_ok=True)
             raise
 
+    def read(self, source: str, most: int) -> bytes:
+        script = 'test -e "$1" || exit 3; test -f "$1" && exec head -c "$2" "$1"'
+        command = ["sh", "-c", script, "sh", source, str(most)]
+        process = self.spawn(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert process.stdout is not None
+        with process.stdout as output:
+            content = output.read(most)
+        if status := process.wait():
+            raise FileNotFoundError(source) if status == 3 else OSError("not a file that can be read")
+        return content
+
     def signal(self, number: int) -> None:
         self.call("signal_all", number=number)
 

@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cellbed.support import inputs
+from cellbed.support.errors import printable
 from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived, run
 from cellbed.testbed.nodes.backend import Backend
 
@@ -93,6 +94,7 @@ class Command:
     when it ends. environment: variables added to those of the node. folder: working directory on the node. copy_in:
     (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
     into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
+    measures: path of a file on the node that is kept beside the outputs.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Command:
     copy_in: tuple[tuple[Path, str], ...] = ()
     copy_out: tuple[str, ...] = ()
     files: Path = Path()
+    measures: str | None = None
     restart: Restart = "never"
     status: tuple[int, ...] = (0,)
     vital: bool = False
@@ -315,6 +318,22 @@ class UnmodifiedProgram:
                 self._node.copy_out(source, target)
             except OSError as error:
                 self.notes.append(f"{self.name}: cannot copy {source} from {self.node}: {error.strerror or error}")
+
+        if self.command.measures is not None:
+            self._keep_measures(self.command.measures)
+
+    def _keep_measures(self, source: str) -> None:
+        try:
+            content = self._node.read(source, inputs.MOST + 1)
+            if len(content) > inputs.MOST:
+                raise OSError(f"larger than {inputs.MOST >> 20} MiB: write less")
+            target = self._out.with_name(f"{self.name}.measures{PurePosixPath(source).suffix}")
+            target.write_bytes(content)
+        except FileNotFoundError:
+            pass  # the report names the program
+        except OSError as error:
+            why = printable(error.strerror or str(error), kept="")
+            self.notes.append(f"{self.name}: cannot read its measures, {source} on {self.node}: {why}")
 
     def _spawn(self) -> None:
         with self._out.open("ab") as output, self.log.open("ab") as errors:

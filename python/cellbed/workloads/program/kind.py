@@ -48,6 +48,7 @@ def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path
             copy_in=tuple((source.absolute(), target) for source, target in role.copy_in.items()),
             copy_out=tuple(role.copy_out),
             files=raw.parent / "files" / deployment.name / node.name,
+            measures=str(role.measured_file) if role.measured_file is not None else None,
             restart=role.restart,
             status=role.statuses,
             stop=_stop(role.stop),
