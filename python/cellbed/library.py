@@ -192,6 +192,11 @@ class Run:
         return self._table("cells")
 
     @cached_property
+    def measures(self) -> pl.DataFrame:
+        """A row for each value that programs measured: application, node, measure, unit, place in a series, time."""
+        return self._table("measures")
+
+    @cached_property
     def disturbance(self) -> pl.DataFrame:
         """A row for each second: what other programs took from the nodes."""
         return self._table("disturbance")

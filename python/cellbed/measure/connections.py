@@ -53,6 +53,7 @@ SCHEMA: dict[str, Any] = {
     "opened_ns": pl.Int64,
     "opened_s": pl.Float64,
     "connect_s": pl.Float64,
+    "round_trip_s": pl.Float64,
     **{f"{way}_{which}_s": pl.Float64 for way in WAYS for which in ("first", "last")},
     "exchanges": pl.Int64,
     **{f"part_{name}": pl.Float64 for name in PARTS},
@@ -80,6 +81,8 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     app: the application that it belongs to, null if unknown. client: the node that sent the first packet. opened_ns:
     when this packet entered the network, by this machine's monotonic clock; opened_s: since the start of the schedule.
     connect_s: from there until the server's answer to the SYN was handed to the client; null without one, and of UDP.
+    round_trip_s: median over the packets of the client that arrived, of their time in the network and that of the next
+    packet of the server, which entered after their arrival.
     to_server, to_client: the two ways; of each: first_s, last_s: from opened until the first byte, and until all bytes,
     were handed to the receiver; bytes: of payload handed over, each once; packets: sent; dropped: of these, by the path
     model; retransmitted: those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of
@@ -305,6 +308,7 @@ def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl
         },
         schema_overrides={"client": pl.String, "server": pl.String},
     )
+    found = found.join(_round_trips(table), on="connection", how="left", maintain_order="left")
     delivered = pl.col("delivered")
     for number, name in enumerate(WAYS):
         figures = (
@@ -330,6 +334,27 @@ def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl
             .with_columns(*since_opened)
         )
     return found
+
+
+def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the round-trip time of each connection in the network: without the time of its ends."""
+    took = pl.col("left") - pl.col("entered")
+    passed = table.filter("delivered").select("connection", "way", "entered", "left", took=took)
+    answers = passed.filter(way=1).select("connection", "entered", back="took").sort("entered")
+    return (
+        passed.filter(way=0)
+        .sort("left")
+        .join_asof(
+            answers,
+            left_on="left",
+            right_on="entered",
+            by="connection",
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .group_by("connection")
+        .agg(round_trip_s=_seconds((pl.col("took") + pl.col("back")).median()))
+    )
 
 
 def _parts(
@@ -616,6 +641,50 @@ def _way_summary(group: pl.DataFrame, way: str) -> WaySummary:
         queue_s=queue,
         queue_max_s=_number(of["queue_max_s"].max()),
         delay_s=delay,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The connections of an application together.
+
+    sent, up: from its clients to its servers. Throughputs: means over the time from the opening of a connection to its
+    last byte, of all connections together. round_trip_p50_s, setup_p50_s: medians over connections of the round-trip
+    time in the network and of the TCP handshake. retransmitted: packets of TCP, both ways; ``None`` without TCP.
+    """
+
+    connections: int
+    sent_bytes: int
+    received_bytes: int
+    throughput_up_mbit_s: float | None
+    throughput_down_mbit_s: float | None
+    round_trip_p50_s: float | None
+    retransmitted: int | None
+    setup_p50_s: float | None
+
+
+def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
+    """Return the figures of the connections of an application with these clients. Pure."""
+    # A server may have opened one to a client.
+    turned = ~pl.col("client").is_in(clients) & pl.col("server").is_in(clients)
+    sent, received = (
+        int(connections.select(pl.when(turned).then(f"{other}_bytes").otherwise(f"{way}_bytes").sum()).item())
+        for way, other in (WAYS, WAYS[::-1])
+    )
+    last = pl.max_horizontal("connect_s", *(f"{way}_last_s" for way in WAYS)).fill_null(0.0)
+    begin, end = connections.sort("opened_s").select("opened_s", end=pl.col("opened_s") + last).to_numpy().T
+    before = np.maximum.accumulate(np.r_[-np.inf, end])[:-1]
+    active_s = float(np.maximum(0.0, end - np.maximum(begin, before)).sum())
+    again = [connections[f"{way}_retransmitted"].drop_nulls() for way in WAYS]
+    return Traffic(
+        connections=len(connections),
+        sent_bytes=sent,
+        received_bytes=received,
+        throughput_up_mbit_s=sent * 8e-6 / active_s if active_s else None,
+        throughput_down_mbit_s=received * 8e-6 / active_s if active_s else None,
+        round_trip_p50_s=_number(connections["round_trip_s"].median()),
+        retransmitted=sum(int(counts.sum()) for counts in again) if any(map(len, again)) else None,
+        setup_p50_s=_number(connections["connect_s"].median()),
     )
 
 

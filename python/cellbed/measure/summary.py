@@ -11,13 +11,22 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
-from cellbed.measure.connections import PeerSummary, claimed, read_connections, stalled_s, summarise_connections
+from cellbed.measure.connections import (
+    PeerSummary,
+    Traffic,
+    claimed,
+    read_connections,
+    stalled_s,
+    summarise_connections,
+    traffic,
+)
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
+from cellbed.measure.own import OwnMeasure, read_own, summarise_own
 from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
@@ -28,6 +37,7 @@ from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description, Measure
 from cellbed.runformat.events import read_events
 from cellbed.support import inputs
+from cellbed.support.readable import alike
 
 FORMAT: Final = 3
 QUANTILES = (0.5, 0.9, 0.99)
@@ -154,7 +164,8 @@ class ApplicationSummary:
     requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
     uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
     percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
-    goodput_bit_s: of an application with a deadline (:func:`on_time`).
+    goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
+    that its programs wrote; own_problems: what is missing of them, in sentences.
     """
 
     name: str
@@ -175,6 +186,9 @@ class ApplicationSummary:
     deadline_s: float | None = None
     on_time_share: float | None = None
     goodput_bit_s: float | None = None
+    traffic: Traffic | None = None
+    own: list[OwnMeasure] = field(default_factory=list)
+    own_problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +251,8 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
-    ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``disturbance.parquet`` and ``summary.json``.
+    ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``measures.parquet``, ``disturbance.parquet`` and
+    ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -259,15 +274,16 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
     cells = read_cells(run, description)
+    own, problems = read_own(run, description)
     tables = {
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
-        **{"cells": cells, "disturbance": seconds},
+        **{"cells": cells, "disturbance": seconds, "measures": own},
     }
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [warning for warning in found if warning is not None]
     events = read_events(run)
     return tables, summarise(
-        description, requests, links, nodes, programs, connections, cells, seconds, warnings, events
+        description, requests, links, nodes, programs, connections, cells, seconds, own, problems, warnings, events
     )
 
 
@@ -288,18 +304,32 @@ def summarise(
     connections: pl.DataFrame,
     cells: pl.DataFrame,
     seconds: pl.DataFrame,
+    own: pl.DataFrame,
+    problems: dict[str, list[str]],
     warnings: list[str],
     events: Sequence[dict[str, Any]] = (),
 ) -> Summary:
-    """Return the summary of a run's tables; description: the content of ``run.json``; warnings: more than it has;
-    events: of ``events.jsonl``. Pure."""
+    """Return the summary of a run's tables; description: the content of ``run.json``; problems: of the programs' own
+    measures, by application; warnings: more than it has; events: of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
     measured = _measured(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
     described = applications_of(description)
     applications = [
-        _application(each, of(requests, each.name), description, outages, seconds, measured) for each in described
+        _application(
+            each,
+            of(requests, each.name),
+            description,
+            outages,
+            seconds,
+            measured,
+            traffic(of(connections, each.name), each.clients),
+            summarise_own(of(own, each.name)),
+            problems.get(each.name, []),
+        )
+        for each in described
     ]
+    warnings = [*warnings, *alike(text for each in applications for text in each.own_problems)]
     loads = [
         Load(each.name, each.percentiles, each.added_s, _unanswered(of(requests, each.name)))
         for each in applications
@@ -347,9 +377,9 @@ def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
     return "; ".join(found) or None
 
 
-def of(requests: pl.DataFrame, application: str) -> pl.DataFrame:
-    """Return the requests of an application, by its name."""
-    return requests.filter(pl.col("app") == application)
+def of(table: pl.DataFrame, application: str) -> pl.DataFrame:
+    """Return the rows of an application, by its name."""
+    return table.filter(pl.col("app") == application)
 
 
 def _application(
@@ -359,6 +389,9 @@ def _application(
     outages: list[Outage],
     seconds: pl.DataFrame,
     measured_s: float,
+    of_connections: Traffic,
+    own: list[OwnMeasure],
+    own_problems: list[str],
 ) -> ApplicationSummary:
     everything, requests = requests, due(requests)
     on_time_share, goodput_bit_s = on_time(requests, application, measured_s)
@@ -383,6 +416,9 @@ def _application(
         deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
         on_time_share=on_time_share,
         goodput_bit_s=goodput_bit_s,
+        traffic=of_connections,
+        own=own,
+        own_problems=own_problems,
     )
 
 

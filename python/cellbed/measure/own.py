@@ -1,0 +1,331 @@
+"""Measures that users' programs write: their files and lines as a table, and its figures.
+
+What programs write is hostile: sizes and counts are bounded and numbers finite. Each thing that is left out has a
+sentence with its key, value and remedy.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cellbed.measure.run_folder import applications_of
+from cellbed.measure.statistics import Samples
+from cellbed.runformat.description import ProgramMeasures
+from cellbed.support import inputs
+from cellbed.support.errors import printable
+from cellbed.support.units import MEASURE_NAME, unit_of_name
+
+MOST_MEASURES = 200
+MOST_VALUES = 1_000_000
+"""Limits of what one program writes."""
+_MOST_COLUMNS = 1_000
+_MOST_PROBLEMS = 8
+_LARGEST = 1e100
+"""Sums and squares of larger numbers may not be finite."""
+_LONGEST_KEY = 100
+_NAME = re.compile(rf"({MEASURE_NAME})\s*(?:[\[(]([^\[\]()]{{1,16}})[\])])?")
+_TIME = "time_s"
+
+_IPERF3 = (
+    ("sum_sent", "bits_per_second", "sent_bit_s"),
+    ("sum_received", "bits_per_second", "received_bit_s"),
+    ("sum_sent", "retransmits", "retransmits"),
+    ("sum", "jitter_ms", "jitter_ms"),
+    ("sum", "lost_percent", "lost_percent"),
+)
+"""Totals in a report of iperf3: where, key, measure."""
+
+SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("app", "node", "program", "measure", "unit"), pl.String),
+    "index": pl.Int64,
+    "time_s": pl.Float64,
+    "value": pl.Float64,
+}
+"""Columns of ``measures.parquet``, which has a row for each value. index: its place in a series; null for a single
+number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A measure of one program. times: of its values, seconds; single: it is one number."""
+
+    unit: str
+    values: Samples
+    times: Samples | None
+    single: bool
+
+
+class Written:
+    """The measures that a program has written, by name, and the problems of what is left out, in sentences."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        self.problems: list[str] = []
+        self._room = MOST_VALUES
+
+    def refuse(self, text: str) -> None:
+        """Note a problem; of very many the first."""
+        if len(self.problems) <= _MOST_PROBLEMS:
+            self.problems.append(text if len(self.problems) < _MOST_PROBLEMS else "further problems are not listed")
+
+    def add(self, key: str, values: Any, times: Any = None, unit: Any = None, *, single: bool = False) -> None:
+        """Add a measure, or note why not. key: its name, perhaps with a unit. values, times: lists of anything, or
+        arrays."""
+        shown, name = _quoted(key), _NAME.fullmatch(key) if len(key) <= _LONGEST_KEY else None
+        if name is None:
+            self.refuse(f"{shown} is no name of a measure: write at most 64 letters, digits and _, a letter first")
+        elif name[1] in self.series:
+            self.refuse(f"{shown}: there is another '{name[1]}': rename one of the two")
+        elif len(self.series) >= MOST_MEASURES:
+            self.refuse(f"{shown}: more than {MOST_MEASURES} measures: write fewer")
+        elif not isinstance(values, list | np.ndarray) or not len(values):
+            self.refuse(f"{shown}: {_quoted(values)} is not a list of numbers: write [1, 2]")
+        elif len(values) > self._room:
+            self.refuse(f"{shown}: more than {MOST_VALUES:,} values in all: write fewer")
+        else:
+            self._room -= len(values)
+            numbers = _array(values)
+            good = np.abs(numbers) <= _LARGEST
+            if not good.all():
+                at = int(np.argmin(good))
+                where = "" if single else f", value {at + 1} of {len(values)},"
+                self.refuse(f"{shown}: {_quoted(values[at])}{where} is not a finite number: write one, without quotes")
+            unit = self._unit(shown, unit) or self._unit(shown, name[2]) or unit_of_name(name[1])
+            stamps = self._times(shown, times, len(numbers))
+            if good.any():
+                self.series[name[1]] = Series(unit, numbers[good], None if stamps is None else stamps[good], single)
+
+    def _unit(self, shown: str, unit: Any) -> str:
+        if unit is None or (isinstance(unit, str) and len(unit) <= 16 and unit.isprintable()):
+            return unit or ""
+        self.refuse(f"{shown}: {_quoted(unit)} is not a unit: write at most 16 characters, such as 'ms'")
+        return ""
+
+    def _times(self, shown: str, times: Any, count: int) -> Samples | None:
+        if times is None:
+            return None
+        stamps = _array(times) if isinstance(times, list | np.ndarray) else np.empty(0)
+        if len(stamps) == count and (np.abs(stamps) <= _LARGEST).all():
+            return stamps
+        self.refuse(f"{shown}: its times are left out: write a finite number of seconds for each of {count} values")
+        return None
+
+
+def read_file(content: bytes, ending: str) -> Written:
+    """Return the measures in a file. ending: of its name."""
+    written = Written()
+    try:
+        if ending == ".json":
+            _read_json(content, written)
+        elif ending == ".csv":
+            _read_csv(content, written)
+        else:
+            _read_parquet(content, written)
+    except (ValueError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = _quoted(next(iter(str(error).splitlines()), ""), 120)
+        form = {".json": "a JSON object in UTF-8", ".csv": "a table with a row of names"}.get(ending, "a Parquet file")
+        written.refuse(f"not {form}, {reason}: let the program write the whole file before it ends")
+    if not (written.series or written.problems):
+        written.refuse('it has no numbers: write a measure, in JSON { "fps": 30 }')
+    return written
+
+
+def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Written:
+    """Return the measures in lines of output, which a carriage return ends, too: the named groups of each match."""
+    written, expression = Written(), re.compile(pattern.encode())
+    has_times = _TIME in expression.groupindex
+    found: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in expression.groupindex if name != _TIME}
+    matches = (match for line in re.finditer(rb"[^\r\n]+", content) for match in expression.finditer(line[0]))
+    for count, match in enumerate(matches, 1):
+        if count * len(found) > MOST_VALUES:
+            written.refuse(f"more than {MOST_VALUES:,} values: those that follow are left out: print fewer")
+            break
+        for name, (values, times) in found.items():
+            if match[name] is not None:
+                values.append(_number(match[name]))
+                times.append(_number(match[_TIME]) if has_times else None)
+    for name, (values, times) in found.items():
+        if values:
+            written.add(name, values, times if has_times else None, units.get(name))
+    if not (written.series or written.problems):
+        written.refuse(f"no line of its output has a match of {_quoted(pattern)}: correct the expression")
+    return written
+
+
+def _read_json(content: bytes, written: Written) -> None:
+    document = inputs.json_value(content)
+    if not isinstance(document, dict):
+        raise ValueError("its value is not an object")
+    if {"start", "intervals", "end"} <= document.keys():
+        document = _of_iperf3(document)
+    for key, value in document.items():
+        table = value if isinstance(value, dict) else {"value": value}
+        unknown = [name for name in table if name not in ("value", "values", "unit", "times_s")]
+        if unknown or ("value" in table) == ("values" in table):
+            what = f"{_quoted(unknown[0])} is not known" if unknown else "it needs either value or values"
+            written.refuse(f'{_quoted(key)}: {what}: write {{ "value": 30, "unit": "ms" }}')
+        else:
+            single = "value" in table
+            values = [table["value"]] if single else table["values"]
+            written.add(key, values, table.get("times_s"), table.get("unit"), single=single)
+
+
+def _of_iperf3(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the measures in a report of ``iperf3 --json``."""
+
+    def inside(value: Any, key: str) -> dict[str, Any]:
+        found = value.get(key) if isinstance(value, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    found = {name: total[key] for of, key, name in _IPERF3 if (total := inside(report["end"], of)).get(key) is not None}
+    sums = [inside(each, "sum") for each in report["intervals"]] if isinstance(report["intervals"], list) else []
+    if sums:
+        rates, ends = ([each.get(key) for each in sums] for key in ("bits_per_second", "end"))
+        found["rate_bit_s"] = {"values": rates, "times_s": ends}
+    return found
+
+
+def _read_csv(content: bytes, written: Written) -> None:
+    width = content.partition(b"\n")[0].count(b",") + 1
+    if width > _MOST_COLUMNS:
+        raise ValueError(f"more than {_MOST_COLUMNS:,} columns")
+    rows = MOST_VALUES // width + 1
+    frame = pl.read_csv(io.BytesIO(content), infer_schema=False, encoding="utf8-lossy", n_rows=rows)
+    _read_table(frame.with_columns(pl.all().str.strip_chars().replace("", None)), written)
+
+
+def _read_parquet(content: bytes, written: Written) -> None:
+    schema = pl.read_parquet_schema(io.BytesIO(content))
+    if len(schema) > _MOST_COLUMNS:
+        raise ValueError(f"more than {_MOST_COLUMNS:,} columns")
+    if names := [name for name, kind in schema.items() if kind.is_numeric()]:
+        rows = MOST_VALUES // len(names) + 1
+        _read_table(pl.read_parquet(io.BytesIO(content), columns=names, n_rows=rows), written)
+
+
+def _read_table(table: pl.DataFrame, written: Written) -> None:
+    """Add each column with numbers; empty cells are left out."""
+    if len(table) > (most := MOST_VALUES // max(1, table.width)):
+        written.refuse(f"more than {most:,} rows: those that follow are left out: write fewer")
+        table = table.head(most)
+    numbers = table.select(pl.all().cast(pl.Float64, strict=False))
+    time = next((name for name in table.columns if name.strip() == _TIME), None)
+    for name in table.columns:
+        if name == time or numbers[name].null_count() == len(numbers):
+            continue
+        there = table[name].is_not_null()
+        values: Any = numbers[name].filter(there).to_numpy()
+        if np.isnan(values).any():
+            cells = zip(table[name].filter(there), values.tolist(), strict=True)
+            values = [text if number != number else number for text, number in cells]
+        times = None if time is None else numbers[time].filter(there).to_numpy()
+        written.add(name.strip(), values, times)
+
+
+def _array(values: Any) -> Samples:
+    """Return numbers as an array; not a number for anything else."""
+
+    def number(value: Any) -> float:
+        try:
+            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
+        except OverflowError:
+            return np.inf
+
+    return values if isinstance(values, np.ndarray) else np.fromiter(map(number, values), np.float64, len(values))
+
+
+def _number(text: bytes | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text.decode(errors="replace") if text is not None else None
+
+
+def _quoted(value: Any, most: int = 40) -> str:
+    """Return a value for a message: its beginning, without control characters."""
+    text = "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else str(value)
+    return f"'{printable(text[:most], kept='')}{'…' if len(text) > most else ''}'"
+
+
+def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """Return the measures of the programs of a run, with the columns of :data:`SCHEMA`; and by application the problems
+    of what is missing. description: the content of ``run.json``."""
+    tables, problems = [pl.DataFrame(schema=SCHEMA)], dict[str, list[str]]()
+    for application in applications_of(description) if description.get("t0_ns") is not None else ():
+        known: dict[str, Series] = {}
+        found = problems.setdefault(application.name, [])
+        for each in application.own:
+            for node in application.clients if each.role == "client" else application.servers:
+                program = f"{application.name}.{node}.{each.role}"
+                written = _written(run / "raw", program, each)
+                for name, series in written.series.items():
+                    first = known.setdefault(name, series)
+                    if (first.unit, first.single) != (series.unit, series.single):
+                        written.refuse(f"'{name}' has another unit or form than before: write it as other programs do")
+                        continue
+                    index = None if series.single else np.arange(len(series.values))
+                    rows = pl.DataFrame({"index": index, "time_s": series.times, "value": series.values})
+                    about = (application.name, node, program, name, series.unit)
+                    labels = [pl.lit(text).alias(column) for column, text in zip(SCHEMA, about, strict=False)]
+                    tables.append(rows.select(*labels, pl.all()).cast(pl.Schema(SCHEMA)))
+                place = "" if each.file is None else f"{each.file}: "
+                found += [f"{program}: {place}{text}" for text in written.problems]
+        for name, series in known.items():
+            for taken in ({f"{name}_mean", f"{name}_p50"} & known.keys()) if not series.single else ():
+                found.append(f"{application.name}: '{taken}' is a column of '{name}' in a sweep: rename one of the two")
+    return pl.concat(tables), problems
+
+
+def _written(raw: Path, program: str, declared: ProgramMeasures) -> Written:
+    ending = PurePosixPath(declared.file or "").suffix
+    path = raw / Path(f"{program}.out" if declared.file is None else f"{program}.measures{ending}").name
+    written = Written()
+    try:
+        content = inputs.content(path)
+        if declared.file is not None:
+            return read_file(content, ending)
+        return read_lines(content, declared.line or "", declared.units)
+    except FileNotFoundError:
+        written.refuse("no measures: the program wrote no such file, or did not start")
+    except (OSError, re.error) as error:
+        written.refuse(f"no measures: {_quoted(getattr(error, 'strerror', None) or str(error), 120)}")
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeasure:
+    """A measure that programs of an application have written.
+
+    unit: of the figures, empty if unknown. nodes, samples: numbers of nodes with values, and of values. mean, median,
+    least, most: over all values. series: whether each program wrote a series; else it wrote one number.
+    """
+
+    measure: str
+    unit: str
+    nodes: int
+    samples: int
+    mean: float
+    median: float
+    least: float
+    most: float
+    series: bool
+
+
+def summarise_own(table: pl.DataFrame) -> list[OwnMeasure]:
+    """Return the measures of one application, by its rows of the table of :func:`read_own`. Pure."""
+    value = pl.col("value")
+    figures = (value.mean().alias("mean"), value.median().alias("median"), value.min().alias("least"))
+    found = table.group_by("measure", "unit", maintain_order=True).agg(
+        pl.col("node").n_unique().alias("nodes"),
+        pl.len().alias("samples"),
+        *figures,
+        value.max().alias("most"),
+        pl.col("index").is_not_null().any().alias("series"),
+    )
+    return [OwnMeasure(**row) for row in found.iter_rows(named=True)]
