@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ import polars as pl
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.judgement import collect
+from cellbed.measure.own import summarise_own
 from cellbed.measure.repetitions import mean_bounds
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
@@ -24,6 +25,7 @@ from cellbed.measure.statistics import (
     needed,
     paired_differences,
     paired_median,
+    percentile,
     percentile_value,
     unpaired_difference,
 )
@@ -103,6 +105,20 @@ class SettingDifference(Interval):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnComparison:
+    """A measure that the programs of all runs wrote, in `unit`.
+
+    medians: of all values, by run. differences: of the median of each run but the first; then, as of an application, of
+    the medians of scenarios over pairs of runs.
+    """
+
+    measure: str
+    unit: str
+    medians: list[float]
+    differences: list[Difference]
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationComparison:
     """An application that all runs have, by its name.
 
@@ -110,7 +126,7 @@ class ApplicationComparison:
     without a good reply): by run. peers: its connections to each server and port that all runs have, by run. settings:
     where two scenarios or more were run with at least two seeds in common, of each but the first all its percentiles.
     differences: of each run but the first, all its percentiles in order of runs. paired: per run but the first, if its
-    requests are those of the first, the differences request by request; else None.
+    requests are those of the first, the differences request by request; else None. own: measures of its programs.
     """
 
     name: str
@@ -122,6 +138,7 @@ class ApplicationComparison:
     paired: list[PairedDifference | None]
     peers: list[list[PeerSummary]]
     settings: list[SettingDifference]
+    own: list[OwnComparison]
 
     @property
     def has_requests(self) -> bool:
@@ -178,6 +195,7 @@ class Comparison:
                         "differences": [asdict(difference) for difference in each.differences],
                         "paired": [pairs and asdict(pairs) for pairs in each.paired],
                         "settings": [asdict(setting) for setting in each.settings],
+                        "own": [asdict(measure) for measure in each.own],
                     }
                     for each in self.applications
                 ],
@@ -198,6 +216,7 @@ def compare(runs: list[Path]) -> Comparison:
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
     tables = [pl.read_parquet(inputs.checked(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
+    measured = [pl.read_parquet(inputs.checked(run / "measures.parquet")) for run in runs]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -212,6 +231,7 @@ def compare(runs: list[Path]) -> Comparison:
             _peers([[peer for peer in summary.connections if peer.app == name] for summary in summaries]),
             [str(description.get("name")) for description in descriptions],
             seeds,
+            [of(table, name) for table in measured],
         )
         for name in shared
     ]
@@ -264,8 +284,10 @@ def _compare_application(
     peers: list[list[PeerSummary]],
     scenarios: list[str],
     seeds: list[Any],
+    own: list[pl.DataFrame],
 ) -> ApplicationComparison:
-    """One application of all runs; scenarios: their names; seeds: of the runs, ``None`` where unknown."""
+    """One application of all runs; scenarios: their names; seeds: of the runs, ``None`` where unknown; own: measures of
+    its programs."""
     samples = [latencies(table) for table in tables]
 
     def are_paired(one: int, other: int) -> bool:
@@ -303,7 +325,45 @@ def _compare_application(
         ],
         peers,
         _settings(scenarios, samples, are_paired),
+        list(_own(own, names, scenarios, are_paired)),
     )
+
+
+def _own(
+    tables: list[pl.DataFrame], names: list[str], scenarios: list[str], are_paired: Callable[[int, int], bool]
+) -> Iterator[OwnComparison]:
+    """Compare the measures that all runs have in the same unit."""
+    by_name = [{(row.measure, row.unit): row.median for row in summarise_own(table)} for table in tables]
+    for measure, unit in (each for each in by_name[0] if all(each in found for found in by_name)):
+        samples = [table.filter(measure=measure)["value"].to_numpy() for table in tables]
+        medians = [found[measure, unit] for found in by_name]
+        differences = []
+        for run, sample, median in zip(names[1:], samples[1:], medians[1:], strict=True):
+            one, other = percentile(samples[0], 0.5), percentile(sample, 0.5)
+            both = one.supported and other.supported
+            difference = _difference(run, one, other, unpaired_difference(one, other) if both else None)
+            note = difference.note and difference.note.replace("requests", "values")
+            value = difference.value if both else median - medians[0]
+            differences.append(replace(difference, value=value, note=note))
+        for scenario, pairs in _partners(scenarios, are_paired).items():
+            changes = np.array([medians[other] - medians[first] for first, other in pairs.items()])
+            difference = Difference(f"scenario {scenario}, {len(pairs)} pairs", 0.5)
+            differences.append(difference.between(float(changes.mean()), *map(float, mean_bounds(changes))))
+        yield OwnComparison(measure, unit, medians, differences)
+
+
+def _partners(scenarios: list[str], are_paired: Callable[[int, int], bool]) -> dict[str, dict[int, int]]:
+    """Return the pairs of runs of each scenario but the first with runs of the first; of at least two."""
+    found = {}
+    for scenario in dict.fromkeys(name for name in scenarios if name != scenarios[0]):
+        partners: dict[int, int] = {}
+        for other in (run for run, name in enumerate(scenarios) if name == scenario):
+            free = (run for run, name in enumerate(scenarios) if name == scenarios[0] and run not in partners)
+            if (partner := next((run for run in free if are_paired(run, other)), None)) is not None:
+                partners[partner] = other
+        if len(partners) >= 2:
+            found[scenario] = partners
+    return found
 
 
 def _settings(
@@ -311,14 +371,7 @@ def _settings(
 ) -> list[SettingDifference]:
     """Return the differences between scenarios over pairs of runs of equal seed. scenarios, samples: by run."""
     found = []
-    for scenario in dict.fromkeys(name for name in scenarios if name != scenarios[0]):
-        partners: dict[int, int] = {}
-        for other in (run for run, name in enumerate(scenarios) if name == scenario):
-            free = (run for run, name in enumerate(scenarios) if name == scenarios[0] and run not in partners)
-            if (partner := next((run for run in free if are_paired(run, other)), None)) is not None:
-                partners[partner] = other
-        if len(partners) < 2:
-            continue
+    for scenario, partners in _partners(scenarios, are_paired).items():
         smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
         for q in QUANTILES:
             difference = SettingDifference(scenario, scenarios[0], q, len(partners))
@@ -376,7 +429,8 @@ def _summary(run: Path) -> Summary:
         summary = Summary.read(run)
     except MeasureError:
         return collect(run)
-    return summary if (run / "requests.parquet").exists() else collect(run)
+    there = all((run / f"{name}.parquet").exists() for name in ("requests", "measures"))
+    return summary if there else collect(run)
 
 
 def _difference(
@@ -411,6 +465,10 @@ def _names(runs: list[Path]) -> list[str]:
     return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
 
 
+_NO_LEVELS = ("key", "folder", "status", "reason", "app", "refused", "units", "kind")
+"""Columns of text of a dataset that are no factors."""
+
+
 def _trial(run: Path) -> tuple[str, str] | None:
     """Return the levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
     folder = run.resolve()
@@ -419,7 +477,7 @@ def _trial(run: Path) -> tuple[str, str] | None:
         return None
     try:
         rows = pl.read_parquet(inputs.checked(dataset)).filter(key=folder.name)
-        levels = rows.select(pl.col(pl.String).exclude("key", "folder", "status", "reason", "app", "kind"))
+        levels = rows.select(pl.col(pl.String).exclude(*_NO_LEVELS))
         return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
     except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial
         return None

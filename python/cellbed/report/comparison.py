@@ -61,6 +61,7 @@ def _page(comparison: "Comparison") -> str:
             for each in comparison.applications
         },
         difference=formats.compared,
+        own_value=formats.own_value,
         reached=formats.reached,
         timely=formats.timely,
         places=PLACES,

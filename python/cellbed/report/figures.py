@@ -81,15 +81,17 @@ def _save(content: bytes, path: Path) -> None:
 
 
 def of_run(run: Path) -> dict[str, Drawing]:
-    """Return the figures of a measured run by name: of each application its distribution and its parts, of each link
-    that the report draws its series."""
+    """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
+    its programs, of each link that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds = read_tables(run)
+    requests, links, nodes, seconds, measured = read_tables(run)
     found: dict[str, Drawing] = {}
     for each, application in zip(summary.applications, applications_of(description), strict=True):
+        if drawing := own_series(of(measured, each.name)):
+            found[f"{each.name}-measures"] = drawing
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
             found[f"{each.name}-latency"] = distribution(*of_replies(samples), each.percentiles)
@@ -103,16 +105,16 @@ def of_run(run: Path) -> dict[str, Drawing]:
     return found
 
 
-def read_tables(run: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Requests, links, nodes and seconds of a measured run. Raises MeasureError where one is missing or damaged."""
+def read_tables(run: Path) -> list[pl.DataFrame]:
+    """Requests, links, nodes, seconds and own measures of a measured run. Raises MeasureError where one is missing or
+    damaged."""
     import polars as pl
 
     try:
-        names = ("requests", "links", "nodes", "disturbance")
-        requests, links, nodes, seconds = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names)
+        names = ("requests", "links", "nodes", "disturbance", "measures")
+        return [pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
-    return requests, links, nodes, seconds
 
 
 def shown_decompositions(application: ApplicationSummary) -> list[int]:
@@ -258,6 +260,31 @@ def _draw_parts(figure: FigureBase, columns: Sequence[tuple[str, Decomposition]]
 
 
 # ---- over time
+
+
+def own_series(table: pl.DataFrame) -> Drawing | None:
+    """Return the measures of an application's programs over their times; None without any. table: its rows of
+    ``measures.parquet``."""
+    table = table.drop_nulls("time_s")
+    names = table["measure"].unique(maintain_order=True).to_list()[: len(COLOURS)]
+    return Drawing(0.5 + 1.5 * len(names), lambda figure: _draw_own(figure, table, names)) if names else None
+
+
+def _draw_own(figure: FigureBase, table: pl.DataFrame, names: Sequence[str]) -> None:
+    import polars as pl
+
+    grid = figure.subplots(len(names), 1, sharex=True, squeeze=False).flat
+    programs = table["program"].unique(maintain_order=True).to_list()[: len(COLOURS)]
+    for axes, name in zip(grid, names, strict=True):
+        for colour, program in zip(COLOURS, programs, strict=False):
+            series = table.filter(pl.col("measure") == name, pl.col("program") == program).sort("time_s")
+            series = series.gather_every(1 + len(series) // _STEPS)
+            axes.plot(series["time_s"], series["value"], color=colour, lw=1.2, label=program)
+        unit = table.filter(pl.col("measure") == name)["unit"][0]
+        axes.set_ylabel(", ".join(filter(None, [name, unit])).replace("$", r"\$"))
+    grid[-1].set_xlabel("time of the program, s")
+    if len(programs) > 1:
+        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
 def multiples(charts: dict[str, Any]) -> Drawing | None:

@@ -3,7 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from cellbed.runformat.description import OWN
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Interval, SettingDifference
@@ -35,14 +38,15 @@ def mark(at: "Percentile") -> str:
     return "" if at.has_interval else "*"
 
 
-def difference(seconds: float) -> str:
+def _difference(seconds: float) -> str:
     """Return a duration with its sign: ``"+12.4 ms"``, ``"−3.00 ms"``."""
     sign = "+" if seconds > 0 else "−" if seconds < 0 else "±"
     return f"{sign}{duration(abs(seconds))}"
 
 
-def compared(each: "Interval", note: str | None = None) -> tuple[str, str, str]:
-    """Value, interval and verdict of a difference between runs."""
+def compared(each: "Interval", note: str | None = None, unit: str | None = None) -> tuple[str, str, str]:
+    """Value, interval and verdict of a difference between runs. unit: of one that programs measured; else seconds."""
+    difference = _difference if unit is None else partial(measure_difference, OWN, unit=unit)
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
         verdict = "differs" if each.distinct else "may be none"
@@ -202,16 +206,28 @@ def number(value: float | None) -> str:
 
 def measure_name(measure: str) -> str:
     """Return a column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
-    stem = re.sub("(_per|_bit)?_s$", "", measure).removeprefix("part_")
+    stem = re.sub("(_per|_m?bit)?_s$|_bytes$", "", measure).removeprefix("part_").removeprefix(OWN)
     stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
     shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
     return ", ".join(filter(None, [{"fct": "flow completion time"}.get(stem, stem.replace("_", " ")), shown]))
 
 
-def measure_value(measure: str, value: float | None) -> str:
-    """Return a value of a column of measures with its unit."""
+def own_value(value: float, unit: str = "") -> str:
+    """Return a value that a program measured, with its unit."""
+    plain = value == 0 or 1e-4 <= abs(value) < 1e9
+    return f"{number(value) if plain else f'{value:.3g}'} {unit}".rstrip()
+
+
+def measure_value(measure: str, value: float | None, unit: str = "") -> str:
+    """Return a value of a column of measures with its unit. unit: of one that programs wrote."""
     if value is None:
         return NOTHING
+    if measure.startswith(OWN):
+        return own_value(value, unit)
+    if measure.endswith("_bytes"):
+        return size(value)
+    if measure.endswith("_mbit_s"):
+        return rate(value)
     if measure.endswith("_per_s"):
         return f"{number(value)} /s"
     if measure.endswith("_bit_s"):
@@ -221,11 +237,11 @@ def measure_value(measure: str, value: float | None) -> str:
     return share(value) if measure.endswith("_share") else number(value)
 
 
-def measure_difference(measure: str, value: float | None) -> str:
+def measure_difference(measure: str, value: float | None, unit: str = "") -> str:
     """Return a difference of two values of a column of measures, with its sign."""
     if value is None:
         return NOTHING
-    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value))}"
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value), unit)}"
 
 
 def ratio(value: float | None) -> str:
@@ -233,10 +249,17 @@ def ratio(value: float | None) -> str:
     return NOTHING if value is None else f"× {_digits(value)}"
 
 
-def measure_axis(measure: str, most: float) -> tuple[str, float]:
-    """Return name with unit, and units of the axis per unit of the measure, for values up to `most`."""
-    unit, scale = "", 1.0
-    if measure.endswith("_per_s"):
+def measure_axis(measure: str, most: float, unit: str = "") -> tuple[str, float]:
+    """Return name with unit, and units of the axis per unit of the measure, for values up to `most`. unit: of a measure
+    that programs wrote."""
+    scale = 1.0
+    if measure.startswith(OWN):
+        pass
+    elif measure.endswith("_bytes"):
+        unit, scale = ("MB", 1e-6) if most >= 1e6 else ("kB", 1e-3)
+    elif measure.endswith("_mbit_s"):
+        unit = "Mbit/s"
+    elif measure.endswith("_per_s"):
         unit = "/s"
     elif measure.endswith("_bit_s"):
         unit, scale = "Mbit/s", 1e-6

@@ -50,7 +50,7 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds = figures.read_tables(run)
+    requests, links, nodes, seconds, measured = figures.read_tables(run)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds)
@@ -65,6 +65,7 @@ def render(run: Path) -> str:
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": ranking.endpoints(each.endpoints),
+            "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]

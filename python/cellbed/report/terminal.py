@@ -44,6 +44,9 @@ def show(run: Path, console: Console | None = None) -> None:
     _headline(summary, description, console)
     for each, application in zip(summary.applications, described, strict=True):
         _application(each, application, console, alone=len(described) == 1)
+        if each.own:
+            console.print()
+            console.print(_own(each))
         if not application.spans:
             _connections(each.name, summary, console)
     _connections(None, summary, console)
@@ -155,6 +158,14 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
         console.print()
         console.print(_endpoints(summary))
         _explain_marks(console, (each.percentiles for each in summary.endpoints))
+
+
+def _own(summary: "ApplicationSummary") -> Table:
+    table = _table("own measure", "unit", "nodes", "values", "mean", "median", "least", "most")
+    for each in summary.own:
+        figures = (formats.own_value(value) for value in (each.mean, each.median, each.least, each.most))
+        table.add_row(Text(each.measure), Text(each.unit), str(each.nodes), str(each.samples), *figures)
+    return table
 
 
 def _connections(application: str | None, summary: "Summary", console: Console) -> None:
@@ -414,6 +425,7 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
                 figures.add_row(label, *cells)
             console.print()
             console.print(figures)
+        _compared_own(comparison, names, console)
         return
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
@@ -452,6 +464,22 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         console.print()
         console.print(Text(title, style="bold"))
         console.print(settings)
+    _compared_own(comparison, names, console)
+
+
+def _compared_own(comparison: "ApplicationComparison", names: "list[str]", console: Console) -> None:
+    """Print the medians of the measures that its programs wrote, and their differences."""
+    if not comparison.own:
+        return
+    table, differences = _beside(names, "own measure, median"), _table("difference", "of", "value", "95 % interval", "")
+    for each in comparison.own:
+        table.add_row(Text(each.measure), *(Text(formats.own_value(value, each.unit)) for value in each.medians))
+        for found in each.differences:
+            value, interval, verdict = formats.compared(found, found.note, each.unit)
+            differences.add_row(Text(found.run), Text(each.measure), value, interval, Text(verdict, style="dim"))
+    for shown in (table, differences):
+        console.print()
+        console.print(shown)
 
 
 def _beside(names: "list[str]", heading: str = "") -> Table:
