@@ -557,17 +557,6 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
 PROGRAM = GOOD.split("[workload]")[0] + '[apps.a]\nkind = "program"\nclient = { on = "endpoint", command = "true" }\n'
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_a_sweep_of_programs_alone_is_an_error_of_their_line(tmp_path: Path, more: tuple[str, ...]) -> None:
-    levels = ["1 ms", "2 ms"]
-    file = write_sweep(tmp_path, sweep_text({"core": {"key": "links.core.edge", "levels": levels}}), PROGRAM)
-    done = cellbed("sweep", file.name, *more, cwd=tmp_path)
-    assert done.returncode == 2
-    line = PROGRAM.splitlines().index('kind = "program"') + 1
-    assert f":{line}: apps.a.kind: a sweep measures requests, and cellbed knows none of kind = " in done.stderr
-    assert not (tmp_path / "sweeps").exists()
-
-
 def test_a_program_that_is_missing_is_an_error_of_its_level(tmp_path: Path) -> None:
     scenario = PROGRAM + '[apps.web]\nkind = "http"\nserver = "edge"\nrate = "1 /s"\nurl = "http://{server.address}/"\n'
     levels = ["true", "no-such-program-anywhere"]

@@ -168,7 +168,8 @@ def report(
         typer.Option(
             "--measure",
             "-m",
-            help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share.",
+            help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
+            "of applications without known requests their own measures and those of connections.",
             show_default=False,
         ),
     ] = None,

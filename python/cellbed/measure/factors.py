@@ -5,6 +5,7 @@ Statistics of repetitions are those of :mod:`cellbed.measure.repetitions`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from cellbed.measure.repetitions import (
 )
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.statistics import CONFIDENCE
+from cellbed.runformat.description import OWN
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
 
@@ -49,8 +51,9 @@ class Factor:
 
 
 def limits(measure: str) -> tuple[float, float]:
-    """Return the least and the largest value that a measure can have; all count or time something."""
-    return 0.0, 1.0 if measure.endswith("_share") else math.inf
+    """Return the least and the largest value that a measure can have; all but those of programs count or time
+    something."""
+    return (-math.inf, math.inf) if measure.startswith(OWN) else (0.0, 1.0 if measure.endswith("_share") else math.inf)
 
 
 def _has_outlier(values: _Values) -> bool:
@@ -59,10 +62,11 @@ def _has_outlier(values: _Values) -> bool:
 
 
 def refusal(rows: pl.DataFrame, measure: str) -> str | None:
-    """Return why a percentile is missing in rows of a dataset: the trial with the fewest requests; else None."""
+    """Return why a percentile or a measure of a program is missing in rows of a dataset: the trial with the fewest
+    requests; else None."""
     import polars as pl
 
-    if "refused" not in rows.columns or not re.search(r"_p\d\d_s$", measure):
+    if "refused" not in rows.columns or not re.search(rf"_p\d\d_s$|^{OWN}", measure):
         return None
     missing = rows.filter(pl.col(measure).is_null(), pl.col("refused").is_not_null()).sort("requests")
     return f"refused: in a trial {missing['refused'][0]}" if len(missing) else None
@@ -101,7 +105,14 @@ class Study:
         """Raises MeasureError for a measure that the dataset does not have."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
+            if measure.startswith(OWN) and len(why := self.trials["refused"].drop_nulls()):
+                hint = f"in a trial {why[0]}"
             raise MeasureError(f"{measure}: the dataset has no such measure: {hint.strip()}")
+
+    def unit(self, app: str, measure: str) -> str:
+        """Return the unit of a measure that programs wrote; empty if unknown."""
+        rows = self.trials.filter(app=app)["units"].drop_nulls() if "units" in self.trials.columns else ()
+        return next((units[measure] for units in map(json.loads, rows) if measure in units), "")
 
     def intervals(self, app: str, measure: str) -> pl.DataFrame:
         """Return a measure of an application at each point that has trials.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,12 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.scenario.expectations import MEASURES
 from cellbed.support import inputs
+from cellbed.support.limits import OWN
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from cellbed.measure.own import OwnMeasure
     from cellbed.measure.statistics import Samples
 
 TRIAL_COLUMNS = {
@@ -35,7 +39,7 @@ TRIAL_COLUMNS = {
     "late_p99_s": "Float64",
 }
 """Columns of a trial, with their Polars types."""
-APPLICATION_COLUMNS = {"app": "String", "refused": "String", "kind": "String"}
+APPLICATION_COLUMNS = {"app": "String", "refused": "String", "units": "String", "kind": "String"}
 """Columns of an application; those of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 FLOW_MEASURES = (
@@ -45,13 +49,15 @@ FLOW_MEASURES = (
 )
 """Columns of measures of a dataset of simulations."""
 PART = "part_"
+_PROBLEMS = 3
+"""Of own measures, that `refused` has."""
 
 
 def is_taken(name: str, *, simulated: bool) -> bool:
     """Return whether a factor cannot have this name: the dataset, or a table of its results, has such a column.
     simulated: of a dataset of simulations."""
     measures = FLOW_MEASURES if simulated else MEASURES
-    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith(PART)
+    return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith((PART, OWN))
 
 
 def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -80,13 +86,34 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         "pressure_cpu": summary.machine.pressure,
         "late_p99_s": None if lateness is None else lateness / 1e9,
     }
-    rows = [
-        {"app": each.name, "kind": each.kind, **machine, **measures(own, each, summary.measured_s)}
-        | {"refused": refusals(len(due(own)), _QUANTILES.values()) if each.spans else None}
-        for each in applications_of(description)
-        for own in [of(requests, each.name)]
-    ]
+    rows = []
+    for each, found in zip(applications_of(description), summary.applications, strict=True):
+        own = of(requests, each.name)
+        refused = [
+            refusals(len(due(own)), _QUANTILES.values()) if each.spans else None,
+            *found.own_problems[:_PROBLEMS],
+        ]
+        rows.append(
+            {"app": each.name, "kind": each.kind, **machine, **measures(own, each, summary.measured_s)}
+            | {"refused": "; ".join(filter(None, refused)) or None}
+            | (asdict(found.traffic) if found.traffic is not None else {})
+            | own_columns(found.own)
+        )
     return rows, summary.disturbances
+
+
+def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:
+    """Return the columns of measures that programs wrote, and ``units``: of these columns, as JSON. Pure."""
+    single = {f"{OWN}{each.measure}": (each.mean, each.unit) for each in own if not each.series}
+    of_series = {
+        f"{OWN}{each.measure}_{name}": (value, each.unit)
+        for each in own
+        if each.series
+        for name, value in (("mean", each.mean), ("p50", each.median))
+    }
+    found = single | of_series
+    units = {name: unit for name, (_, unit) in found.items() if unit}
+    return {name: value for name, (value, _) in found.items()} | ({"units": json.dumps(units)} if units else {})
 
 
 def flows_of(folder: Path) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ class FactorFigure:
     of the levels on it. joined: the marks of a series are joined by lines; else there is a mark for each point. series,
     panels: other factors with their levels. points: the points that are drawn, ``None`` for all. pooled: number of
     points behind a mark, which shows their mean in each repetition that has all of them.
+    unit: of a measure that programs wrote.
     """
 
     app: str
@@ -47,6 +48,7 @@ class FactorFigure:
     panels: dict[str, list[str]]
     points: list[int] | None
     pooled: int
+    unit: str = ""
 
     @property
     def name(self) -> str:
@@ -93,7 +95,8 @@ class FactorFigure:
         rows = -(-len(panels) // columns)
         figure = Figure(figsize=(9, 3.4 if rows == 1 else 2.6 * rows), layout="constrained")
         finite = trials[self.measure].fill_nan(None).replace(math.inf, None)
-        ylabel, scale = measure_axis(self.measure, float(finite.drop_nulls().to_numpy().max(initial=0.0)))
+        most = float(finite.drop_nulls().to_numpy().max(initial=0.0))
+        ylabel, scale = measure_axis(self.measure, most, self.unit)
         marks = self._marks(trials, scale)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         series = list(itertools.product(*self.series.values()))
@@ -206,4 +209,5 @@ def _make_figure(study: Study, points: pl.DataFrame, factor: Factor, app: str, m
         panels={name: order[name] for name in panels},
         points=comparable["point"].to_list() if joined and len(comparable) < len(points) else None,
         pooled=pooled,
+        unit=study.unit(app, measure),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.description import OWN
+from cellbed.support.limits import OWN
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Interval, SettingDifference

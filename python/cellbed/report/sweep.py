@@ -17,6 +17,7 @@ from cellbed.report import factor_figures, figures, formats, html, plot, simulat
 from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
 from cellbed.support.errors import CellbedError
+from cellbed.support.limits import OWN
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,10 +27,22 @@ if TYPE_CHECKING:
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
 """Those that are shown where none are chosen."""
+CONNECTION_MEASURES = ("throughput_up_mbit_s", "throughput_down_mbit_s", "round_trip_p50_s")
+"""The same for applications without known requests, after the measures that their programs wrote."""
+_MOST_OWN = 6
 FLOW_MEASURES = ("fct_p50_s", "slowdown_mean", "slowdown_p99")
 """The same for simulations."""
 _SHOWN = 30
 """Rows of a table that are shown before the fold, and on the terminal."""
+
+
+def usual_measures(study: Study) -> tuple[str, ...]:
+    """Return the measures that are shown of a sweep of scenarios where none are chosen."""
+    requests = study.trials.group_by("app").max()["requests"].fill_null(1)  # null: all trials have failed
+    own = [name for name in study.measures if name.startswith(OWN)][:_MOST_OWN]
+    of_requests = () if (requests == 0).all() else MEASURES
+    found = (*of_requests, *own, *(CONNECTION_MEASURES if (requests == 0).any() else ()))
+    return tuple(name for name in found if name in study.measures)
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,8 @@ class SweepReport:
             effects = self.study.effects(app, measure).to_dicts()
             values = of_app[measure].drop_nulls()
             constant = len(values) > 1 and values.n_unique() == 1
-            found.append({"measure": measure, "constant": constant, "points": points, "effects": effects})
+            about = {"measure": measure, "unit": self.study.unit(app, measure), "constant": constant}
+            found.append(about | {"points": points, "effects": effects})
         return {"name": app, "kind": kind, "measures": found, "without": without}
 
     def figures(self) -> list[factor_figures.FactorFigure]:
@@ -294,7 +308,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
     for app in content["applications"]:
         for each in app["measures"]:
             measure = each["measure"]
-            value = partial(formats.measure_value, measure)
+            value = partial(formats.measure_value, measure, unit=each["unit"])
             if each["constant"]:
                 same = next((row["value"] for row in each["points"] if row["value"] is not None), None)
                 console.print(Text(f"\n{app['name']}: {formats.measure_name(measure)}: {value(same)} in every trial"))
@@ -309,7 +323,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
                 shown: list[str | Text] = [str(row["point"]), *(Text(row[name]) for name in content["factors"])]
                 table.add_row(
                     *shown,
-                    point_value(measure, row),
+                    point_value(each, row),
                     interval(row, value),
                     str(row["repetitions"]),
                     _count(row["more"]),
@@ -337,7 +351,7 @@ def _effects(measured: Mapping[str, Any]) -> Any:
     for name in ("difference", "95 % interval", "ratio", "95 % interval", "p (Holm)"):
         table.add_column(name, justify="right")
     table.add_column("")
-    difference = partial(formats.measure_difference, measured["measure"])
+    difference = partial(formats.measure_difference, measured["measure"], unit=measured["unit"])
     for row in measured["effects"][:_SHOWN]:
         table.add_row(
             Text(row["factor"]),
@@ -359,10 +373,10 @@ def verdict(row: Mapping[str, Any]) -> str:
     return "differs" if row["distinct"] else "may be none"
 
 
-def point_value(measure: str, row: Mapping[str, Any]) -> str:
+def point_value(measured: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """Return the value of a point, or that it is refused."""
     refused = row["value"] is None and (row["note"] or "").startswith("refused")
-    return "refused" if refused else formats.measure_value(measure, row["value"])
+    return "refused" if refused else formats.measure_value(measured["measure"], row["value"], measured["unit"])
 
 
 def interval(row: Mapping[str, Any], shown: Any) -> str:
@@ -385,8 +399,9 @@ def uncorrected(measured: Mapping[str, Any]) -> str:
     return "each interval is for its row alone; p and the verdict are corrected for all rows"
 
 
-def _interval(measure: str, row: Mapping[str, Any], signed: bool = False) -> str:
-    return interval(row, partial(formats.measure_difference if signed else formats.measure_value, measure))
+def _interval(measured: Mapping[str, Any], row: Mapping[str, Any], signed: bool = False) -> str:
+    shown = formats.measure_difference if signed else formats.measure_value
+    return interval(row, partial(shown, measured["measure"], unit=measured["unit"]))
 
 
 def _count(value: int | None) -> str:

@@ -22,8 +22,6 @@ class Measure:
     unit: Literal["B", "s"]
 
 
-OWN = "own_"
-"""Begins the names of measures that programs write, in datasets."""
 
 
 @dataclass(frozen=True, slots=True)

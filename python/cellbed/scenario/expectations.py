@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 
 from cellbed.scenario.fields import plainly
 from cellbed.scenario.table import Path
-from cellbed.support.limits import Limit
+from cellbed.support.limits import OWN, Limit
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
 
@@ -22,6 +22,8 @@ MEASURES = (
     *(f"good_replies_{name}_s" for name in _QUANTILES),
     *(f"{place}_{name}_s" for place in _PLACES for name in ("p01", "p50", "p99", "mean")),
     *("network_p50_s", "network_p99_s"),
+    *("connections", "sent_bytes", "received_bytes", "throughput_up_mbit_s", "throughput_down_mbit_s"),
+    *("round_trip_p50_s", "retransmitted", "setup_p50_s"),
 )
 """Measures of an application that every run of a scenario has, and every dataset of a sweep."""
 KNOWN = (*MEASURES, "pressure_cpu", "late_p99_s")
@@ -34,7 +36,6 @@ ALIASES = {
     "goodput": "goodput_bit_s",
 }
 """Shorter names of measures."""
-OWN = "own_"
 _LATER = re.compile(rf"{OWN}[\w.-]+|part_\w+_(p50|p99)_s")
 """Measures that only the run knows: those of its programs, and parts of requests."""
 _OF_DEADLINE = ("on_time_share", "goodput_bit_s")

@@ -4,6 +4,8 @@ import operator
 from dataclasses import dataclass
 from typing import Literal
 
+OWN = "own_"
+"""Prefix of the columns of measures that programs write."""
 _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 

@@ -162,11 +162,11 @@ class Sweep:
     ) -> SweepReport:
         """Return the report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of
         the dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
-        from cellbed.report.sweep import FLOW_MEASURES, MEASURES, SweepReport
+        from cellbed.report.sweep import FLOW_MEASURES, SweepReport, usual_measures
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
         planned = len(self.points), self.file.repetitions
-        usual = MEASURES if self.file.simulation is None else FLOW_MEASURES
+        usual = usual_measures(study) if self.file.simulation is None else FLOW_MEASURES
         name = f"{self.name}, predicted" if self.predicted else self.name
         judged = read_verdicts(self.path)
         return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted, judged)

@@ -24,6 +24,7 @@ from cellbed.runformat.folder import write_json
 from cellbed.scenario.expectations import MEASURES
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.limits import OWN
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
 
@@ -258,7 +259,7 @@ def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
         # Names and kinds of applications are known even of a trial that failed.
         rows = result.rows or [{"app": name, "kind": kind} for name, kind in trial.applications.items()]
         found += [{**row, **about} for row in rows]
-    parts = list(dict.fromkeys(name for row in found for name in row if name.startswith(PART)))
+    parts = list(dict.fromkeys(name for row in found for name in row if name.startswith((PART, OWN))))
     schema: dict[str, Any] = {name: getattr(pl, kind) for name, kind in TRIAL_COLUMNS.items()}
     schema |= dict.fromkeys(factors, pl.String)
     schema |= {name: getattr(pl, kind) for name, kind in APPLICATION_COLUMNS.items()}

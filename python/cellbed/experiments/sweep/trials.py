@@ -19,7 +19,6 @@ from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place
 from cellbed.experiments.sweep.file import SweepFile, read_sweep
 from cellbed.measure.rows import FLOW_MEASURES
 from cellbed.scenario import Scenario, ScenarioError, read
-from cellbed.scenario.applications import Load
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.delays import DelaySeries
 from cellbed.scenario.expectations import Expectations, expectations
@@ -162,10 +161,6 @@ class _Checker:
             scenario = stated.completed()
             if not scenario.applications:
                 raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
-            if not any(isinstance(each, Load) for each in scenario.applications.values()):
-                text = 'a sweep measures requests, and cellbed knows none of kind = "program": add an application of '
-                places = [(*scenario.path_of(name), "kind") for name in scenario.applications]
-                raise TablesError([Problem(path, f'{text}kind = "http"') for path in places])
             machines = (repr(scenario.nodes), repr(list(scenario.programs())))
             if machines not in self._lacking:
                 self._lacking[machines] = self._lacks(scenario)
