@@ -1,0 +1,241 @@
+"""Programs that measure themselves, in real runs and a real sweep: iperf3, an encoder, a learner and a game."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import cellbed
+import own_programs
+from cellbed.testbed.machine.process import find
+from in_process import cellbed as in_process
+from run_commands import needs_limits, only_folder
+from run_commands import run as run_cellbed
+
+pytestmark = [
+    pytest.mark.needs_tun,
+    needs_limits,
+    pytest.mark.skipif(find("iperf3") is None, reason="not installed: iperf3"),
+]
+PROGRAM = f"python3 {own_programs.__file__}"
+NODES = """
+[nodes.endpoint]
+cpus = 0.5
+memory = "128 MiB"
+
+[nodes.edge]
+cpus = 0.5
+memory = "256 MiB"
+
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+base_delay = "10 ms"
+
+[links.core]
+edge = "3 ms"
+"""
+ROUND_TRIP_S = 0.026
+SERVER = f'server = {{ on = "edge", command = "{PROGRAM} serve PORT", ready = {{ port = PORT }} }}'
+TEXT = f"""
+name = "own"
+duration = "60 s"
+{NODES}
+[nodes.phone]
+class = "endpoint"
+cpus = 0.5
+memory = "128 MiB"
+
+[apps.speed]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 --server", ready = {{ port = 5201 }} }}
+
+[apps.speed.client]
+on = "phone"
+command = "iperf3 --client {{server.address}} --bytes 2M --interval 0.2 --json --logfile speed.json"
+measures = "speed.json"
+
+[apps.printed]
+kind = "program"
+after = ["speed"]
+
+[apps.printed.client]
+on = "endpoint"
+command = "iperf3 --client edge-0 --port 5202 --bytes 200K --json"
+measures = {{ line = '"bits_per_second":\\s+(?P<rate>[0-9.e+]+)', units = {{ rate = "bit/s" }} }}
+
+[apps.printed.server]
+on = "edge"
+command = "iperf3 --server --port 5202"
+ready = {{ port = 5202 }}
+
+[apps.video]
+kind = "program"
+
+[apps.video.client]
+on = "endpoint"
+command = "{PROGRAM} encode"
+measures = {{ line = 'fps=(?P<fps>[0-9.]+) bitrate=(?P<rate_kbit_s>[0-9.]+)', units = {{ fps = "/s" }} }}
+
+[apps.learning]
+kind = "program"
+{SERVER.replace("PORT", "7000")}
+
+[apps.learning.client]
+on = "endpoint"
+command = "{PROGRAM} learn {{server.address}} 7000"
+measures = "rounds.csv"
+
+[apps.game]
+kind = "program"
+{SERVER.replace("PORT", "7001")}
+
+[apps.game.client]
+on = "endpoint"
+command = "{PROGRAM} play edge-0 7001"
+measures = "game.json"
+
+[apps.silent]
+kind = "program"
+client = {{ on = "endpoint", command = "true", measures = "nothing.json" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> cellbed.Run:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own.toml").write_text(TEXT)
+    done = run_cellbed("run", folder / "own.toml", "--out", folder / "runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return cellbed.load(only_folder(folder / "runs"))
+
+
+def values(run: cellbed.Run, app: str, measure: str) -> pl.DataFrame:
+    return run.measures.filter(app=app, measure=measure).sort("index")
+
+
+def test_lines_of_progress_are_series(run: cellbed.Run) -> None:
+    fps = values(run, "video", "fps")
+    assert fps["value"].to_list() == [24 + frame % 3 for frame in range(1, own_programs.FRAMES + 1)]
+    assert fps["unit"].unique().to_list() == ["/s"]
+    assert values(run, "video", "rate_kbit_s")["unit"][0] == "kbit/s"
+
+
+def test_a_learners_table_is_its_rounds(run: cellbed.Run) -> None:
+    loss, took = values(run, "learning", "loss"), values(run, "learning", "round")
+    assert loss["value"].to_list() == pytest.approx([1 / (n + 1) for n in range(own_programs.ROUNDS)])
+    assert loss["time_s"].is_sorted()
+    assert took["unit"][0] == "s"
+    # 20 kB take 8 ms on a link of 20 Mbit/s.
+    assert took["value"].min() > ROUND_TRIP_S + own_programs.UPDATE * 8 / 20e6
+
+
+def test_a_games_json_has_a_series_and_a_number_and_what_is_wrong_is_named(run: cellbed.Run) -> None:
+    trips = values(run, "game", "trip")
+    assert len(trips) == own_programs.MOVES
+    assert trips["value"].min() > ROUND_TRIP_S * 1e3
+    assert values(run, "game", "moves").select("index", "value").rows() == [(None, own_programs.MOVES)]
+    assert (
+        "game.endpoint-0.client: game.json: 'map': 'de_dust' is not a finite number: write one, without quotes"
+        in run.summary.warnings
+    )
+
+
+def test_iperf3_is_measured_by_its_report_and_by_its_output(run: cellbed.Run) -> None:
+    (received,) = values(run, "speed", "received_bit_s")["value"]
+    assert 1e6 < received < 20e6
+    rates = values(run, "speed", "rate_bit_s")
+    assert rates["time_s"].null_count() == 0
+    printed = values(run, "printed", "rate")
+    assert len(printed) >= 4
+    assert printed["unit"][0] == "bit/s"
+
+
+def test_a_program_that_wrote_nothing_is_a_warning(run: cellbed.Run) -> None:
+    text = "silent.endpoint-0.client: nothing.json: no measures: the program wrote no such file, or did not start"
+    assert text in run.summary.warnings
+
+
+def test_every_program_has_measures_of_its_connections(run: cellbed.Run) -> None:
+    found = {each.name: each.traffic for each in run.summary.applications}
+    speed, learning, game = found["speed"], found["learning"], found["game"]
+    assert speed is not None
+    assert learning is not None
+    assert game is not None
+    assert speed.connections == 2
+    assert speed.sent_bytes == run.connections.filter(app="speed")["to_server_bytes"].sum() > 500_000
+    assert 1 < (speed.throughput_up_mbit_s or 0) < 20
+    assert speed.setup_p50_s == pytest.approx(ROUND_TRIP_S, rel=0.5)
+    assert learning.connections == 1
+    assert learning.sent_bytes == learning.received_bytes == own_programs.ROUNDS * own_programs.UPDATE
+    assert learning.retransmitted is not None
+    for each in (learning, game):
+        assert each.round_trip_p50_s is not None
+        assert each.round_trip_p50_s >= ROUND_TRIP_S
+    assert (game.sent_bytes, game.retransmitted, game.setup_p50_s) == (8 * own_programs.MOVES, None, None)
+    assert found["silent"] is not None
+    assert found["silent"].connections == 0
+
+
+def test_reports_show_own_measures_with_figures_over_time(run: cellbed.Run, tmp_path: Path) -> None:
+    done = in_process("report", run.path, "--figures", tmp_path / "figures")
+    assert re.search(r"^trip +ms +1 +25 ", done.stdout, re.MULTILINE)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"game-measures.svg", "learning-measures.svg", "speed-measures.svg"} <= names
+    assert "video-measures.svg" not in names, "its lines have no times"
+    page = run.report.read_text()
+    assert page.count("Measures of its programs") == 5
+    assert 'id="own-' in page
+
+
+SWEEP = """
+name = "places"
+scenario = "game.toml"
+repetitions = 2
+
+[factors.place]
+key = "links.core.edge"
+levels = { near = "1 ms", far = "41 ms" }
+"""
+
+
+def test_a_sweep_of_a_game_has_its_own_measures(tmp_path: Path) -> None:
+    client = (
+        f'client = {{ on = "endpoint", command = "{PROGRAM} play {{server.address}} 7001", measures = "game.json" }}'
+    )
+    server = SERVER.replace("PORT", "7001")
+    text = f'name = "game"\nduration = "60 s"\n{NODES}\n[apps.game]\nkind = "program"\n{client}\n{server}\n'
+    (tmp_path / "game.toml").write_text(text)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    done = run_cellbed("sweep", "sweep.toml", "--repeats", 0, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    sweep = cellbed.Sweep.load(tmp_path / "sweeps" / "places")
+    rows = sweep.trials
+    assert len(rows) == 4
+    assert rows["own_moves"].to_list() == [own_programs.MOVES] * 4
+    assert json.loads(rows["units"][0]) == {"own_trip_mean": "ms", "own_trip_p50": "ms"}
+    assert all("'map': 'de_dust'" in reason for reason in rows["refused"])
+    for place, least in (("near", 0.022), ("far", 0.102)):
+        of_place = rows.filter(place=place)
+        assert of_place["own_trip_p50"].min() > least * 1e3
+        assert of_place["round_trip_p50_s"].to_list() == pytest.approx([least] * 2, rel=0.05)
+        assert of_place["connections"].to_list() == [1, 1]
+    figures = in_process(
+        "sweep",
+        "report",
+        sweep.path,
+        "-m",
+        "own_trip_p50",
+        "--with-disturbed",
+        "--figures",
+        tmp_path / "f",
+        "--open",
+        "no",
+    )
+    assert figures.returncode == 0, figures.stderr
+    assert [path.name for path in (tmp_path / "f").iterdir()] == ["game-own_trip_p50-place.svg"]
+    assert "trip, median" in figures.stdout
