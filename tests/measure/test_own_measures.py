@@ -309,6 +309,24 @@ def test_a_prediction_refuses_a_file_that_no_model_writes(tmp_path: Path) -> Non
     )
 
 
+def test_a_prediction_has_measures_of_its_connections(tmp_path: Path) -> None:
+    server = 'server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }'
+    client = '"iperf3 --client edge-0 --bytes 300K" }'
+    text = re.sub(r'"ping .*', lambda _: f"{client}\n{server}", scenario().replace("count = 2", ""))
+    (tmp_path / "x.toml").write_text(text)
+    assert command("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs").returncode == 0
+    (path,) = (tmp_path / "runs").iterdir()
+    traffic = Summary.read(path).applications[0].traffic
+    assert traffic is not None
+    assert traffic.connections == 2
+    assert traffic.sent_bytes > 200_000
+    assert traffic.throughput_up_mbit_s is not None
+    assert traffic.round_trip_p50_s is not None
+    assert traffic.setup_p50_s is not None
+    assert 0.02 < traffic.setup_p50_s <= traffic.round_trip_p50_s
+    assert 0.5 < traffic.throughput_up_mbit_s < 20
+
+
 def test_measures_are_compared_with_intervals(tmp_path: Path, run: cellbed.Run) -> None:
     runs = [run.path]
     runs += [
