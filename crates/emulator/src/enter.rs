@@ -31,7 +31,7 @@ pub struct Entry {
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
     pub cgroups: Vec<String>,
-    /// What the program sees as the machine's name, in a UTS namespace of the program's own; `None` keeps the caller's.
+    /// Host name of the program, in a UTS namespace of the program's own; `None` keeps the caller's.
     pub host_name: Option<String>,
     /// True if the program keeps the capabilities it has in the user namespace after `exec`.
     pub keep_capabilities: bool,

@@ -26,7 +26,7 @@ from cellbed.measure.repetitions import (
 )
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.statistics import CONFIDENCE
-from cellbed.runformat.description import OWN
+from cellbed.support.limits import OWN
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
 

@@ -22,8 +22,6 @@ class Measure:
     unit: Literal["B", "s"]
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramMeasures:
     """The measures that the program of a role writes: a file, or matches of a regular expression in its output.

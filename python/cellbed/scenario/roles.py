@@ -71,7 +71,7 @@ class Ready(Table):
 
 
 class Stop(Table):
-    """How a program is ended."""
+    """The end of a program: a signal, and SIGKILL after the grace time."""
 
     signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] = Field(
         "SIGTERM", description="The signal that asks it to end."
@@ -79,6 +79,7 @@ class Stop(Table):
     grace: Annotated[int, quantity(DURATION, "0 s", "60 s")] = Field(
         written("5 s"), description="How long it may take to end then, before it is killed and the run reports it."
     )
+
 
 class LineMeasures(Table):
     """Measures in lines of a program's standard output."""
