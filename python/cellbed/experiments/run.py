@@ -18,11 +18,13 @@ from cellbed.experiments.listener import Listener
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
+from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
+from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import Record, process_start
@@ -201,7 +203,7 @@ def _drive(
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")
 
-        deployed = deployments(plan)
+        deployed = _with_certificates(deployments(plan), bed, plan)
         if deployed:
             what = ", ".join(str(each.table) for each in deployed)
             listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")
@@ -294,13 +296,44 @@ def _drive(
 def _with_spans(
     process: Process | Command, deployment: Deployment, raw: Path, bed: Testbed, sockets: SpanSockets
 ) -> Process | Command:
-    """Return a program; a service with a socket at which it can report spans."""
-    if not isinstance(process, Command) or process.load:
+    """Return a program with what it finds in its environment: a service a socket at which it can report spans; every
+    program the certificate of the run's authority, if there is one."""
+    if not isinstance(process, Command):
         return process
-    record = raw / f"{deployment.name}.{process.node}.service.jsonl"
-    node = bed.nodes[process.node]
-    found = {name: node.show_socket(path) for name, path in sockets.listen(deployment.name, record).items()}
+    node, found = bed.nodes[process.node], dict[str, str]()
+    if not process.load:
+        record = raw / f"{deployment.name}.{process.node}.service.jsonl"
+        found = {name: node.show_socket(path) for name, path in sockets.listen(deployment.name, record).items()}
+    if deployment.authorities is not None:
+        found |= dict.fromkeys(certificates.VARIABLES, node.show_file(deployment.authorities))
     return replace(process, environment={**found, **process.environment})
+
+
+def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
+    """Return the applications with the files of an authority, if one of them needs certificates, and with those of the
+    servers that have one: with all names of their addresses."""
+    if not any(each.table.certified for each in deployed):
+        return deployed
+    lines = [line.split() for line in plan.hosts.splitlines()]
+    names: dict[str, list[str]] = {}
+    for each in deployed:
+        if each.table.certified and (nodes := plan.servers[each.name]):
+            ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
+            names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips)})
+    certificates.issue(bed.sockets, names)
+
+    def shown(node: str, app: str) -> dict[str, str]:
+        files = zip(CERTIFICATE, certificates.FILES, strict=True)
+        return {name: bed.nodes[node].show_file(str(bed.sockets / app / file)) for name, file in files}
+
+    return [
+        replace(
+            each,
+            authorities=str(bed.sockets / certificates.AUTHORITY),
+            certificates={node.name: shown(node.name, each.name) for node in each.servers if each.name in names},
+        )
+        for each in deployed
+    ]
 
 
 def _memory_kills(bed: Testbed) -> dict[str, int]:

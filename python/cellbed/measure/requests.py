@@ -1,5 +1,6 @@
 """Requests: the stamps of programs and packets joined, one row per request with the parts of its latency."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,7 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
     numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
         first, completing, original, opened, accepted, busy, before = np.full((7, len(requests)), NEVER, np.int64)
+        tls_first, tls_completing = np.full((2, len(requests)), NEVER, np.int64)
         known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
         for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
             node, peers = str(endpoint), servers_of.get(str(endpoint), ())
@@ -208,6 +210,10 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 busy[rows], before[rows] = connection.busy_since(start), connection.completion(start)
                 completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
                 opened[rows], accepted[rows] = connection.opened, connection.accepted
+                if f"tls_{way}_end" in part.columns:
+                    shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
+                    tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
+                    tls_completing[rows] = connection.completion(shaken)
         if way == "uplink":
             destination = _pick(streams.crossings.destination.astype(np.int64), first)
             names = [streams.crossings.vertices.get(vertex) for vertex in destination]
@@ -226,6 +232,11 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 for name, values in (("opened", opened), ("accepted", accepted))
             ),
         ).with_columns(resent.alias(f"{way}_resent_ns"), (completed - entered - resent).alias(f"{way}_sending_ns"))
+        if f"tls_{way}_end" in requests.columns:
+            requests = requests.with_columns(
+                _pick(passages.entered, tls_first).alias(f"tls_{way}_entered_ns"),
+                _pick(passages.left, tls_completing).alias(f"tls_{way}_left_ns"),
+            )
     entered, arrived = pl.col("downlink_entered_ns"), _pick(streams.crossings.left, before)
     requests = requests.with_columns(
         downlink_ready_ns=pl.when(pl.Series(arrived) <= pl.col("sent_ns"))
@@ -236,16 +247,23 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
 
 
 def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
-    """Adds, of the time from ``opening_ns`` to ``sent_ns``, what the handshake took on each way and at the remote node
-    (0 where the connection was open already, and of one that an earlier request began to open what was left), and the
-    rest."""
-    stamps = ("uplink_opened_ns", "uplink_accepted_ns", "downlink_opened_ns", "downlink_accepted_ns")
-    since = [pl.when(pl.col(each).is_not_null()).then(pl.max_horizontal(each, "opening_ns")) for each in stamps]
-    was_open = pl.col("opening_ns") == pl.col("sent_ns")
+    """Adds, of the time from ``opening_ns`` to ``sent_ns``, what the handshakes of TCP and TLS took on each way and at
+    the remote node (0 where the connection was open already, and of one that an earlier request began to open what was
+    left), and the rest."""
+    tcp = ("uplink_opened_ns", "uplink_accepted_ns", "downlink_opened_ns", "downlink_accepted_ns")
+    tls = ("tls_uplink_entered_ns", "tls_uplink_left_ns", "tls_downlink_entered_ns", "tls_downlink_left_ns")
     ways = ("connect_up_ns", "connect_remote_ns", "connect_down_ns")
+
+    def took(stamps: tuple[str, ...]) -> list[pl.Expr]:
+        since = [pl.when(pl.col(each).is_not_null()).then(pl.max_horizontal(each, "opening_ns")) for each in stamps]
+        return [end - begin for begin, end in itertools.pairwise(since)]
+
+    taken = took(tcp)
+    if tls[0] in requests.columns:
+        taken = [first + second for first, second in zip(taken, took(tls), strict=True)]
+    was_open = pl.col("opening_ns") == pl.col("sent_ns")
     return requests.with_columns(
-        pl.when(was_open).then(0).otherwise(end - begin).alias(name)
-        for name, begin, end in zip(ways, since[:-1], since[1:], strict=True)
+        pl.when(was_open).then(0).otherwise(time).alias(name) for name, time in zip(ways, taken, strict=True)
     ).with_columns(
         connect_rest_ns=pl.col("sent_ns") - pl.col("opening_ns") - pl.sum_horizontal(*ways, ignore_nulls=False)
     )

@@ -40,12 +40,12 @@ class Span:
 
 # fmt: off
 HANDSHAKE = (
-    Span("connect_uplink", "uplink", "Handshake", "handshake", "SYN enters the uplink → leaves it, repeated if lost",
-         "connect_up"),
-    Span("connect_remote", "remote", "Handshake", "handshake", "SYN left the network → the answer enters the downlink",
-         "connect_remote"),
-    Span("connect_downlink", "downlink", "Handshake", "handshake", "the answer enters the downlink → leaves it",
-         "connect_down"),
+    Span("connect_uplink", "uplink", "Handshake", "handshake", "SYN enters the uplink → leaves it, repeated if lost; "
+         "likewise the hello of TLS", "connect_up"),
+    Span("connect_remote", "remote", "Handshake", "handshake", "SYN left the network → the answer enters the downlink; "
+         "likewise with TLS", "connect_remote"),
+    Span("connect_downlink", "downlink", "Handshake", "handshake", "the answer enters the downlink → leaves it; "
+         "likewise with TLS", "connect_down"),
     Span("connect", "endpoint", "Opening a connection", "connect",
          "begins to open → request handed to TCP, without the handshake's way", "connect_rest"),
 )

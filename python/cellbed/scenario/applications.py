@@ -24,6 +24,7 @@ from cellbed.scenario.loads import (
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.roles import AnyRole, Role
 from cellbed.scenario.table import Table, written
+from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, SIZE
 
@@ -87,6 +88,11 @@ class Application(Table):
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
         """Return the roles whose programs are started as they are."""
         return ((key, role) for key, role in self.roles() if role.command is not None)
+
+    @property
+    def certified(self) -> bool:
+        """Return whether its servers have a certificate of the run's authority."""
+        return any(f"{{{name}}}" in text for _, text in self.templates() for name in CERTIFICATE)
 
     def completed(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""

@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping
 
 from cellbed.support.near_names import did_you_mean
 
-NAMES = ("server.address", "client.address", "node.name", "node.address", "seed", "duration_s")
+CERTIFICATE = ("server.certificate", "server.key")
+"""Files with the certificate of an application's servers, and its key."""
+NAMES = ("server.address", "client.address", *CERTIFICATE, "node.name", "node.address", "seed", "duration_s")
 """What a text can contain beside ``APP.address``, the address of the server of an application."""
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 

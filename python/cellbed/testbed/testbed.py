@@ -18,7 +18,8 @@ from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.process import Place
+from cellbed.testbed.machine.certificates import PROGRAM
+from cellbed.testbed.machine.process import Place, find
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
 
@@ -92,6 +93,10 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     control = scenario.transport.congestion_control
     if control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
         found.append(Problem(("transport", "congestion_control"), wrong))
+    for name, application in scenario.applications.items():
+        if application.certified and find(PROGRAM) is None:
+            text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
+            found.append(Problem((*scenario.path_of(name), "kind"), text))
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])

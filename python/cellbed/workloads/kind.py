@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.runformat.description import Description
+from cellbed.scenario.templates import CERTIFICATE
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
@@ -32,6 +33,8 @@ class Deployment:
     name: of the application; table: of the scenario; number: counts the applications of the run from 0. clients,
     servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
     the first server of each application that has one. shared: address of all servers, where they have one.
+    authorities: file on this machine with the certificate of the run's authority; certificates: by node, the values of
+    names in texts that stand for the servers' certificate.
     """
 
     name: str
@@ -43,6 +46,8 @@ class Deployment:
     stop_ns: int
     addresses: Mapping[str, str] = field(default_factory=dict)
     shared: IPv4Address | None = None
+    authorities: str | None = None
+    certificates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def address(self, server: Node) -> str:
         """Return the address at which clients reach a server."""
@@ -80,6 +85,8 @@ class Deployment:
             "node.address": str(node.ipv4),
             "seed": str(seed),
             "duration_s": f"{(self.stop_ns - self.start_ns) / 1e9:g}",
+            **dict.fromkeys(CERTIFICATE, ""),
+            **self.certificates.get(node.name, {}),
         }
 
 

@@ -196,6 +196,13 @@ class Backend(ABC):
         """
         return path
 
+    def show_file(self, path: str) -> str:
+        """Return the path at which programs of the node find the file at `path` of this machine.
+
+        path: in the folder for sockets of the testbed. Errors: ``OSError``, :class:`CellbedError`.
+        """
+        return path
+
     @abstractmethod
     def fill_disk(self, full: bool) -> None:
         """Take all free space of the node's file system of limited size, or give it back.

@@ -250,6 +250,13 @@ class RemoteNode(Backend):
         """Return the path of a socket of the agent."""
         return str(self.call("listen", path=path))
 
+    def show_file(self, path: str) -> str:
+        """Return the path of a copy in the node's own folder."""
+        name = "-".join(Path(path).parts[-2:])
+        self.copy_in(Path(path), name)
+        folder, _ = self.spawn(["pwd"], stdout=subprocess.PIPE).communicate()
+        return f"{folder.decode().strip()}/{name}"
+
     def fill_disk(self, full: bool) -> None:
         # The agent makes the file system with the first call.
         self.call("disk", bytes=self.setup.disk_bytes, full=full)

@@ -6,6 +6,7 @@ The protocols are h11's and h2's, which do no I/O; the sockets under them are ou
 import http
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import h11
 from cellbed.workloads import machine
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.tcp import CountingSocket, tcp_info
+from cellbed.workloads.tls import Clear, reason
 
 REQUEST_HEADER = "Cellbed-Request"
 """Names the request, ``endpoint/number``, so that a service can report spans of it (docs/reference/spans.md)."""
@@ -43,8 +45,10 @@ round trip."""
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The common part of all requests of a load. target: path and query; headers: without Host and Content-Length."""
+    """The common part of all requests of a load. scheme: of the URL; target: path and query; headers: without Host and
+    Content-Length."""
 
+    scheme: str
     method: str
     authority: str
     target: str
@@ -55,10 +59,14 @@ class Message:
 @dataclass(slots=True)
 class Exchange(Request):
     """A request and its reply. opening_ns: when its connection began to open, for a request that waited for this; else
-    as sent_ns. order: number among the requests of its connection, from 0. code: status of the reply. tries: how often
-    it was sent; the stamps are those of the last time."""
+    as sent_ns. tls_uplink_end, tls_downlink_end: of a connection with TLS that opened for it, where the first flight of
+    the client and the server's part of the handshake end in their streams. order: number among the requests of its
+    connection, from 0. code: status of the reply. tries: how often it was sent; the stamps are those of the last
+    time."""
 
     opening_ns: int | None = None
+    tls_uplink_end: int | None = None
+    tls_downlink_end: int | None = None
     order: int | None = None
     code: int | None = None
     tries: int = 0
@@ -66,9 +74,11 @@ class Exchange(Request):
 
 @dataclass(slots=True)
 class _Reply:
-    """The reply to `request` so far. start: offset of its first byte."""
+    """The reply to `request` so far. begin: offset of its first byte among those of messages, where it is known before
+    that byte; start: in the downlink's stream."""
 
     request: Exchange
+    begin: int = 0
     start: int | None = None
     code: int = 0
     payload: int = 0
@@ -78,15 +88,17 @@ class Connection:
     """A connection that opens in the background; base of both versions.
 
     Each round of the event loop calls :meth:`write` when it is writable and :meth:`read` when it is readable. Finished
-    and failed requests go to the ledger. ending: it takes no further requests. trouble: why it could not be opened.
-    returned: requests that the server refused without having seen them, to be sent elsewhere. spare: connections that
-    are opened in advance while all others are busy.
+    and failed requests go to the ledger. position: bytes of messages that have come. ending: it takes no further
+    requests. trouble: why it could not be opened. returned: requests that the server refused without having seen them,
+    to be sent elsewhere. spare: connections that are opened in advance while all others are busy. protocol: its name in
+    TLS (ALPN).
     """
 
     spare = 0
+    protocol = ""
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
-        """Begin to open it. Errors: ``OSError`` where that fails at once."""
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
+        """Begin to open it. layer: TLS, or none. Errors: ``OSError`` where that fails at once."""
         self.begun_ns = self.used_ns = machine.now_ns()
         self._opening: socket.socket | None = machine.connect(*address)
         self._socket: CountingSocket | None = None
@@ -95,6 +107,9 @@ class Connection:
         self._queued = 0  # offset of the next byte that is appended to it
         self._unaccepted: deque[tuple[Exchange, int, int]] = deque()  # its offset, and how long TCP had been full
         self._taken = 0
+        self._established = False
+        self.layer = layer
+        self.position = 0
         self.message = message
         self.ledger = ledger
         self.closed = False
@@ -104,7 +119,12 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """Return whether it has been established."""
+        """Return whether it has been established, with TLS where there is some."""
+        return self._established and not self.closed
+
+    @property
+    def readable(self) -> bool:
+        """Return whether to watch it for reading."""
         return self._socket is not None and not self.closed
 
     @property
@@ -139,7 +159,10 @@ class Connection:
         request.tcp = tcp_info(connected.tcp)
         assert request.started_ns is not None
         self.used_ns = request.sent_ns = machine.now_ns()
-        request.opening_ns = max(request.started_ns, self.begun_ns) if self._fresh else request.sent_ns
+        request.opening_ns = request.sent_ns
+        if self._fresh:
+            request.opening_ns = max(request.started_ns, self.begun_ns)
+            request.tls_uplink_end, request.tls_downlink_end = self.layer.hello, self.layer.flight
         self._unaccepted.append((request, self._queued, connected.full_ns(request.sent_ns)))
         self.send(request)
         self.flush()
@@ -163,9 +186,18 @@ class Connection:
             self.fail(f"cannot connect: {os.strerror(code)}")
             return
         self._opening = None
-        self._fresh = True
-        self.opened()
+        self.layer.begin()
+        self._queue(self.layer.answer())
+        if self.layer.ready:
+            self._establish()
         self.flush()
+
+    def _establish(self) -> None:
+        if self.layer.protocol not in (None, self.protocol):
+            self.fail(f"TLS: the server has chosen {self.layer.protocol}, not {self.protocol}")
+            return
+        self._established = self._fresh = True
+        self.opened()
 
     def read(self) -> None:
         """Read what has arrived."""
@@ -176,12 +208,30 @@ class Connection:
         except OSError as error:
             self.fail(f"the connection broke: {error.strerror}")
             return
-        self.received(data)
+        try:
+            content = self.layer.decode(data)
+        except ssl.SSLError as error:
+            self.fail(reason(error))
+            return
+        self._queue(self.layer.answer())
+        if self.layer.ready and not self._established:
+            self._establish()
+        self.position += len(content)
+        if not self._established and not data:
+            self.fail("the server closed the connection during the handshake of TLS")
+        if content and not self.closed:
+            self.received(content)
+        if (not data or self.layer.over) and not self.closed:
+            self.received(b"")
         if not self.closed:
             self.flush()
 
     def append(self, data: bytes) -> None:
-        """Queue bytes for the socket."""
+        """Queue bytes of messages for the socket."""
+        if data:
+            self._queue(self.layer.encode(data))
+
+    def _queue(self, data: bytes) -> None:
         self._out += data
         self._queued += len(data)
 
@@ -228,7 +278,7 @@ class Connection:
             (self._opening or self._connected).close()
 
     def finish(self, reply: _Reply, end: int) -> None:
-        """A reply is complete at this offset of the downlink's stream."""
+        """A reply is complete at this offset of the bytes of messages."""
         request = reply.request
         request.code = reply.code
         assert reply.start is not None
@@ -237,7 +287,7 @@ class Connection:
             machine.now_ns(),
             error=_failure(reply.code),
             start=reply.start,
-            end=end,
+            end=self.layer.end(end),
             payload=reply.payload,
         )
 
@@ -252,7 +302,7 @@ class Connection:
         """All queued bytes are with the kernel: queue more, if there is more."""
 
     def received(self, data: bytes) -> None:
-        """Process the next bytes of the downlink's stream; none at its end."""
+        """Process the next bytes of messages; none at their end."""
         raise NotImplementedError
 
     def under_way(self) -> list[Exchange]:
@@ -267,8 +317,10 @@ class Http1(Connection):
     of its body; interim replies (1xx) come before it.
     """
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
-        super().__init__(address, message, ledger)
+    protocol = "http/1.1"
+
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
+        super().__init__(address, message, ledger, layer)
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 16)
         self._reply: _Reply | None = None
 
@@ -296,13 +348,14 @@ class Http1(Connection):
             self.append(send(h11.Data(data=message.body)) or b"")
         send(h11.EndOfMessage())
         request.uplink_end = self.queued
-        self._reply = _Reply(request, self._connected.received)
+        self._reply = _Reply(request, self.position)
 
     def received(self, data: bytes) -> None:
         if self._reply is None:  # the end of an idle connection, or a server that gives notice of it
             self.close()
             return
-        begun = self._connected.received > (self._reply.start or 0)
+        self._begin(self._reply)
+        begun = self._reply.start is not None
         try:
             self._protocol.receive_data(data)
             while self._reply is not None:
@@ -317,7 +370,8 @@ class Http1(Connection):
     def _process(self, reply: _Reply, event: Any) -> None:
         match event:
             case h11.InformationalResponse():
-                reply.start = self._position
+                reply.begin, reply.start = self._position, None
+                self._begin(reply)
             case h11.Response():
                 reply.code = event.status_code
             case h11.Data():
@@ -327,21 +381,26 @@ class Http1(Connection):
                 self._reply = None
                 self.finish(reply, end)
                 reusable = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-                if reusable and not self.ending and not self._out and end == self._connected.received:
+                if reusable and not self.ending and not self._out and end == self.position:
                     self._protocol.start_next_cycle()
                 else:
                     self.close()
             case _:
                 raise h11.RemoteProtocolError("the server changed the protocol")
 
+    def _begin(self, reply: _Reply) -> None:
+        """Note where the reply begins, if that has come."""
+        if reply.start is None and self.position > reply.begin:
+            reply.start = self.layer.start(reply.begin)
+
     @property
     def _position(self) -> int:
-        """Offset of the first byte that has not been processed."""
-        return self._connected.received - len(self._protocol.trailing_data[0])
+        """Offset of the first byte that has not been processed, among those of messages."""
+        return self.position - len(self._protocol.trailing_data[0])
 
 
 class Http2(Connection):
-    """HTTP/2 (RFC 9113) with prior knowledge: requests share the connection as streams.
+    """HTTP/2 (RFC 9113) over TLS or with prior knowledge: requests share the connection as streams.
 
     A request is the bytes from its HEADERS frame to the frame that ends its stream, a reply likewise. In between there
     may be frames of other streams: the range is what the stream had to wait for, too. Bodies are sent in the order of
@@ -349,9 +408,10 @@ class Http2(Connection):
     """
 
     spare = 1
+    protocol = "h2"
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger) -> None:
-        super().__init__(address, message, ledger)
+    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
+        super().__init__(address, message, ledger, layer)
         codes = h2.settings.SettingCodes
         self._protocol = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self._protocol.local_settings = h2.settings.Settings(
@@ -385,7 +445,7 @@ class Http2(Connection):
         message = self.message
         headers = [
             (":method", message.method),
-            (":scheme", "http"),
+            (":scheme", message.scheme),
             (":authority", message.authority),
             (":path", message.target),
             *((name.lower(), value) for name, value in message.headers),
@@ -426,11 +486,12 @@ class Http2(Connection):
             self.close()
             return
         self._in += data
-        position = self._connected.received - len(self._in)
+        position = self.position - len(self._in)
         while len(self._in) >= _FRAME_HEADER and not self.closed:
             length = int.from_bytes(self._in[:3])
             if length > _LARGEST_FRAME:
-                self.fail("malformed reply: not HTTP/2; does the server speak it without TLS?")
+                how = "without" if self.layer.hello is None else "over"
+                self.fail(f"malformed reply: not HTTP/2; does the server speak it {how} TLS?")
                 return
             size = _FRAME_HEADER + length
             if len(self._in) < size:
@@ -451,7 +512,7 @@ class Http2(Connection):
             return
         found = self._replies.get(stream)
         if kind == _HEADERS and found is not None and found.start is None:
-            found.start = begin
+            found.start = self.layer.start(begin)
         for event in self._protocol.receive_data(frame):
             reply = self._replies.get(getattr(event, "stream_id", None) or 0)
             match event:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.description import ColumnType, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
@@ -18,8 +18,6 @@ from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:
     from cellbed.workloads.http.table import Http
-
-PORT = 80
 
 
 def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
@@ -63,7 +61,8 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         **deployment.load(raw, index, seed),
         "version": table.version,
         "host": url.hostname,
-        "port": url.port or PORT,
+        "port": port_of(url.geturl()),
+        "authorities": deployment.authorities if url.scheme == "https" else None,
         "authority": next(iter(named.values()), url.netloc),
         "target": (url.path or "/") + (f"?{url.query}" if url.query else ""),
         "method": table.method,
@@ -97,12 +96,15 @@ _SPANS = (
 
 def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
-    path = urlsplit(str(table.get("url", ""))).path or "/"
+    url = urlsplit(str(table.get("url", "")))
+    ends = ("tls_uplink_end", "tls_downlink_end") if url.scheme == "https" else ()
+    tls: dict[str, ColumnType] = dict.fromkeys(ends, "integer")
+    protocol = f"HTTP/{table.get('version', '1.1')}" + " over TLS" * bool(tls)
     return Description(
         kind="http",
-        title=f"HTTP/{table.get('version', '1.1')}, {table.get('method', 'GET')} {path}",
+        title=f"{protocol}, {table.get('method', 'GET')} {url.path or '/'}",
         spans=tuple(span for span in _SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
-        client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer"},
+        client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer", **tls},
         server_columns={},
         measures=(Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")),
         ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),

@@ -4,6 +4,7 @@ Run as ``python -m cellbed.workloads.http.load --config FILE.json``; :class:`Set
 """
 
 import random
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from cellbed.workloads.generator import Generator
 from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
+from cellbed.workloads.tls import Clear, Tls, client_context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class Settings(generator.Settings):
     """The configuration of an HTTP load.
 
     host: name or address; authority: as the URL has it. connections: at most at a time. body: text; body_file: its
-    content instead; body_size: so many random bytes instead.
+    content instead; body_size: so many random bytes instead. authorities: file with the certificates that are trusted
+    over TLS, ``None`` without TLS.
     """
 
     version: str
@@ -37,6 +40,7 @@ class Settings(generator.Settings):
     body: str = ""
     body_file: str | None = None
     body_size: int = 0
+    authorities: str | None = None
 
 
 class HttpLoad(Generator):
@@ -51,8 +55,14 @@ class HttpLoad(Generator):
         self._address = (settings.host, settings.port)
         self._connections: list[Connection] = []
         self._waiting: deque[Exchange] = deque()
+        self._context: ssl.SSLContext | None = None
 
     def prepare(self) -> None:
+        if self._settings.authorities is not None:
+            try:
+                self._context = client_context(self._settings.authorities, [self._kind.protocol])
+            except OSError as error:
+                raise WorkloadError(f"{self._settings.authorities}: no certificates: {error}") from error
         try:
             self._address = (machine.resolve(*self._address), self._settings.port)
         except OSError as error:
@@ -69,7 +79,7 @@ class HttpLoad(Generator):
 
     @property
     def readers(self) -> Sequence[Any]:
-        return [each for each in self._connections if each.open]
+        return [each for each in self._connections if each.readable]
 
     @property
     def writers(self) -> Sequence[Any]:
@@ -114,7 +124,8 @@ class HttpLoad(Generator):
             wanted = max(wanted, self._kind.spare)
         while opening < wanted and len(self._connections) < self._settings.connections:
             try:
-                self._connections.append(self._kind(self._address, self._message, self.ledger))
+                layer = Tls(self._context, self._settings.host) if self._context is not None else Clear()
+                self._connections.append(self._kind(self._address, self._message, self.ledger, layer))
                 opening += 1
             except OSError as error:
                 self._lose_oldest(f"cannot connect: {error.strerror}")
@@ -139,7 +150,12 @@ def _message(settings: Settings) -> Message:
     given = {name.lower() for name in settings.headers}
     kept = {name: value for name, value in headers.items() if name.lower() not in given}
     return Message(
-        settings.method, settings.authority, settings.target, (*kept.items(), *settings.headers.items()), body
+        "http" if settings.authorities is None else "https",
+        settings.method,
+        settings.authority,
+        settings.target,
+        (*kept.items(), *settings.headers.items()),
+        body,
     )
 
 

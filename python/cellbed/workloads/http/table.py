@@ -21,7 +21,7 @@ _HTTP1_HEADERS = ("connection", "keep-alive", "proxy-connection", "te", "upgrade
 
 
 class Http(Load):
-    """Requests to any HTTP server over HTTP/1.1 or HTTP/2, without TLS."""
+    """Requests to any HTTP server over HTTP/1.1 or HTTP/2, with TLS or without."""
 
     model_config = ConfigDict(json_schema_extra=RATE_IF_NEEDED)
 
@@ -39,7 +39,7 @@ class Http(Load):
     body_size: Annotated[int, quantity(SIZE, "0 B", "64 MiB")] = Field(
         written("0 B"), description="Length of a body of random bytes.", examples=["100 KiB"]
     )
-    version: Literal["1.1", "2"] = Field("1.1", description="Version of HTTP; 2 with prior knowledge.")
+    version: Literal["1.1", "2"] = Field("1.1", description="Version of HTTP; 2 without TLS with prior knowledge.")
     connections: int | None = Field(
         None,
         ge=1,
@@ -62,6 +62,11 @@ class Http(Load):
         yield "body", self.body
         for value in self.headers.values():
             yield "headers", value
+
+    @property
+    def certified(self) -> bool:
+        """As of :class:`Application`."""
+        return self.url.startswith("https:") or super().certified
 
     def completed(self, groups: Groups) -> Self:
         """As of :class:`Application`."""
@@ -92,14 +97,13 @@ class Http(Load):
 
 
 def _url_problem(url: str) -> str | None:
-    if url.startswith("https:"):
-        return "https is not supported: write http:// and a port at which the server uses no TLS"
     if not url.isascii() or not url.isprintable() or " " in url:
         return "a URL has ASCII characters only and no spaces: write other characters percent-encoded"
     filled = re.sub(r"\{[^{}]*\}", "1", url)
     try:
         parts = urlsplit(filled)
-        if parts.scheme == "http" and parts.hostname and parts.port != 0 and not parts.fragment and "@" not in filled:
+        is_http = parts.scheme in ("http", "https")
+        if is_http and parts.hostname and parts.port != 0 and not parts.fragment and "@" not in filled:
             return None
     except ValueError:
         pass

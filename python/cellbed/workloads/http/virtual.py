@@ -63,6 +63,8 @@ class _Http:
         hosts = {str(kind.settings(each, Path(), index, 0)["host"]) for index in range(len(each.clients))}
         for host in sorted(hosts - addresses.keys() - set(addresses.values())):
             yield f"the URL of {host}, which is no node"
+        if each.table.url.startswith("https:"):
+            yield "https: the handshake and records of TLS"
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
         world, draw = setting.world, setting.draw(each)

@@ -70,7 +70,8 @@ def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
 def port_of(url: str) -> int | None:
     """Return the port of a URL in which names may still have to be filled in; ``None`` where that is open."""
     try:
-        return urlsplit(re.sub(r"\{[^{}]*\}", "host", url)).port or 80
+        parts = urlsplit(re.sub(r"\{[^{}]*\}", "host", url))
+        return parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return None
 

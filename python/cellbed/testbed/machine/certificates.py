@@ -1,0 +1,61 @@
+"""Certificates of the servers of a run, signed by an authority that exists for this run alone."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from cellbed.testbed.machine.process import run
+
+PROGRAM = "openssl"
+AUTHORITY = "ca.pem"
+"""File of the authority's certificate."""
+FILES = CERTIFICATE, KEY = "certificate.pem", "key.pem"
+"""Files of a server."""
+VARIABLES = ("CELLBED_CA", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""By which programs find the authority's certificate: OpenSSL and what uses it, Python's requests, Node.js."""
+_CONFIGURATION = "[req]\ndistinguished_name=name\n[name]\n"  # that of the machine may add extensions
+_NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650")
+
+
+def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
+    """Make an authority in a folder, and a certificate with its key in a new folder below it for each server.
+
+    servers: names and addresses of each, by the name of its folder. The authority's key is not kept.
+    Errors: :class:`~cellbed.testbed.machine.process.ProgramError`.
+    """
+    settings, authority, key = folder / "openssl.cnf", folder / AUTHORITY, folder / "ca.key"
+    settings.write_text(_CONFIGURATION, encoding="utf-8")
+    common = [PROGRAM, *_NEW, "-config", str(settings), "-addext", "subjectKeyIdentifier=hash"]
+    try:
+        own = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
+        run([*common, "-subj", "/CN=cellbed", *_added(own), "-out", str(authority), "-keyout", str(key)])
+        for server, names in servers.items():
+            place = folder / server
+            place.mkdir(mode=0o755)
+            its = [
+                "basicConstraints=critical,CA:FALSE",
+                "keyUsage=critical,digitalSignature",
+                "extendedKeyUsage=serverAuth",
+                "authorityKeyIdentifier=keyid",
+                f"subjectAltName={','.join(map(_alternative, names))}",
+            ]
+            files = ["-out", str(place / CERTIFICATE), "-keyout", str(place / KEY)]
+            run([*common, "-subj", "/CN=server", "-CA", str(authority), "-CAkey", str(key), *_added(its), *files])
+            # In containers a server may be another user; the key is that of a test.
+            (place / KEY).chmod(0o644)
+    finally:
+        key.unlink(missing_ok=True)
+        settings.unlink()
+
+
+def _added(extensions: Iterable[str]) -> list[str]:
+    return [word for each in extensions for word in ("-addext", each)]
+
+
+def _alternative(name: str) -> str:
+    try:
+        return f"IP:{ipaddress.ip_address(name)}"
+    except ValueError:
+        return f"DNS:{name}"

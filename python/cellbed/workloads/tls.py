@@ -1,0 +1,139 @@
+"""TLS of load generators, above connections whose bytes are counted: a message knows its bytes of the TCP stream.
+
+What a message was is then known by whole records: from the begin of the first that carries it to the end of the last.
+"""
+
+import ssl
+from collections import deque
+from collections.abc import Sequence
+
+_RECORD_HEADER = 5  # bytes (RFC 8446, §5.1)
+_RECORD_TYPES = range(20, 24)
+_READ = 1 << 16
+
+
+class Clear:
+    """A connection without TLS, and the interface of one with it.
+
+    ready: whether messages can pass. hello: bytes of the uplink's stream until the end of the client's first flight,
+    ``None`` without TLS; flight: bytes of the downlink's stream until the handshake was complete. protocol: that the
+    server has chosen (ALPN). over: whether the server has ended TLS.
+    """
+
+    ready = True
+    hello: int | None = None
+    flight: int | None = None
+    protocol: str | None = None
+    over = False
+
+    def begin(self) -> None:
+        """Begin the handshake."""
+
+    def encode(self, data: bytes) -> bytes:
+        """Return what carries bytes of messages."""
+        return data
+
+    def decode(self, data: bytes) -> bytes:
+        """Return the bytes of messages that received bytes complete. Errors: ``ssl.SSLError``."""
+        return data
+
+    def answer(self) -> bytes:
+        """Return bytes that must be sent beside those of messages."""
+        return b""
+
+    def start(self, offset: int) -> int:
+        """Return where in the downlink's stream the byte at an offset of the messages begins.
+
+        It has been received. Offsets of calls to this and to :meth:`end` do not decrease."""
+        return offset
+
+    def end(self, offset: int) -> int:
+        """Return where in the downlink's stream the bytes of the messages before an offset end."""
+        return offset
+
+
+class Tls(Clear):
+    """TLS 1.3 of one connection to `host`, with the certificates and protocols of `context`."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
+        self._rest = bytearray()
+        self._taken = self._decoded = 0
+        self._marks: deque[tuple[int, int, int]] = deque()  # records: end in the messages, begin and end in the stream
+        self.ready = False
+
+    def begin(self) -> None:
+        self._shake_hands()
+        self.hello = self._out.pending
+
+    def encode(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self.answer()
+
+    def answer(self) -> bytes:
+        return self._out.read()
+
+    def decode(self, data: bytes) -> bytes:
+        self._rest += data
+        found = bytearray()
+        while len(self._rest) >= _RECORD_HEADER:
+            if self._rest[0] not in _RECORD_TYPES:
+                raise ssl.SSLError(0, "no TLS at this port")
+            size = _RECORD_HEADER + int.from_bytes(self._rest[3:_RECORD_HEADER])
+            if len(self._rest) < size:
+                break
+            self._in.write(self._rest[:size])
+            del self._rest[:size]
+            begin, self._taken = self._taken, self._taken + size
+            if not self.ready:
+                self._shake_hands()
+            elif content := self._read():
+                found += content
+                self._decoded += len(content)
+                self._marks.append((self._decoded, begin, self._taken))
+        return bytes(found)
+
+    def start(self, offset: int) -> int:
+        while self._marks[0][0] <= offset:
+            self._marks.popleft()
+        return self._marks[0][1]
+
+    def end(self, offset: int) -> int:
+        while self._marks[0][0] < offset:
+            self._marks.popleft()
+        return self._marks[0][2]
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        self.ready, self.flight, self.protocol = True, self._taken, self._tls.selected_alpn_protocol()
+
+    def _read(self) -> bytes:
+        found = b""
+        try:
+            while content := self._tls.read(_READ):
+                found += content
+        except ssl.SSLWantReadError:
+            return found
+        except ssl.SSLZeroReturnError:
+            pass
+        self.over = True
+        return found
+
+
+def client_context(authority: str, protocols: Sequence[str]) -> ssl.SSLContext:
+    """Return the settings of clients. authority: file with the certificates that are trusted. Errors: ``OSError``."""
+    context = ssl.create_default_context(cafile=authority)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def reason(error: ssl.SSLError) -> str:
+    """Return the reason of a failure in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the server's certificate is refused: {error.verify_message}"
+    return f"TLS: {(getattr(error, 'reason', None) or str(error.args[-1])).lower().replace('_', ' ')}"
