@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from cellbed.measure import connections as module
 from cellbed.measure import packets
-from cellbed.measure.connections import PARTS, SCHEMA, read_connections, stalled_s, summarise_connections
+from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_run
 from cellbed.report import connections as report
@@ -274,20 +274,6 @@ def test_a_connection_without_much_data_hardly_counts_in_the_parts_of_its_peer(t
     (peer,) = summarise_connections(read(tmp_path, fetch(), control))
     assert peer.connections == 2
     assert peer.parts["client"] == pytest.approx((2100 * 0.002 + 19.98) / 2101, abs=1e-3)
-
-
-def test_time_in_which_a_server_has_begun_a_reply_and_not_sent_on_is_measured(tmp_path: Path) -> None:
-    log = fetch()  # whose reply is acknowledged at 64
-    log.down(84, 2501, 1000)
-    log.up(97, 1101, 0)  # arrives at 107
-    log.down(127, 3501, 1000)
-    found = read(tmp_path, log)
-    row = {"endpoint": "phone-0", "local_port": 40_000, "remote_port": 80, "latency_s": 0.1}
-    stamps = [(40, 127), (40, 84), (40, 41), (90, 120), (127, 130)]
-    times = [{"downlink_entered_ns": begin * MS, "downlink_completed_ns": end * MS} for begin, end in stamps]
-    stalled = [stalled_s(pl.DataFrame([row | each]), found) for each in times]
-    assert stalled == pytest.approx([0.040, 0.020, 0, 0.013, 0])
-    assert stalled_s(pl.DataFrame([row | each for each in times]), found) == pytest.approx(0.073)
 
 
 def test_peers_with_few_bytes_are_summed_together(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
         line["opening_ns"] = int(opened) - 10**6 if number == 0 else line["sent_ns"] - 1000
     lines[1]["opening_ns"] = int(opened) + 5 * 10**6  # it takes the connection that another request began to open
     write_lines(run / REQUESTS, lines)
-    requests = read_requests(run, read_run(run)).sort("intended_ns")
+    requests = read_requests(run, read_run(run))[0].sort("intended_ns")
 
     parts = requests.select(f"part_{span['name']}" for span in spans)
     up, remote, down, rest = parts.row(0)

@@ -28,8 +28,8 @@ class Log:
         """A packet of the uplink's stream that enters at `at` ms, queues for `queue` ms, is delayed for 10 + 1 ms."""
         self._two_hops((0, 2), (0, 1), (port, 1883), at, sequence, payload, drop, queue)
 
-    def down(self, at: float, sequence: int, payload: int, *, port: int = 40_000) -> None:
-        self._two_hops((3, 1), (1, 0), (1883, port), at, sequence, payload, 0, 0)
+    def down(self, at: float, sequence: int, payload: int, *, port: int = 40_000, drop: int = 0) -> None:
+        self._two_hops((3, 1), (1, 0), (1883, port), at, sequence, payload, drop, 0)
 
     def datagram(self, at: float, *, drop: int = 0, queue: int = 0) -> None:
         """A datagram of the uplink between the same ports."""
@@ -245,6 +245,29 @@ def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
     since = [int(time) // MS for time in connection.busy_since(starts + 10)]
     # The packets of 500, 100 and 300 bytes are the last that there was to send.
     assert since == [10, 10, 20, 20, 20, 20, 200, 200, 200]
+
+
+def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next() -> None:
+    log = Log()
+    log.up(0, 77, 0)
+    log.down(1, 1000, 0)
+    at = 1001
+    # The packet of 1000 bytes of the second message is lost, and repeated when the third has been sent.
+    for time, payload, drop in ((10, 1448, 0), (11, 500, 0), (60, 1448, 0), (62, 1000, 1), (90, 300, 0)):
+        log.down(time, at, payload, drop=drop)
+        at += payload
+    log.down(120, 1001 + 1448 + 500 + 1448, 1000)
+    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
+    first, second, third = (0, 1948), (1948, 4396), (4396, 4696)
+
+    def pauses(begin: int, end: int) -> float:
+        return float(connection.pauses(np.array([begin]), np.array([end]))[0] / MS)
+
+    assert [pauses(*each) for each in (first, second, third)] == [0, 0, 0]
+    assert pauses(0, second[1]) == 49
+    # What completes the third message is the repetition: from the loss on it is waited for that.
+    assert pauses(0, third[1]) == 49
+    assert pauses(0, 10_000) == 0  # never sent
 
 
 def test_small_packets_of_equal_size_are_not_full() -> None:

@@ -393,7 +393,8 @@ def test_a_request_that_is_never_answered_times_out_and_holds_its_connection(loa
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ('url = "https://x/"', ("workload.url", "https is not supported")),
+        ('url = "ftp://x/"', ("workload.url", "not the URL of a request")),
+        ('url = "http://x/"\nstream = "lines"', ("workload.stream", "sse", "chunks")),
         ('url = "http://x/\\u00e9"', ("workload.url", "percent-encoded")),
         ('url = "http://:80/"', ("workload.url", "not the URL of a request", "http://{server.address}:8080/path")),
         ('url = "http://{server.adress}/"', ("workload.url", "unknown name", "server.address")),

@@ -490,24 +490,6 @@ def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict
     )
 
 
-def stalled_s(requests: pl.DataFrame, connections: pl.DataFrame) -> float:
-    """Return for how long in all the servers of `requests`, which had begun a reply, had not sent on; seconds. Pure."""
-    ends = ["client", "client_port", "server_port"]
-    waits = connections.select(*ends, "waits").explode("waits").unnest("waits").drop_nulls().sort("low")
-    length = pl.col("high") - pl.col("low")
-    waits = waits.with_columns(before=length.cum_sum().over(ends) - length)
-    names = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
-    replies = requests.drop_nulls(["latency_s", "downlink_entered_ns", "downlink_completed_ns"]).select(
-        "downlink_entered_ns", "downlink_completed_ns", **names
-    )
-
-    def waited(until: str) -> int:
-        last = replies.sort(until).join_asof(waits, left_on=until, right_on="low", by=ends, check_sortedness=False)
-        return int(last.select((pl.col("before") + pl.min_horizontal(until, "high") - pl.col("low")).sum()).item())
-
-    return (waited("downlink_completed_ns") - waited("downlink_entered_ns")) / 1e9
-
-
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
     """Return the application of each connection: whose server it goes to at a port that the application declares, else
     whose client and server it joins, those without declared ports first, else whose server it goes to; of several

@@ -1,6 +1,7 @@
 """Requests: the stamps of programs and packets joined, one row per request with the parts of its latency."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,18 @@ _REQUEST = {
     ),
 }
 """The client's record of a request of any kind; see :class:`cellbed.workloads.ledger.Request`."""
+_MESSAGE = {
+    "request": pl.Int64,
+    "endpoint": pl.String,
+    "message": pl.Int64,
+    "received_ns": pl.Int64,
+    "bytes": pl.Int64,
+    "local_port": pl.Int64,
+    "remote_port": pl.Int64,
+    "downlink_start": pl.Int64,
+    "downlink_end": pl.Int64,
+}
+"""The client's record of a message of a streamed reply."""
 _SERVICE = {"request": pl.Int64, "endpoint": pl.String}
 _CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TYPES = {"integer": pl.Int64, "text": pl.String}
@@ -48,18 +61,19 @@ _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the 
 _NONE = Description("", "", (), {}, {}, name="")
 
 
-def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per request of any application, by intended time, from the raw files under `run`; description: the
-    content of ``run.json``.
+def read_requests(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the requests of all applications, and the messages of streamed replies, from the raw files under `run`.
 
-    Columns: ``app``, the stamps (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare,
-    ``intended_s`` (since the start of the schedule), ``latency_s`` (reply − intended; null without a good
-    reply), ``part_<name>`` in seconds, ``residual_s`` = latency − Σ parts. Missing values are null, as is what only
-    another application declares.
+    description: the content of ``run.json``. Requests: one row each, by intended time. Columns: ``app``, the stamps
+    (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare, ``intended_s`` (since the start of
+    the schedule), ``latency_s`` (reply − intended; null without a good reply), ``part_<name>`` in seconds,
+    ``residual_s`` = latency − Σ parts. Missing values are null, as is what only another application declares. Messages:
+    see :func:`_messages`.
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     recorded = [(each, _recorded(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
-    ports = sorted({port for _, table in recorded for port in table["remote_port"].drop_nulls()})
+    found = [(each, read_records(run / "raw", each.name, ".messages.jsonl", _MESSAGE, ahead)) for each, _ in recorded]
+    ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
     streams = Streams(crossings(packets, description.get("directions") or [], ports, nodes))
@@ -72,7 +86,9 @@ def read_requests(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         )
         for application, table in recorded
     ]
-    return pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
+    requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
+    messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
+    return requests, messages
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
@@ -101,6 +117,8 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
 def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
     """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
     joined = _split_waiting(attached)
+    if "first_byte_ns" in joined.columns:
+        joined = joined.with_columns(first_byte_s=_seconds(pl.col("first_byte_ns") - pl.col("intended_ns")))
     origin = pl.lit(t0_ns, pl.Int64) if t0_ns is not None else pl.col("intended_ns").min()
     # In whole nanoseconds, so that the residual is exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}
@@ -187,33 +205,26 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
     completing packet queued and was delayed, and when it left; of the time until completion, what sending and what
-    retransmission took; since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
+    retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and the rest;
+    since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
 
     A reply waits while the server's TCP is busy with bytes before it, unless these had arrived when the request was
     sent: then the connection was idle."""
-    servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
-    numbered = requests.with_row_index("row")
     for way, moment in _WAYS.items():
         first, completing, original, opened, accepted, busy, before = np.full((7, len(requests)), NEVER, np.int64)
+        pauses = np.zeros(len(requests), np.int64)
         tls_first, tls_completing = np.full((2, len(requests)), NEVER, np.int64)
-        known = numbered.drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
-        for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
-            node, peers = str(endpoint), servers_of.get(str(endpoint), ())
-            if way == "uplink":
-                connections = streams.leaving(node, _port(local), _port(remote), peers)
-            else:
-                connections = streams.arriving(node, _port(remote), _port(local), peers)
-            for connection, part in _by_connection(group, connections, moment):
-                rows, end = part["row"].to_numpy(), part[f"{way}_end"].to_numpy()
-                start = part[f"{way}_start"].to_numpy()
-                first[rows] = connection.entry(start)
-                busy[rows], before[rows] = connection.busy_since(start), connection.completion(start)
-                completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
-                opened[rows], accepted[rows] = connection.opened, connection.accepted
-                if f"tls_{way}_end" in part.columns:
-                    shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
-                    tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
-                    tls_completing[rows] = connection.completion(shaken)
+        for connection, part in _on_connections(requests, application, streams, way, moment):
+            rows, start, end = (part[name].to_numpy() for name in ("row", f"{way}_start", f"{way}_end"))
+            first[rows] = connection.entry(start)
+            busy[rows], before[rows] = connection.busy_since(start), connection.completion(start)
+            completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
+            pauses[rows] = connection.pauses(start, end)
+            opened[rows], accepted[rows] = connection.opened, connection.accepted
+            if f"tls_{way}_end" in part.columns:
+                shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
+                tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
+                tls_completing[rows] = connection.completion(shaken)
         if way == "uplink":
             destination = _pick(streams.crossings.destination.astype(np.int64), first)
             names = [streams.crossings.vertices.get(vertex) for vertex in destination]
@@ -237,6 +248,9 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 _pick(passages.entered, tls_first).alias(f"tls_{way}_entered_ns"),
                 _pick(passages.left, tls_completing).alias(f"tls_{way}_left_ns"),
             )
+    sending = pl.col("downlink_sending_ns")
+    paused = pl.when(sending.is_not_null()).then(pl.min_horizontal(pl.Series(pauses), sending))
+    requests = requests.with_columns(downlink_paused_ns=paused, downlink_flowing_ns=sending - paused)
     entered, arrived = pl.col("downlink_entered_ns"), _pick(streams.crossings.left, before)
     requests = requests.with_columns(
         downlink_ready_ns=pl.when(pl.Series(arrived) <= pl.col("sent_ns"))
@@ -267,6 +281,61 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(
         connect_rest_ns=pl.col("sent_ns") - pl.col("opening_ns") - pl.sum_horizontal(*ways, ignore_nulls=False)
     )
+
+
+def _messages(application: Description, recorded: pl.DataFrame, streams: Streams, t0_ns: int | None) -> pl.DataFrame:
+    """Return the messages of streamed replies, one row each, in the order of their arrival.
+
+    ``between_messages_s``: since the one before of its reply; ``server_s``: of that, how long the server had nothing to
+    send; ``downlink_s``: from its first byte's entry into the downlink until it left complete; ``receive_s``: until the
+    client had it. Null where unknown.
+    """
+    first, completing = np.full((2, len(recorded)), NEVER, np.int64)
+    paused = np.zeros(len(recorded), np.int64)
+    for connection, part in _on_connections(recorded, application, streams, "downlink", "received_ns"):
+        rows, start, end = (part[name].to_numpy() for name in ("row", "downlink_start", "downlink_end"))
+        first[rows], completing[rows] = connection.entry(start), connection.completion(end)
+        paused[rows] = connection.pauses(np.zeros_like(start), start + 1)
+    left = _pick(streams.crossings.left, completing)
+    reply = ("endpoint", "local_port", "request")
+    return (
+        recorded.with_columns(
+            app=pl.lit(application.name),
+            entered_ns=_pick(streams.crossings.entered, first),
+            left_ns=left,
+            paused=pl.Series(paused),
+        )
+        .select(
+            *("app", "endpoint", "request", "message", "bytes", "received_ns", "entered_ns", "left_ns"),
+            received_s=_seconds(pl.col("received_ns") - (t0_ns or 0)),
+            between_messages_s=_seconds(pl.col("received_ns").diff().over(reply, order_by="message")),
+            server_s=_seconds(
+                pl.when(pl.col("entered_ns").is_not_null()).then(
+                    pl.col("paused").diff().over(reply, order_by="message")
+                )
+            ),
+            downlink_s=_seconds(pl.col("left_ns") - pl.col("entered_ns")),
+            receive_s=_seconds(pl.col("received_ns") - pl.col("left_ns")),
+        )
+        .sort("received_ns")
+    )
+
+
+def _on_connections(
+    table: pl.DataFrame, application: Description, streams: Streams, way: str, moment: str
+) -> Iterator[tuple[Connection, pl.DataFrame]]:
+    """Yield the connections of an application with the rows that each carried one way, with their numbers (``row``).
+
+    moment: a stamp at which the connection of a row was open."""
+    servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
+    known = table.with_row_index("row").drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
+    for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
+        node, peers = str(endpoint), servers_of.get(str(endpoint), ())
+        if way == "uplink":
+            connections = streams.leaving(node, _port(local), _port(remote), peers)
+        else:
+            connections = streams.arriving(node, _port(remote), _port(local), peers)
+        yield from _by_connection(group, connections, moment)
 
 
 def _by_connection(

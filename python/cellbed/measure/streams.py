@@ -14,8 +14,8 @@ import numpy as np
 from cellbed.measure.packets import UDP, Crossings, Integers
 
 NEVER = -1
-_LEAST_FULL, _OPTIONS = 1000, 40
-"""Payload of a full packet on any path, and what TCP options may take of it, bytes."""
+_LEAST_FULL, _OPTIONS = 1428, 40
+"""Payload of a full packet of 1500 bytes, at least, and what TCP options may take of it, bytes."""
 _AT_ONCE_NS = 500_000
 """From an acknowledgement at a sender to the packet that it permits."""
 
@@ -31,7 +31,8 @@ class Connection:
     carried it first, or NEVER (m). completing: per piece the crossing whose delivery completed the stream from byte 0
     to the end of the piece, or NEVER (m). original: per piece the crossing that first carried what the completing one
     brought: itself, or a packet that was lost (m). begun: per piece since when the sender has had unsent
-    bytes without a break, or may have had (m): see :func:`_busy_since`.
+    bytes without a break, or may have had (m): see :func:`_busy_since`. paused: per piece for how long the sender had
+    had no unsent bytes, since it sent byte 0 (m); paused_original: the same until the packet of `original` (m).
     """
 
     opened: int
@@ -41,6 +42,8 @@ class Connection:
     completing: Integers
     original: Integers
     begun: Integers
+    paused: Integers
+    paused_original: Integers
 
     def entry(self, offset: Integers) -> Integers:
         """Crossing of the first packet, dropped later or not, that carried the byte at each offset; else NEVER."""
@@ -57,6 +60,12 @@ class Connection:
     def busy_since(self, offset: Integers) -> Integers:
         """Return the time since which the sender always had unsent bytes, until it sent the one at each offset."""
         return self._owner(self.begun, offset)
+
+    def pauses(self, start: Integers, end: Integers) -> Integers:
+        """Return for how long the sender had nothing to send after the first byte of each range, until it sent what
+        completed the range, if it was not lost; ns."""
+        before, until = self._owner(self.paused, start), self._owner(self.paused_original, end - 1)
+        return np.where((before == NEVER) | (until == NEVER), 0, np.maximum(until - before, 0))
 
     def _owner(self, owner: Integers, offset: Integers) -> Integers:
         found = np.full(len(offset), NEVER, np.int64)
@@ -150,7 +159,8 @@ def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Conne
         rows = rows[: np.argmax(crossings.doubled[rows])] if crossings.doubled[rows].any() else rows
     completing = np.where(crossings.delivered[rows], rows, NEVER)
     bounds = np.arange(len(rows) + 1)
-    return Connection(NEVER, NEVER, bounds, rows, completing, completing, crossings.entered[rows])
+    none = np.zeros(len(rows), np.int64)
+    return Connection(NEVER, NEVER, bounds, rows, completing, completing, crossings.entered[rows], none, none)
 
 
 def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> list[Connection]:
@@ -213,7 +223,7 @@ def _connection(
     pieces = max(len(bounds) - 1, 0)
     if not pieces:
         nothing = np.empty(0, np.int64)
-        return Connection(opened, accepted, nothing, nothing, nothing, nothing, nothing)
+        return Connection(opened, accepted, *[nothing] * 7)
 
     packet, piece = cut(bounds, start, stop)
 
@@ -232,13 +242,17 @@ def _connection(
     completing = np.r_[arrivals, NEVER][latest]
     came_last = np.maximum.accumulate(np.where(rank == latest, np.arange(pieces), 0))
     original = np.where(completing == NEVER, NEVER, first[came_last])
-    busy = _busy_since(crossings.entered[rows], stop, payload[data], acknowledged)
-    begun = busy[np.searchsorted(rows, first)]
-    return Connection(opened, accepted, bounds, first, completing, original, begun)
+    busy, pauses = _busy_since(crossings.entered[rows], stop, payload[data], acknowledged)
+    sent_first = np.searchsorted(rows, first)
+    begun, paused = busy[sent_first], pauses[sent_first]
+    return Connection(opened, accepted, bounds, first, completing, original, begun, paused, paused[came_last])
 
 
-def _busy_since(entered: Integers, stop: Integers, payload: Integers, acknowledged: Integers) -> Integers:
-    """Return for each data packet of a connection since when its sender has had unsent bytes without a break.
+def _busy_since(
+    entered: Integers, stop: Integers, payload: Integers, acknowledged: Integers
+) -> tuple[Integers, Integers]:
+    """Return for each data packet of a connection since when its sender has had unsent bytes without a break, and for
+    how long in all it had had none before.
 
     A sender runs out of bytes with a packet that is not full. If the next one follows at once on an acknowledgement,
     the congestion window was full, and its bytes may have waited since the packet before.
@@ -248,10 +262,12 @@ def _busy_since(entered: Integers, stop: Integers, payload: Integers, acknowledg
     full = payload[brings] >= max(payload.max(), _LEAST_FULL) - _OPTIONS
     opens = np.r_[True, ~full[:-1]]
     last = np.r_[NEVER - _AT_ONCE_NS, acknowledged][np.searchsorted(acknowledged, begin, side="right")]
-    could = np.where(begin - last < _AT_ONCE_NS, np.r_[begin[:1], begin[:-1]], begin)
-    since = np.full(len(stop), NEVER, np.int64)
+    before = np.r_[begin[:1], begin[:-1]]
+    could = np.where(begin - last < _AT_ONCE_NS, before, begin)
+    since, pauses = np.full((2, len(stop)), NEVER, np.int64)
     since[brings] = could[np.maximum.accumulate(np.where(opens, np.arange(len(brings)), 0))]
-    return since
+    pauses[brings] = np.cumsum(np.where(opens, could - before, 0))
+    return since, pauses
 
 
 def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:

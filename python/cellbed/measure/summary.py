@@ -16,7 +16,6 @@ from cellbed.measure.connections import (
     Traffic,
     claimed,
     read_connections,
-    stalled_s,
     summarise_connections,
     traffic,
 )
@@ -31,7 +30,7 @@ from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.sites import SiteSummary, site_summaries
-from cellbed.measure.statistics import Percentile, Samples, needed, percentiles
+from cellbed.measure.statistics import Percentile, Samples, needed, percentile_value, percentiles
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description, Measure
@@ -86,7 +85,8 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
-    """A measure that the application declares. unit: of least, median and most; requests: with a good reply."""
+    """A measure that the application declares. unit: of least, median, most and p99, which is ``None`` where the
+    values are too few; requests: with a good reply, or messages."""
 
     label: str
     unit: str
@@ -94,6 +94,7 @@ class MeasureSummary:
     least: float
     median: float
     most: float
+    p99: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +251,9 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
 def collect(run: Path) -> Summary:
-    """Read the raw files of `run`; write ``requests.parquet``, ``links.parquet``, ``nodes.parquet``,
-    ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``measures.parquet``, ``disturbance.parquet`` and
+    """Read the raw files of `run`; write ``requests.parquet``, ``messages.parquet``, ``links.parquet``,
+    ``nodes.parquet``, ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``measures.parquet``,
+    ``disturbance.parquet`` and
     ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
@@ -267,7 +269,7 @@ def collect(run: Path) -> Summary:
 def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     """Return the tables and the summary of a run from its raw files. Raises MeasureError."""
     description = read_run(run)
-    requests = read_requests(run, description)
+    requests, messages = read_requests(run, description)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
     connections = claimed(read_connections(run, description), requests, description)
@@ -277,13 +279,13 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     own, problems = read_own(run, description)
     tables = {
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
-        **{"cells": cells, "disturbance": seconds, "measures": own},
+        **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages},
     }
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [warning for warning in found if warning is not None]
     events = read_events(run)
     return tables, summarise(
-        description, requests, links, nodes, programs, connections, cells, seconds, own, problems, warnings, events
+        description, requests, messages, links, nodes, programs, connections, cells, seconds, own, problems, warnings, events
     )
 
 
@@ -298,6 +300,7 @@ def _write(path: Path, table: pl.DataFrame) -> None:
 def summarise(
     description: dict[str, Any],
     requests: pl.DataFrame,
+    messages: pl.DataFrame,
     links: pl.DataFrame,
     nodes: pl.DataFrame,
     programs: pl.DataFrame,
@@ -319,6 +322,7 @@ def summarise(
         _application(
             each,
             of(requests, each.name),
+            of(messages, each.name),
             description,
             outages,
             seconds,
@@ -339,9 +343,7 @@ def summarise(
     for each, application in zip(described, applications, strict=True):
         if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
-            own = of(requests, each.name)
-            stalled = stalled_s(own, connections) / (_number(own["latency_s"].sum()) or 1.0)
-            warnings = [*warnings, *(before + warning for warning in _warnings(application, stalled))]
+            warnings = [*warnings, *(before + warning for warning in _warnings(application))]
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
@@ -385,6 +387,7 @@ def of(table: pl.DataFrame, application: str) -> pl.DataFrame:
 def _application(
     application: Description,
     requests: pl.DataFrame,
+    messages: pl.DataFrame,
     description: dict[str, Any],
     outages: list[Outage],
     seconds: pl.DataFrame,
@@ -410,7 +413,7 @@ def _application(
         residual=_residual(requests),
         good_replies=percentiles(samples[np.isfinite(samples)], QUANTILES),
         endpoints=_endpoints(everything),
-        measures=_measures(requests.drop_nulls("latency_s"), application.measures),
+        measures=_measures(requests.drop_nulls("latency_s"), messages, application.measures),
         uncertainty=uncertainties(requests, application, description),
         added_s=shifts(samples, added(requests, application.spans, seconds), found),
         deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
@@ -440,13 +443,15 @@ def _unanswered(requests: pl.DataFrame) -> NDArray[np.float64]:
     return due(requests).filter(pl.col("latency_s").is_null())["intended_s"].to_numpy()
 
 
-def _measures(requests: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:
+def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:
     found = []
     for measure in measures:
-        values = requests.get_column(measure.column, default=pl.Series([], dtype=pl.Float64)).drop_nulls()
+        table = messages if measure.column in messages.columns else requests
+        values = table.get_column(measure.column, default=pl.Series([], dtype=pl.Float64)).drop_nulls()
         if len(values):
-            bounds = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
-            found.append(MeasureSummary(measure.label, measure.unit, len(values), *bounds))
+            least, median, most = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
+            p99 = percentile_value(values.to_numpy(), 0.99) if len(values) >= needed(0.99) else None
+            found.append(MeasureSummary(measure.label, measure.unit, len(values), least, median, most, p99))
     return found
 
 
@@ -592,11 +597,7 @@ def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
     return found
 
 
-STALLED = 0.05
-"""Share of the latency from which on servers that send replies in pieces are stated."""
-
-
-def _warnings(application: ApplicationSummary, stalled: float) -> list[str]:
+def _warnings(application: ApplicationSummary) -> list[str]:
     counts, residual = application.requests, application.residual
     found = []
     if counts.total == 0:
@@ -610,11 +611,6 @@ def _warnings(application: ApplicationSummary, stalled: float) -> list[str]:
         found.append(
             f"{counts.without_parts} of {counts.answered} requests with a good reply lack a part: a stamp is missing, "
             "or their bytes were not found in the packet log"
-        )
-    if stalled >= STALLED:
-        found.append(
-            f"servers sent replies in pieces: for {stalled * 100:.0f} % of the latency of all requests they had begun "
-            "a reply and did not send on; this time is in the downlink's transport, not in the server's part"
         )
     if residual is not None and residual.median_share >= 0.01:
         found.append(

@@ -153,7 +153,9 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
             (formats.size if measure.unit == "B" else formats.duration)(value)
             for value in (measure.least, measure.median, measure.most)
         )
-        console.print(Text(f"{measure.label}: {median} at the median, from {least} to {most}", style="dim"))
+        is_time = measure.unit == "s" and measure.p99 is not None
+        p99 = f"{formats.duration(measure.p99)} at the P99, " if is_time else ""
+        console.print(Text(f"{measure.label}: {median} at the median, {p99}from {least} to {most}", style="dim"))
     if len(summary.endpoints) > 1:
         console.print()
         console.print(_endpoints(summary))

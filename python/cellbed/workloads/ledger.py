@@ -3,7 +3,8 @@
 import json
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 from cellbed.runformat.description import Status
 
@@ -43,6 +44,10 @@ class Request:
     status: Status = "lost"
     error: str | None = None
     tcp: dict[str, int] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields of its record."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Ledger:
@@ -172,7 +177,7 @@ class Ledger:
 
     def _finish(self, request: Request, status: Status) -> None:
         request.status = status
-        self._write(json.dumps(asdict(request), separators=(",", ":")) + "\n")
+        self._write(json.dumps(request.record(), separators=(",", ":")) + "\n")
 
     def _forget_finished(self) -> None:
         while self._unexpired and self._unexpired[0].request not in self._open:

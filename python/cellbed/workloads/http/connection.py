@@ -4,12 +4,13 @@ The protocols are h11's and h2's, which do no I/O; the sockets under them are ou
 """
 
 import http
+import json
 import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import h2.config
@@ -21,6 +22,7 @@ import h2.settings
 import h11
 
 from cellbed.workloads import machine
+from cellbed.workloads.http.messages import Chunks
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.tcp import CountingSocket, tcp_info
 from cellbed.workloads.tls import Clear, reason
@@ -38,6 +40,8 @@ _FIRST_STREAMS = 100
 """Streams that are opened before the server has sent its limit; none should be lower (RFC 9113, §6.5.2)."""
 _MOST_TRIES = 5
 """How often a request is sent that servers refuse unseen."""
+MOST_MESSAGES = 1_000_000
+"""Messages of replies that an endpoint records."""
 _STREAM_WINDOW, _CONNECTION_WINDOW = 6 << 20, 15 << 20
 """Windows of HTTP/2's flow control for replies; those of Chromium. Its defaults of 64 KiB limit the rate to 64 KiB per
 round trip."""
@@ -45,8 +49,8 @@ round trip."""
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The common part of all requests of a load. scheme: of the URL; target: path and query; headers: without Host and
-    Content-Length."""
+    """The content of a request, which all of a load may share. scheme: of the URL; target: path and query; headers:
+    without Host and Content-Length."""
 
     scheme: str
     method: str
@@ -57,31 +61,57 @@ class Message:
 
 
 @dataclass(slots=True)
+class Streams:
+    """Records the messages of streamed replies of an endpoint. splitter: makes what finds their ends. write: takes a
+    line of JSON."""
+
+    splitter: Callable[[], Chunks]
+    write: Callable[[str], object]
+    written: int = 0
+
+    def note(self, message: dict[str, Any]) -> None:
+        """Record a message."""
+        if self.written < MOST_MESSAGES:
+            self.written += 1
+            self.write(json.dumps(message, separators=(",", ":")) + "\n")
+
+
+@dataclass(slots=True)
 class Exchange(Request):
     """A request and its reply. opening_ns: when its connection began to open, for a request that waited for this; else
     as sent_ns. tls_uplink_end, tls_downlink_end: of a connection with TLS that opened for it, where the first flight of
-    the client and the server's part of the handshake end in their streams. order: number among the requests of its
-    connection, from 0. code: status of the reply. tries: how often it was sent; the stamps are those of the last
-    time."""
+    the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
+    reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
+    often it was sent; the stamps are those of the last time."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
     tls_downlink_end: int | None = None
+    first_byte_ns: int | None = None
     order: int | None = None
     code: int | None = None
     tries: int = 0
+    message: Message = field(kw_only=True)
+
+    def record(self) -> dict[str, Any]:
+        """As of :class:`~cellbed.workloads.ledger.Request`, without its content."""
+        return {name: value for name, value in Request.record(self).items() if name != "message"}
 
 
 @dataclass(slots=True)
 class _Reply:
     """The reply to `request` so far. begin: offset of its first byte among those of messages, where it is known before
-    that byte; start: in the downlink's stream."""
+    that byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of
+    the one that has begun."""
 
     request: Exchange
     begin: int = 0
     start: int | None = None
     code: int = 0
     payload: int = 0
+    splitter: Chunks | None = None
+    messages: int = 0
+    message_start: int | None = None
 
 
 class Connection:
@@ -97,8 +127,9 @@ class Connection:
     spare = 0
     protocol = ""
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
-        """Begin to open it. layer: TLS, or none. Errors: ``OSError`` where that fails at once."""
+    def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
+        """Begin to open it. layer: TLS, or none. streams: records messages of replies, if they are streams. Errors:
+        ``OSError`` where that fails at once."""
         self.begun_ns = self.used_ns = machine.now_ns()
         self._opening: socket.socket | None = machine.connect(*address)
         self._socket: CountingSocket | None = None
@@ -109,8 +140,8 @@ class Connection:
         self._taken = 0
         self._established = False
         self.layer = layer
+        self.streams = streams
         self.position = 0
-        self.message = message
         self.ledger = ledger
         self.closed = False
         self.ending = False
@@ -277,11 +308,42 @@ class Connection:
             self.closed = True
             (self._opening or self._connected).close()
 
+    def begin(self, reply: _Reply, offset: int) -> None:
+        """A reply has begun at this offset of the bytes of messages."""
+        reply.start = self.layer.start(offset)
+        reply.request.first_byte_ns = machine.now_ns()
+        reply.splitter = self.streams.splitter() if self.streams is not None else None
+
+    def content(self, reply: _Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
+        """Bytes of the body of a reply have come. begin, end: offsets of what carried them; complete: whether a chunk
+        or frame ends with them."""
+        reply.payload += len(data)
+        if reply.splitter is not None and data:
+            piece = self.layer.start(begin)
+            reply.message_start = piece if reply.message_start is None else reply.message_start
+            self._note_messages(reply, reply.splitter.feed(data, complete=complete), end, piece)
+            if not reply.splitter.size:
+                reply.message_start = None
+
+    def _note_messages(self, reply: _Reply, sizes: Iterable[int], end: int, piece: int | None = None) -> None:
+        """Record messages that end at this offset. piece: where in the downlink's stream those after the first
+        begin."""
+        for size in sizes:
+            assert self.streams is not None
+            message = {"request": reply.request.request, "endpoint": reply.request.endpoint, "message": reply.messages}
+            ports = {"local_port": reply.request.local_port, "remote_port": reply.request.remote_port}
+            place = {"downlink_start": reply.message_start, "downlink_end": self.layer.end(end)}
+            self.streams.note({**message, "received_ns": machine.now_ns(), "bytes": size, **ports, **place})
+            reply.messages += 1
+            reply.message_start = piece
+
     def finish(self, reply: _Reply, end: int) -> None:
         """A reply is complete at this offset of the bytes of messages."""
         request = reply.request
         request.code = reply.code
         assert reply.start is not None
+        if reply.splitter is not None:
+            self._note_messages(reply, reply.splitter.rest(), end)
         self.ledger.reply(
             request.request,
             machine.now_ns(),
@@ -319,8 +381,8 @@ class Http1(Connection):
 
     protocol = "http/1.1"
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
-        super().__init__(address, message, ledger, layer)
+    def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
+        super().__init__(address, layer, ledger, streams)
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 16)
         self._reply: _Reply | None = None
 
@@ -336,7 +398,7 @@ class Http1(Connection):
         return [self._reply.request] if self._reply is not None else []
 
     def send(self, request: Exchange) -> None:
-        message = self.message
+        message = request.message
         headers = [("Host", message.authority), *message.headers]
         if message.body or message.method in ("POST", "PUT", "PATCH"):
             headers.append(("Content-Length", str(len(message.body))))
@@ -359,15 +421,16 @@ class Http1(Connection):
         try:
             self._protocol.receive_data(data)
             while self._reply is not None:
+                before = self._position if self._reply.splitter is not None else 0
                 event = self._protocol.next_event()
                 if event is h11.NEED_DATA:
                     return
-                self._process(self._reply, event)
+                self._process(self._reply, event, before)
         except h11.RemoteProtocolError as error:
             where = "in the middle of" if begun else "before"
             self.fail(f"the server closed the connection {where} the reply" if not data else _malformed(error))
 
-    def _process(self, reply: _Reply, event: Any) -> None:
+    def _process(self, reply: _Reply, event: Any, before: int) -> None:
         match event:
             case h11.InformationalResponse():
                 reply.begin, reply.start = self._position, None
@@ -375,7 +438,8 @@ class Http1(Connection):
             case h11.Response():
                 reply.code = event.status_code
             case h11.Data():
-                reply.payload += len(event.data)
+                end = self._position if reply.splitter is not None else 0
+                self.content(reply, bytes(event.data), before, end, complete=event.chunk_end)
             case h11.EndOfMessage():
                 end = self._position
                 self._reply = None
@@ -391,7 +455,7 @@ class Http1(Connection):
     def _begin(self, reply: _Reply) -> None:
         """Note where the reply begins, if that has come."""
         if reply.start is None and self.position > reply.begin:
-            reply.start = self.layer.start(reply.begin)
+            self.begin(reply, reply.begin)
 
     @property
     def _position(self) -> int:
@@ -410,8 +474,8 @@ class Http2(Connection):
     spare = 1
     protocol = "h2"
 
-    def __init__(self, address: tuple[str, int], message: Message, ledger: Ledger, layer: Clear) -> None:
-        super().__init__(address, message, ledger, layer)
+    def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
+        super().__init__(address, layer, ledger, streams)
         codes = h2.settings.SettingCodes
         self._protocol = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self._protocol.local_settings = h2.settings.Settings(
@@ -442,7 +506,7 @@ class Http2(Connection):
         self._frame_out()
 
     def send(self, request: Exchange) -> None:
-        message = self.message
+        message = request.message
         headers = [
             (":method", message.method),
             (":scheme", message.scheme),
@@ -465,8 +529,8 @@ class Http2(Connection):
             request.uplink_end = self.queued
 
     def refill(self) -> None:
-        body = self.message.body
         for stream in list(self._bodies):
+            body = self._replies[stream].request.message.body
             while (begin := self._bodies[stream]) < len(body):
                 window = self._protocol.local_flow_control_window(stream)
                 count = min(window, self._protocol.max_outbound_frame_size, len(body) - begin)
@@ -512,7 +576,7 @@ class Http2(Connection):
             return
         found = self._replies.get(stream)
         if kind == _HEADERS and found is not None and found.start is None:
-            found.start = self.layer.start(begin)
+            self.begin(found, begin)
         for event in self._protocol.receive_data(frame):
             reply = self._replies.get(getattr(event, "stream_id", None) or 0)
             match event:
@@ -521,7 +585,7 @@ class Http2(Connection):
                 case h2.events.DataReceived():
                     self._protocol.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id or 0)
                     if reply is not None:
-                        reply.payload += len(event.data or b"")
+                        self.content(reply, event.data or b"", begin, end, complete=True)
                 case h2.events.InformationalResponseReceived() if reply is not None:
                     reply.start = None
                 case h2.events.ResponseReceived() if reply is not None:

@@ -71,6 +71,8 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         "body": fill(table.body, values),
         "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
         "body_size": table.body_size,
+        "stream": table.stream,
+        "messages": str(deployment.file(raw, node, "messages.jsonl")),
     }
 
 
@@ -78,6 +80,11 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 _BEHIND = Span("downlink_wait", "downlink", "Waiting behind other replies", "waiting",
                "of streams on one connection: the server's TCP is busy with the bytes before → first byte of the reply "
                "enters the downlink", "downlink_ready", "downlink_entered")
+_PAUSES = Span("server_pauses", "remote", "Server, pauses in the reply", "pauses",
+               "the reply has begun, and the server's TCP has nothing to send", "downlink_paused")
+_TRANSPORT = Span("downlink_transport", "downlink", "Transport", "transport",
+                  "first byte → completing packet of the reply, without its retransmission and pauses of the server",
+                  "downlink_flowing")
 _SPANS = (
     Span("generator", "endpoint", "Generator", "generator", "intended time → the generator takes up the request",
          "intended", "started"),
@@ -87,7 +94,8 @@ _SPANS = (
     *UPLINK,
     SERVER,
     _BEHIND,
-    *DOWNLINK,
+    _PAUSES,
+    *(_TRANSPORT if span.name == _TRANSPORT.name else span for span in DOWNLINK),
     Span("endpoint_receive", "endpoint", "Endpoint receive", "receive", "reply left the network → complete at the "
          "client", "downlink_left", "reply"),
 )
@@ -97,15 +105,22 @@ _SPANS = (
 def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
     url = urlsplit(str(table.get("url", "")))
-    ends = ("tls_uplink_end", "tls_downlink_end") if url.scheme == "https" else ()
-    tls: dict[str, ColumnType] = dict.fromkeys(ends, "integer")
-    protocol = f"HTTP/{table.get('version', '1.1')}" + " over TLS" * bool(tls)
+    ends = ["tls_uplink_end", "tls_downlink_end"] if url.scheme == "https" else []
+    columns = ["started_ns", "opening_ns", "first_byte_ns", "order", "code", *ends]
+    of_integers: dict[str, ColumnType] = dict.fromkeys(columns, "integer")
+    measures = [Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")]
+    if table.get("stream") is not None:
+        measures += [
+            Measure("first_byte_s", "time to first byte", "s"),
+            Measure("between_messages_s", "between messages", "s"),
+        ]
+    protocol = f"HTTP/{table.get('version', '1.1')}" + " over TLS" * bool(ends)
     return Description(
         kind="http",
         title=f"{protocol}, {table.get('method', 'GET')} {url.path or '/'}",
         spans=tuple(span for span in _SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
-        client_columns={"started_ns": "integer", "opening_ns": "integer", "order": "integer", "code": "integer", **tls},
+        client_columns=of_integers,
         server_columns={},
-        measures=(Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")),
+        measures=tuple(measures),
         ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),
     )

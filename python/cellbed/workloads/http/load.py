@@ -14,7 +14,8 @@ from typing import Any
 from cellbed.support import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
-from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message
+from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message, Streams
+from cellbed.workloads.http.messages import SPLITTERS
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.tls import Clear, Tls, client_context
@@ -26,7 +27,8 @@ class Settings(generator.Settings):
 
     host: name or address; authority: as the URL has it. connections: at most at a time. body: text; body_file: its
     content instead; body_size: so many random bytes instead. authorities: file with the certificates that are trusted
-    over TLS, ``None`` without TLS.
+    over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for their
+    messages.
     """
 
     version: str
@@ -41,6 +43,8 @@ class Settings(generator.Settings):
     body_file: str | None = None
     body_size: int = 0
     authorities: str | None = None
+    stream: str | None = None
+    messages: str = ""
 
 
 class HttpLoad(Generator):
@@ -56,6 +60,10 @@ class HttpLoad(Generator):
         self._connections: list[Connection] = []
         self._waiting: deque[Exchange] = deque()
         self._context: ssl.SSLContext | None = None
+        self._streams: Streams | None = None
+        if settings.stream is not None:
+            self._messages = lifecycle.open_record(Path(settings.messages))
+            self._streams = Streams(SPLITTERS[settings.stream], self._messages.write)
 
     def prepare(self) -> None:
         if self._settings.authorities is not None:
@@ -69,7 +77,7 @@ class HttpLoad(Generator):
             raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
 
     def create(self, number: int, intended_ns: int) -> Exchange:
-        return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body))
+        return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body), message=self._message)
 
     def issue(self, request: Request) -> None:
         assert isinstance(request, Exchange)
@@ -97,6 +105,8 @@ class HttpLoad(Generator):
     def close(self) -> None:
         for each in self._connections:
             each.close()
+        if self._streams is not None:
+            self._messages.close()
 
     def _dispatch(self) -> None:
         """Send what waits over connections with room, and open more connections where none is idle."""
@@ -125,7 +135,7 @@ class HttpLoad(Generator):
         while opening < wanted and len(self._connections) < self._settings.connections:
             try:
                 layer = Tls(self._context, self._settings.host) if self._context is not None else Clear()
-                self._connections.append(self._kind(self._address, self._message, self.ledger, layer))
+                self._connections.append(self._kind(self._address, layer, self.ledger, self._streams))
                 opening += 1
             except OSError as error:
                 self._lose_oldest(f"cannot connect: {error.strerror}")

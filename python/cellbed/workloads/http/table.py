@@ -40,6 +40,11 @@ class Http(Load):
         written("0 B"), description="Length of a body of random bytes.", examples=["100 KiB"]
     )
     version: Literal["1.1", "2"] = Field("1.1", description="Version of HTTP; 2 without TLS with prior knowledge.")
+    stream: Literal["sse", "chunks"] | None = Field(
+        None,
+        description="Measure each message of a reply: server-sent events, or chunks (over HTTP/2 DATA frames).",
+        examples=["sse"],
+    )
     connections: int | None = Field(
         None,
         ge=1,

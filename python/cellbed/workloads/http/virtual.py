@@ -63,6 +63,8 @@ class _Http:
         hosts = {str(kind.settings(each, Path(), index, 0)["host"]) for index in range(len(each.clients))}
         for host in sorted(hosts - addresses.keys() - set(addresses.values())):
             yield f"the URL of {host}, which is no node"
+        if each.table.stream is not None:
+            yield f"stream = '{each.table.stream}': when a server sends the messages of a reply"
         if each.table.url.startswith("https:"):
             yield "https: the handshake and records of TLS"
 
@@ -244,7 +246,8 @@ def _sample(
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
     spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
     parts["services"] = {name: nanoseconds(span) for name, span in spans.items() if span}
-    parts["server"] = nanoseconds(row["part_server"]) + sum(parts["services"].values())
+    # A reply in pieces is predicted as one, which comes when the last piece would.
+    parts["server"] = nanoseconds(row["part_server"] + row["part_server_pauses"]) + sum(parts["services"].values())
     wire = row["downlink_end"] - row["downlink_start"]
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}

@@ -1,0 +1,59 @@
+"""The messages of streamed replies: where each ends."""
+
+import re
+
+_LONGEST_EVENT = 1 << 20
+"""Bytes of an event that are looked at."""
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LONGEST_BLANK = 4
+_DATA = re.compile(rb"^data", re.MULTILINE)
+
+
+class Chunks:
+    """Chunks of HTTP/1.1 (RFC 9112, §7.1), or DATA frames of HTTP/2: what a server wrote at a time.
+
+    size: bytes since the last message.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def feed(self, data: bytes, *, complete: bool) -> list[int]:
+        """Return the sizes of the messages that the next bytes of a body complete. complete: whether a chunk or frame
+        ends with them."""
+        self.size += len(data)
+        return self.rest() if complete else []
+
+    def rest(self) -> list[int]:
+        """Return the size of what the body had after its last message, if there is something."""
+        found, self.size = [self.size] * bool(self.size), 0
+        return found
+
+
+class Events(Chunks):
+    """Server-sent events (HTML standard, §9.2.6): blocks with data that a blank line ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._event = bytearray()
+
+    def feed(self, data: bytes, *, complete: bool) -> list[int]:
+        since = max(0, len(self._event) - _LONGEST_BLANK)
+        self._event += data
+        self.size += len(data)
+        found = []
+        while end := _BLANK_LINE.search(self._event, since):
+            rest = len(self._event) - end.end()
+            if _DATA.search(self._event, 0, end.end()):
+                found.append(self.size - rest)
+            self.size, since = rest, 0
+            del self._event[: end.end()]
+        if len(self._event) > _LONGEST_EVENT:
+            self._event[:] = b"data" + self._event[-_LONGEST_BLANK:]
+        return found
+
+    def rest(self) -> list[int]:
+        return []  # an event that no blank line ends is none
+
+
+SPLITTERS = {"chunks": Chunks, "sse": Events}
