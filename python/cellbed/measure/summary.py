@@ -166,7 +166,8 @@ class ApplicationSummary:
     uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
     percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
     goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
-    that its programs wrote; own_problems: what is missing of them, in sentences.
+    that its programs wrote; own_problems: what is missing of them, in sentences. steps: of journeys, with their
+    names as those of endpoints.
     """
 
     name: str
@@ -190,6 +191,7 @@ class ApplicationSummary:
     traffic: Traffic | None = None
     own: list[OwnMeasure] = field(default_factory=list)
     own_problems: list[str] = field(default_factory=list)
+    steps: list[EndpointSummary] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +414,7 @@ def _application(
         decompositions=[decompose(requests, application.spans, at, outages) for at in found],
         residual=_residual(requests),
         good_replies=percentiles(samples[np.isfinite(samples)], QUANTILES),
-        endpoints=_endpoints(everything),
+        endpoints=sorted(_groups(everything, "endpoint"), key=lambda summary: _natural(summary.endpoint)),
         measures=_measures(requests.drop_nulls("latency_s"), messages, application.measures),
         uncertainty=uncertainties(requests, application, description),
         added_s=shifts(samples, added(requests, application.spans, seconds), found),
@@ -422,6 +424,7 @@ def _application(
         traffic=of_connections,
         own=own,
         own_problems=own_problems,
+        steps=_groups(everything, "step") if "step" in application.client_columns else [],
     )
 
 
@@ -517,12 +520,13 @@ def _residual(requests: pl.DataFrame) -> Residual | None:
     )
 
 
-def _endpoints(requests: pl.DataFrame) -> list[EndpointSummary]:
+def _groups(requests: pl.DataFrame, column: str) -> list[EndpointSummary]:
+    """Return the latency of requests by a column, in the order of its values."""
     found = []
-    for (endpoint,), group in requests.group_by("endpoint", maintain_order=True):
+    for (name,), group in requests.group_by(column, maintain_order=True):
         samples = latencies(group)
-        found.append(EndpointSummary(str(endpoint), _counts(group), percentiles(samples, QUANTILES)))
-    return sorted(found, key=lambda summary: _natural(summary.endpoint))
+        found.append(EndpointSummary(str(name), _counts(group), percentiles(samples, QUANTILES)))
+    return found
 
 
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:

@@ -64,7 +64,7 @@ def render(run: Path) -> str:
             "causes": [origin.cause(at) for at in each.decompositions],
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
-            "order": ranking.endpoints(each.endpoints),
+            "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
             "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))

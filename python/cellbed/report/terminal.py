@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cellbed.measure.comparison import ApplicationComparison, Comparison
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile
-    from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.measure.summary import ApplicationSummary, EndpointSummary, Summary
     from cellbed.measure.verdicts import Verdict
     from cellbed.runformat.description import Description
     from cellbed.runformat.spans import Span
@@ -156,10 +156,11 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
         is_time = measure.unit == "s" and measure.p99 is not None
         p99 = f"{formats.duration(measure.p99)} at the P99, " if is_time else ""
         console.print(Text(f"{measure.label}: {median} at the median, {p99}from {least} to {most}", style="dim"))
-    if len(summary.endpoints) > 1:
-        console.print()
-        console.print(_endpoints(summary))
-        _explain_marks(console, (each.percentiles for each in summary.endpoints))
+    for name, groups in (("step", summary.steps), ("endpoint", summary.endpoints)):
+        if len(groups) > 1:
+            console.print()
+            console.print(_groups(name, groups, summary))
+            _explain_marks(console, (each.percentiles for each in groups))
 
 
 def _own(summary: "ApplicationSummary") -> Table:
@@ -251,9 +252,9 @@ def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposi
     return having if len(having) < 2 else [having[0], having[-1]]
 
 
-def _endpoints(summary: "ApplicationSummary") -> Table:
-    table = _table("endpoint", "requests", "no good\nreply", *(at.label for at in summary.percentiles))
-    for each in _first(table, summary.endpoints, ranking.endpoints(summary.endpoints)):
+def _groups(name: str, groups: "Sequence[EndpointSummary]", summary: "ApplicationSummary") -> Table:
+    table = _table(name, "requests", "no good\nreply", *(at.label for at in summary.percentiles))
+    for each in _first(table, groups, ranking.endpoints(groups)):
         missing = each.counts.total - each.counts.answered
         table.add_row(
             each.endpoint, str(each.counts.total), _alarming(missing), *(_percentile(at)[0] for at in each.percentiles)

@@ -25,6 +25,11 @@ def problem(text: str, applications: Collection[str]) -> str | None:
     return None
 
 
+def without(text: str, names: Collection[str]) -> str:
+    """Return the text without some names, which are filled in later."""
+    return _PART.sub(lambda part: "" if part[1] in names else part[0], text)
+
+
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Return the text with each name replaced by its value; doubled braces become single ones."""
     return _PART.sub(lambda part: values[part[1]] if part[1] is not None else part[0][0], text)

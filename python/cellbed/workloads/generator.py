@@ -6,6 +6,7 @@ with select(2), whose time-outs are in microseconds; those of epoll are whole mi
 
 import bisect
 import gc
+import heapq
 import select
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from cellbed.workloads.policies import policy
 
 SECOND = 1_000_000_000
 _PROGRESS_INTERVAL = SECOND // 2
+_TOO_BUSY = "the endpoint was too busy to send it before the run ended"
 _PAUSE_AFTER_LOSS = SECOND // 10
 """A lost request can be over at once; the pause keeps a closed loop from spinning on losses."""
 
@@ -64,6 +66,7 @@ class Generator:
         self._in_flight = in_flight(settings.arrivals) or 0
         self._policy = policy(settings.policy) if settings.policy is not None else None
         self._number = 0
+        self._followers: list[tuple[int, int, Request]] = []  # heap of intended time, number and request
         self._lost_before = 0
         self._record = lifecycle.open_record(Path(settings.record))
         self.ledger = Ledger(settings.timeout_ns, self._record.write)
@@ -180,12 +183,16 @@ class Generator:
             return None
         if self._due and self._t0_ns + self._due[0] <= now:
             self._take_up(self._next_request())
+        if self._followers and self._followers[0][0] <= now:
+            self._take_up(heapq.heappop(self._followers)[-1])
         self._continue_closed_loop()
-        if now >= self._end_ns and not self._due and not self.ledger.waiting:
+        if now >= self._end_ns and not self._due and not self._followers and not self.ledger.waiting:
             return None
         wake = [self._end_ns if now < self._end_ns else stop_ns]
         if self._due:
             wake.append(self._t0_ns + self._due[0])
+        if self._followers:
+            wake.append(self._followers[0][0])
         if (expiry := self.ledger.next_expiry_ns) is not None:
             wake.append(expiry)
         return min(wake)
@@ -195,15 +202,26 @@ class Generator:
         now = machine.now_ns()
         while self._end_ns and self._due and self._t0_ns + self._due[0] <= now:
             # Requests that were due but whose turn never came are lost, not forgotten.
-            self.ledger.refuse(self._next_request(), "the endpoint was too busy to send it before the run ended")
+            self.ledger.refuse(self._next_request(), _TOO_BUSY)
+        for due_ns, _, request in self._followers:
+            if due_ns <= now:
+                self.ledger.refuse(request, _TOO_BUSY)
         self.close()
         self.ledger.close(machine.now_ns())
         self._record.close()
 
-    def _next_request(self) -> Request:
-        request = self.create(self._number, self._t0_ns + self._due.popleft())
+    def follow(self, request: Request) -> None:
+        """Send a request at its intended time, beside those of the schedule, if the load has not ended then."""
+        if request.intended_ns < self._end_ns:
+            heapq.heappush(self._followers, (request.intended_ns, request.request, request))
+
+    def take_number(self) -> int:
+        """Return the number of the next request."""
         self._number += 1
-        return request
+        return self._number - 1
+
+    def _next_request(self) -> Request:
+        return self.create(self.take_number(), self._t0_ns + self._due.popleft())
 
     def _take_up(self, request: Request) -> None:
         now = machine.now_ns()
@@ -217,7 +235,7 @@ class Generator:
         self.issue(request)
 
     def _continue_closed_loop(self) -> None:
-        while len(self._due) + self.ledger.waiting < self._in_flight:
+        while len(self._due) + len(self._followers) + self.ledger.waiting < self._in_flight:
             lost = self.ledger.lost > self._lost_before
             self._lost_before += lost
             due = machine.now_ns() + (_PAUSE_AFTER_LOSS if lost else 0)

@@ -6,12 +6,14 @@ The protocols are h11's and h2's, which do no I/O; the sockets under them are ou
 import http
 import json
 import os
+import re
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import h2.config
 import h2.connection
@@ -22,6 +24,7 @@ import h2.settings
 import h11
 
 from cellbed.workloads import machine
+from cellbed.workloads.http.journeys import MOST_KEPT, User
 from cellbed.workloads.http.messages import Chunks
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.tcp import CountingSocket, tcp_info
@@ -40,6 +43,12 @@ _FIRST_STREAMS = 100
 """Streams that are opened before the server has sent its limit; none should be lower (RFC 9113, §6.5.2)."""
 _MOST_TRIES = 5
 """How often a request is sent that servers refuse unseen."""
+_GRPC_STATUSES = (
+    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED "
+    "RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS "
+    "UNAUTHENTICATED"
+)
+"""Names in the order of their numbers, from 0."""
 MOST_MESSAGES = 1_000_000
 """Messages of replies that an endpoint records."""
 _STREAM_WINDOW, _CONNECTION_WINDOW = 6 << 20, 15 << 20
@@ -50,7 +59,7 @@ round trip."""
 @dataclass(frozen=True, slots=True)
 class Message:
     """The content of a request, which all of a load may share. scheme: of the URL; target: path and query; headers:
-    without Host and Content-Length."""
+    without Host and Content-Length. grpc: whether trailers have the outcome of its reply."""
 
     scheme: str
     method: str
@@ -58,6 +67,7 @@ class Message:
     target: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    grpc: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +75,7 @@ class Streams:
     """Records the messages of streamed replies of an endpoint. splitter: makes what finds their ends. write: takes a
     line of JSON."""
 
+    endpoint: str
     splitter: Callable[[], Chunks]
     write: Callable[[str], object]
     written: int = 0
@@ -73,7 +84,7 @@ class Streams:
         """Record a message."""
         if self.written < MOST_MESSAGES:
             self.written += 1
-            self.write(json.dumps(message, separators=(",", ":")) + "\n")
+            self.write(json.dumps({"endpoint": self.endpoint, **message}, separators=(",", ":")) + "\n")
 
 
 @dataclass(slots=True)
@@ -82,7 +93,8 @@ class Exchange(Request):
     as sent_ns. tls_uplink_end, tls_downlink_end: of a connection with TLS that opened for it, where the first flight of
     the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
     reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
-    often it was sent; the stamps are those of the last time."""
+    often it was sent; the stamps are those of the last time. step: its name in a journey; journey: number of the
+    journey at its endpoint. message: its content; user: who is on the journey; neither is recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -91,18 +103,21 @@ class Exchange(Request):
     order: int | None = None
     code: int | None = None
     tries: int = 0
+    step: str | None = None
+    journey: int | None = None
     message: Message = field(kw_only=True)
+    user: User | None = None
 
     def record(self) -> dict[str, Any]:
         """As of :class:`~cellbed.workloads.ledger.Request`, without its content."""
-        return {name: value for name, value in Request.record(self).items() if name != "message"}
+        return {name: value for name, value in Request.record(self).items() if name not in ("message", "user")}
 
 
 @dataclass(slots=True)
 class _Reply:
     """The reply to `request` so far. begin: offset of its first byte among those of messages, where it is known before
     that byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of
-    the one that has begun."""
+    the one that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
 
     request: Exchange
     begin: int = 0
@@ -112,6 +127,8 @@ class _Reply:
     splitter: Chunks | None = None
     messages: int = 0
     message_start: int | None = None
+    kept: bytearray | None = None
+    outcome: dict[str, str] = field(default_factory=dict)
 
 
 class Connection:
@@ -120,8 +137,8 @@ class Connection:
     Each round of the event loop calls :meth:`write` when it is writable and :meth:`read` when it is readable. Finished
     and failed requests go to the ledger. position: bytes of messages that have come. ending: it takes no further
     requests. trouble: why it could not be opened. returned: requests that the server refused without having seen them,
-    to be sent elsewhere. spare: connections that are opened in advance while all others are busy. protocol: its name in
-    TLS (ALPN).
+    to be sent elsewhere. replied: requests with a reply, of users on a journey. spare: connections that are opened in
+    advance while all others are busy. protocol: its name in TLS (ALPN).
     """
 
     spare = 0
@@ -147,6 +164,7 @@ class Connection:
         self.ending = False
         self.trouble = ""
         self.returned: list[Exchange] = []
+        self.replied: list[Exchange] = []
 
     @property
     def open(self) -> bool:
@@ -314,10 +332,19 @@ class Connection:
         reply.request.first_byte_ns = machine.now_ns()
         reply.splitter = self.streams.splitter() if self.streams is not None else None
 
+    def head(self, reply: _Reply, code: int, headers: Iterable[tuple[str, str]]) -> None:
+        """The status and the header fields of a reply have come."""
+        reply.code = code
+        user = reply.request.user
+        if user is not None and user.step.take:
+            reply.kept = bytearray("".join(f"{name}: {value}\n" for name, value in headers).encode() + b"\n")
+
     def content(self, reply: _Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
         """Bytes of the body of a reply have come. begin, end: offsets of what carried them; complete: whether a chunk
         or frame ends with them."""
         reply.payload += len(data)
+        if reply.kept is not None:
+            reply.kept += data[: max(0, MOST_KEPT - len(reply.kept))]
         if reply.splitter is not None and data:
             piece = self.layer.start(begin)
             reply.message_start = piece if reply.message_start is None else reply.message_start
@@ -330,7 +357,7 @@ class Connection:
         begin."""
         for size in sizes:
             assert self.streams is not None
-            message = {"request": reply.request.request, "endpoint": reply.request.endpoint, "message": reply.messages}
+            message = {"request": reply.request.request, "message": reply.messages}
             ports = {"local_port": reply.request.local_port, "remote_port": reply.request.remote_port}
             place = {"downlink_start": reply.message_start, "downlink_end": self.layer.end(end)}
             self.streams.note({**message, "received_ns": machine.now_ns(), "bytes": size, **ports, **place})
@@ -341,13 +368,18 @@ class Connection:
         """A reply is complete at this offset of the bytes of messages."""
         request = reply.request
         request.code = reply.code
+        error = _failure(reply.code) or (_grpc_failure(reply.outcome) if request.message.grpc else None)
+        if error is None and reply.kept is not None and request.user is not None:
+            error = request.user.take(bytes(reply.kept))
+        if request.user is not None:
+            self.replied.append(request)
         assert reply.start is not None
         if reply.splitter is not None:
             self._note_messages(reply, reply.splitter.rest(), end)
         self.ledger.reply(
             request.request,
             machine.now_ns(),
-            error=_failure(reply.code),
+            error=error,
             start=reply.start,
             end=self.layer.end(end),
             payload=reply.payload,
@@ -399,10 +431,11 @@ class Http1(Connection):
 
     def send(self, request: Exchange) -> None:
         message = request.message
-        headers = [("Host", message.authority), *message.headers]
+        common = (("Host", message.authority), *message.headers)
+        headers = [(name.encode(), value.encode()) for name, value in common]
         if message.body or message.method in ("POST", "PUT", "PATCH"):
-            headers.append(("Content-Length", str(len(message.body))))
-        headers.append((REQUEST_HEADER, f"{request.endpoint}/{request.request}"))
+            headers.append((b"Content-Length", b"%d" % len(message.body)))
+        headers.append((REQUEST_HEADER.encode(), f"{request.endpoint}/{request.request}".encode()))
         request.uplink_start = self.queued
         send = self._protocol.send
         self.append(send(h11.Request(method=message.method, target=message.target, headers=headers)) or b"")
@@ -436,7 +469,8 @@ class Http1(Connection):
                 reply.begin, reply.start = self._position, None
                 self._begin(reply)
             case h11.Response():
-                reply.code = event.status_code
+                headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers)
+                self.head(reply, event.status_code, headers)
             case h11.Data():
                 end = self._position if reply.splitter is not None else 0
                 self.content(reply, bytes(event.data), before, end, complete=event.chunk_end)
@@ -589,7 +623,11 @@ class Http2(Connection):
                 case h2.events.InformationalResponseReceived() if reply is not None:
                     reply.start = None
                 case h2.events.ResponseReceived() if reply is not None:
-                    reply.code = _status(event.headers or ())
+                    headers = [(str(name), str(value)) for name, value in event.headers or ()]
+                    self.head(reply, _status(headers), headers)
+                    reply.outcome |= headers
+                case h2.events.TrailersReceived() if reply is not None:
+                    reply.outcome |= ((str(name), str(value)) for name, value in event.headers or ())
                 case h2.events.StreamEnded() if reply is not None:
                     self.finish(self._replies.pop(stream), end)
                     if self._bodies.pop(stream, None) is not None:
@@ -635,7 +673,7 @@ class Http2(Connection):
 VERSIONS: dict[str, type[Connection]] = {"1.1": Http1, "2": Http2}
 
 
-def _status(headers: Iterable[tuple[Any, Any]]) -> int:
+def _status(headers: Iterable[tuple[str, str]]) -> int:
     code = str(dict(headers).get(":status"))
     if not code.isdecimal():
         raise h2.exceptions.ProtocolError(f"status {code}")
@@ -650,6 +688,16 @@ def _failure(code: int) -> str | None:
         return f"HTTP status {code} {http.HTTPStatus(code).phrase}"
     except ValueError:
         return f"HTTP status {code}"
+
+
+def _grpc_failure(fields: Mapping[str, str]) -> str | None:
+    """Return the failure that header fields and trailers of a reply report."""
+    status, text = fields.get("grpc-status", ""), unquote(fields.get("grpc-message", ""))[:100]
+    if not re.fullmatch("[0-9]{1,3}", status):
+        return "the reply has no status of gRPC"
+    name = dict(enumerate(_GRPC_STATUSES.split())).get(int(status), "")
+    words = " ".join(filter(None, [f"gRPC status {int(status)}", name]))
+    return None if not int(status) else f"{words}: {text}" if text.isprintable() and text else words
 
 
 def _malformed(error: Exception) -> str:

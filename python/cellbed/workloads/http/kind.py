@@ -13,7 +13,7 @@ from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment
+from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:
@@ -32,26 +32,52 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     if table.server is not None and table.server.command is not None:
         started += commands(deployment, "server", raw, seed)
     for index, node in enumerate(deployment.clients):
-        file = deployment.file(raw, node, "http-load.json")
-        file.write_text(json.dumps(settings(deployment, raw, index, seed), indent=1) + "\n", encoding="utf-8")
-        started.append(
-            Process(
-                name=f"{deployment.name}.{node.name}.http-load",
-                node=node.name,
-                program=[sys.executable, "-P", "-m", "cellbed.workloads.http.load"],
-                arguments=["--config", str(file)],
-                stage=1,
-                load=True,
-                forked=True,
-            )
-        )
+        config = settings(deployment, raw, index, seed)
+        started.append(load_process(deployment, raw, node, "cellbed.workloads.http.load", config))
     return started
+
+
+def load_process(deployment: Deployment, raw: Path, node: Node, module: str, config: dict[str, Any]) -> Process:
+    """Return the load generator of a client. config: for its module."""
+    file = deployment.file(raw, node, "http-load.json")
+    file.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    return Process(
+        name=f"{deployment.name}.{node.name}.http-load",
+        node=node.name,
+        program=[sys.executable, "-P", "-m", module],
+        arguments=["--config", str(file)],
+        stage=1,
+        load=True,
+        forked=True,
+    )
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
     """Return the configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
     table: Http = deployment.table
-    node, servers = deployment.clients[index], deployment.servers
+    node, found = deployment.clients[index], connecting(deployment, raw, index, seed)
+    values = found["values"]
+    return {
+        **found,
+        "version": table.version,
+        "method": table.method if table.grpc is None else "POST",
+        "target": found["target"] if table.grpc is None else f"/{table.grpc}",
+        "body": fill(table.body, values),
+        "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
+        "body_size": table.body_size,
+        "body_hex": table.body_hex,
+        "grpc": table.messages if table.grpc is not None else 0,
+        "stream": table.stream if table.grpc is None else "grpc",
+        "messages": str(deployment.file(raw, node, "messages.jsonl")),
+        "journeys": [journey.configuration() for journey in table.all_journeys()],
+        "values": values if table.all_journeys() else {},
+    }
+
+
+def connecting(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
+    """Return what of the configuration of client `index` concerns its connections, with the values of names in
+    texts."""
+    table, node, servers = deployment.table, deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None
     values = deployment.values(node, node, server, seed)
     url = urlsplit(fill(table.url, values))
@@ -59,20 +85,14 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
     named = {name: value for name, value in headers.items() if name.lower() == "host"}
     return {
         **deployment.load(raw, index, seed),
-        "version": table.version,
         "host": url.hostname,
         "port": port_of(url.geturl()),
-        "authorities": deployment.authorities if url.scheme == "https" else None,
+        "authorities": deployment.authorities if url.scheme in ("https", "wss") else None,
         "authority": next(iter(named.values()), url.netloc),
         "target": (url.path or "/") + (f"?{url.query}" if url.query else ""),
-        "method": table.method,
         "headers": {name: value for name, value in headers.items() if name not in named},
         "connections": table.connections,
-        "body": fill(table.body, values),
-        "body_file": str(table.body_file.absolute()) if table.body_file is not None else None,
-        "body_size": table.body_size,
-        "stream": table.stream,
-        "messages": str(deployment.file(raw, node, "messages.jsonl")),
+        "values": values,
     }
 
 
@@ -85,7 +105,7 @@ _PAUSES = Span("server_pauses", "remote", "Server, pauses in the reply", "pauses
 _TRANSPORT = Span("downlink_transport", "downlink", "Transport", "transport",
                   "first byte → completing packet of the reply, without its retransmission and pauses of the server",
                   "downlink_flowing")
-_SPANS = (
+SPANS = (
     Span("generator", "endpoint", "Generator", "generator", "intended time → the generator takes up the request",
          "intended", "started"),
     Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
@@ -106,20 +126,26 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
     url = urlsplit(str(table.get("url", "")))
     ends = ["tls_uplink_end", "tls_downlink_end"] if url.scheme == "https" else []
-    columns = ["started_ns", "opening_ns", "first_byte_ns", "order", "code", *ends]
-    of_integers: dict[str, ColumnType] = dict.fromkeys(columns, "integer")
+    names = ["started_ns", "opening_ns", "first_byte_ns", "order", "code", *ends]
+    columns: dict[str, ColumnType] = dict.fromkeys(names, "integer")
+    what = f"{table.get('method', 'GET')} {url.path or '/'}"
+    if journeys := [table["journey"]] if table.get("journey") else list((table.get("journeys") or {}).values()):
+        columns |= {"step": "text", "journey": "integer"}
+        what = "a journey" if len(journeys) == 1 else f"{len(journeys)} journeys"
     measures = [Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")]
-    if table.get("stream") is not None:
+    if table.get("stream") or table.get("grpc"):
         measures += [
             Measure("first_byte_s", "time to first byte", "s"),
             Measure("between_messages_s", "between messages", "s"),
         ]
+    if table.get("grpc") is not None:
+        what = f"gRPC {table['grpc']}"
     protocol = f"HTTP/{table.get('version', '1.1')}" + " over TLS" * bool(ends)
     return Description(
         kind="http",
-        title=f"{protocol}, {table.get('method', 'GET')} {url.path or '/'}",
-        spans=tuple(span for span in _SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
-        client_columns=of_integers,
+        title=f"{protocol}, {what}",
+        spans=tuple(span for span in SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
+        client_columns=columns,
         server_columns={},
         measures=tuple(measures),
         ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),

@@ -7,18 +7,24 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from cellbed.scenario.templates import fill
 from cellbed.support import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.generator import Generator
 from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message, Streams
-from cellbed.workloads.http.messages import SPLITTERS
+from cellbed.workloads.http.journeys import Journey, User
+from cellbed.workloads.http.messages import PREFIX, SPLITTERS
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.tls import Clear, Tls, client_context
+
+_IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
+"""Characters that stay as they are in a target with values from replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +32,10 @@ class Settings(generator.Settings):
     """The configuration of an HTTP load.
 
     host: name or address; authority: as the URL has it. connections: at most at a time. body: text; body_file: its
-    content instead; body_size: so many random bytes instead. authorities: file with the certificates that are trusted
-    over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for their
-    messages.
+    content instead; body_size: so many random bytes instead; body_hex: these bytes instead. grpc: number of messages of
+    gRPC with this content that a request has, 0 for other requests. authorities: file with the certificates that are
+    trusted over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for
+    their messages. journeys: in place of equal requests, tables of :class:`Journey`; values: of names in their texts.
     """
 
     version: str
@@ -42,9 +49,13 @@ class Settings(generator.Settings):
     body: str = ""
     body_file: str | None = None
     body_size: int = 0
+    body_hex: str = ""
+    grpc: int = 0
     authorities: str | None = None
     stream: str | None = None
     messages: str = ""
+    journeys: Sequence[dict[str, Any]] = ()
+    values: dict[str, str] = field(default_factory=dict)
 
 
 class HttpLoad(Generator):
@@ -59,11 +70,14 @@ class HttpLoad(Generator):
         self._address = (settings.host, settings.port)
         self._connections: list[Connection] = []
         self._waiting: deque[Exchange] = deque()
+        self.last_trouble = ""
         self._context: ssl.SSLContext | None = None
+        self._journeys = [Journey.of(table) for table in settings.journeys]
+        self._arrived = 0
         self._streams: Streams | None = None
         if settings.stream is not None:
             self._messages = lifecycle.open_record(Path(settings.messages))
-            self._streams = Streams(SPLITTERS[settings.stream], self._messages.write)
+            self._streams = Streams(settings.endpoint, SPLITTERS[settings.stream], self._messages.write)
 
     def prepare(self) -> None:
         if self._settings.authorities is not None:
@@ -77,7 +91,40 @@ class HttpLoad(Generator):
             raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
 
     def create(self, number: int, intended_ns: int) -> Exchange:
-        return Exchange(number, self._endpoint, intended_ns, bytes_up=len(self._message.body), message=self._message)
+        if not self._journeys:
+            body = self._message.body
+            return Exchange(number, self._endpoint, intended_ns, bytes_up=len(body), message=self._message)
+        settings = self._settings
+        user = User(self._journeys, self._arrived, self._endpoint, settings.seed, settings.values)
+        self._arrived += 1
+        return self._step(number, intended_ns, user)
+
+    def _step(self, number: int, intended_ns: int, user: User) -> Exchange:
+        """Return the request of the present step of a user."""
+        step, common = user.step, self._message
+        target = quote(fill(step.target, user.values), safe=_IN_TARGETS)
+        headers = {name: fill(value, user.values) for name, value in step.headers.items()}
+        given = {name.lower() for name in headers}
+        kept = [(name, value) for name, value in common.headers if name.lower() not in given]
+        body = fill(step.body, user.values).encode()
+        message = replace(common, method=step.method, target=target, headers=(*kept, *headers.items()), body=body)
+        return Exchange(
+            number,
+            self._endpoint,
+            intended_ns,
+            bytes_up=len(body),
+            step=step.name,
+            journey=user.number,
+            message=message,
+            user=user,
+        )
+
+    def _go_on(self, request: Exchange) -> None:
+        """Let the user of a request with a reply go on, unless it was an error or came too late."""
+        user = request.user
+        if user is not None and request.status == "ok" and (think_ns := user.next()) is not None:
+            assert request.reply_ns is not None
+            self.follow(self._step(self.take_number(), request.reply_ns + think_ns, user))
 
     def issue(self, request: Request) -> None:
         assert isinstance(request, Exchange)
@@ -108,14 +155,25 @@ class HttpLoad(Generator):
         if self._streams is not None:
             self._messages.close()
 
+    def connect(self) -> Connection:
+        """Return a connection that begins to open. Errors: ``OSError``."""
+        return self._kind(self._address, self.layer(), self.ledger, self._streams)
+
+    def layer(self) -> Clear:
+        """Return TLS for a new connection, or none."""
+        return Tls(self._context, self._settings.host) if self._context is not None else Clear()
+
     def _dispatch(self) -> None:
         """Send what waits over connections with room, and open more connections where none is idle."""
         for each in self._connections:
             while each.returned:
                 self._waiting.appendleft(each.returned.pop())
+            while each.replied:
+                self._go_on(each.replied.pop(0))
         for each in [each for each in self._connections if each.closed]:
             self._connections.remove(each)
             if each.trouble:
+                self.last_trouble = each.trouble
                 self._lose_oldest(each.trouble)
         while self._waiting:
             if self.ledger.find(self._waiting[0].request) is None:  # given up
@@ -134,8 +192,7 @@ class HttpLoad(Generator):
             wanted = max(wanted, self._kind.spare)
         while opening < wanted and len(self._connections) < self._settings.connections:
             try:
-                layer = Tls(self._context, self._settings.host) if self._context is not None else Clear()
-                self._connections.append(self._kind(self._address, layer, self.ledger, self._streams))
+                self._connections.append(self.connect())
                 opening += 1
             except OSError as error:
                 self._lose_oldest(f"cannot connect: {error.strerror}")
@@ -155,8 +212,11 @@ def _message(settings: Settings) -> Message:
     elif settings.body_size:
         body = random.Random(f"{settings.seed}/body").randbytes(settings.body_size)
     else:
-        body = settings.body.encode()
+        body = bytes.fromhex(settings.body_hex) or settings.body.encode()
     headers = {"User-Agent": "cellbed", "Accept": "*/*"}
+    if settings.grpc:
+        headers = {"User-Agent": "cellbed", "Content-Type": "application/grpc", "TE": "trailers"}
+        body = (b"\0" + len(body).to_bytes(PREFIX - 1) + body) * settings.grpc
     given = {name.lower() for name in settings.headers}
     kept = {name: value for name, value in headers.items() if name.lower() not in given}
     return Message(
@@ -166,6 +226,7 @@ def _message(settings: Settings) -> Message:
         settings.target,
         (*kept.items(), *settings.headers.items()),
         body,
+        grpc=bool(settings.grpc),
     )
 
 

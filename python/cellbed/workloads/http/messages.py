@@ -6,6 +6,8 @@ _LONGEST_EVENT = 1 << 20
 """Bytes of an event that are looked at."""
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_BLANK = 4
+PREFIX = 5
+"""Bytes before a message of gRPC."""
 _DATA = re.compile(rb"^data", re.MULTILINE)
 
 
@@ -56,4 +58,31 @@ class Events(Chunks):
         return []  # an event that no blank line ends is none
 
 
-SPLITTERS = {"chunks": Chunks, "sse": Events}
+class LengthPrefixed(Chunks):
+    """Messages of gRPC: a byte of flags, four with the length, and so many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prefix = bytearray()
+        self._left = 0
+
+    def feed(self, data: bytes, *, complete: bool) -> list[int]:
+        found = []
+        while data:
+            if len(self._prefix) < PREFIX:
+                taken = min(len(data), PREFIX - len(self._prefix))
+                self._prefix += data[:taken]
+                self._left = int.from_bytes(self._prefix[1:])
+            else:
+                taken = min(len(data), self._left)
+                self._left -= taken
+            self.size += taken
+            data = data[taken:]
+            if len(self._prefix) == PREFIX and not self._left:
+                found.append(self.size)
+                self.size = 0
+                self._prefix.clear()
+        return found
+
+
+SPLITTERS = {"chunks": Chunks, "sse": Events, "grpc": LengthPrefixed}

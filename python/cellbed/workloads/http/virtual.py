@@ -65,6 +65,10 @@ class _Http:
             yield f"the URL of {host}, which is no node"
         if each.table.stream is not None:
             yield f"stream = '{each.table.stream}': when a server sends the messages of a reply"
+        if each.table.grpc is not None:
+            yield "grpc: trailers of replies, and when a server sends their messages"
+        if each.table.all_journeys():
+            yield "journeys: the contents of replies"
         if each.table.url.startswith("https:"):
             yield "https: the handshake and records of TLS"
 

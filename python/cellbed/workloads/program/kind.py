@@ -71,7 +71,7 @@ def port_of(url: str) -> int | None:
     """Return the port of a URL in which names may still have to be filled in; ``None`` where that is open."""
     try:
         parts = urlsplit(re.sub(r"\{[^{}]*\}", "host", url))
-        return parts.port or (443 if parts.scheme == "https" else 80)
+        return parts.port or (443 if parts.scheme in ("https", "wss") else 80)
     except ValueError:
         return None
 
