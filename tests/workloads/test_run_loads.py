@@ -1,4 +1,4 @@
-"""A run with the loads of the kind ``http`` beyond a plain request: TLS, streamed replies."""
+"""A run with loads beyond plain requests over HTTP: TLS, streamed replies, journeys, gRPC, WebSockets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from cellbed.measure.summary import Summary
 from cellbed.testbed.machine.process import find
 from in_process import cellbed
+from test_workload_websocket import GREETER
 
 NGINX = find("nginx")
-EVENTS, PAUSE_S = 4, 0.05
+EVENTS, PAUSE_S = 3, 0.2
 SCENARIO = """
 name = "loads"
 duration = "3 s"
@@ -62,7 +63,7 @@ client = { on = "endpoint", command = ["%(python)s", "-c", "%(client)s", "https:
 kind = "http"
 url = "http://{server.address}:8080/"
 stream = "sse"
-rate = "5 /s"
+rate = "2 /s"
 
 [apps.events.server]
 on = "edge"
@@ -74,7 +75,38 @@ ready = { port = 8080 }
 kind = "http"
 url = "http://{events.address}:8080/"
 stream = "chunks"
+rate = "2 /s"
+
+[apps.users]
+kind = "http"
+url = "https://edge-0:8443"
+journey = [{ get = "/page", take = { length = "^content-length: (.*)" } }, { get = "/page?{length}", name = "again" }]
 rate = "5 /s"
+server = "edge"
+
+[apps.calls]
+kind = "http"
+url = "http://{server.address}:8081"
+grpc = "a.Greeter/Many"
+body_hex = "0a03616263"
+rate = "5 /s"
+
+[apps.calls.server]
+on = "edge"
+command = ["%(python)s", "greeter.py"]
+copy_in = { "greeter.py" = "greeter.py" }
+ready = { port = 8081 }
+
+[apps.chat]
+kind = "websocket"
+url = "wss://{server.address}:8082/room"
+rate = "5 /s"
+
+[apps.chat.server]
+on = "edge"
+command = ["%(python)s", "chat.py", "{server.certificate}", "{server.key}"]
+copy_in = { "chat.py" = "chat.py" }
+ready = { port = 8082 }
 """
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}
@@ -106,6 +138,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
 
+CHAT = """
+import ssl, sys, time
+from websockets.sync.server import serve
+
+def room(connection):
+    for message in connection:
+        connection.send("news")
+        time.sleep(0.05)
+        connection.send(message)
+
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(*sys.argv[1:])
+serve(room, "", 8082, ssl=context).serve_forever()
+"""
+
 pytestmark = [
     pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light"),
@@ -120,6 +167,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "nginx.conf").write_text(NGINX_CONF)
     (here / "page").write_bytes(bytes(50_000))
     (here / "events.py").write_text(SERVER)
+    (here / "chat.py").write_text(CHAT)
+    (here / "greeter.py").write_text(GREETER.replace("127.0.0.1:0", "0.0.0.0:8081"))
     answer = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits")
     assert answer.returncode == 0, answer.stderr
     (run,) = (here / "runs").iterdir()
@@ -148,11 +197,11 @@ def test_requests_over_tls_are_decomposed_with_their_handshake(folder: Path, app
     requests, parts = _requests(folder, app), _parts(folder, app)
     assert set(requests["code"]) == {200}
     wire = requests["downlink_end"] - requests["downlink_start"]
-    assert wire.is_between(50_001, 55_000).all()
-    opened = parts.filter(requests["opening_ns"] < requests["sent_ns"])
-    assert len(opened) > 0
+    assert (wire > 50_000).all()
+    assert app == "pages" or (wire < 55_000).all()  # over HTTP/2 there may be bytes of other streams in between
     # A round trip of TCP, and one of TLS, over links that delay for 15 ms each way.
-    assert opened.select((pl.col("part_connect_uplink", "part_connect_downlink") >= 0.030).all()).row(0) == (True, True)
+    first = parts.filter(requests["request"] == 0).row(0, named=True)
+    assert min(first["part_connect_uplink"], first["part_connect_downlink"]) >= 0.030
     assert parts.filter(requests["opening_ns"] == requests["sent_ns"])["part_connect_uplink"].sum() == 0
 
 
@@ -169,12 +218,55 @@ def test_messages_of_a_streamed_reply_are_measured_apart_from_the_pauses_of_the_
     assert messages.null_count().select("entered_ns", "left_ns", "downlink_s").sum_horizontal().item() == 0
     later = messages.filter(pl.col("message") > 0)
     assert later["between_messages_s"].null_count() == 0
-    waited = later.group_by("request").agg(pl.col("server_s").sum()).sort("request")["server_s"]
-    assert (waited > 0.9 * PAUSE_S * (EVENTS - 1)).all()
-    assert (parts["part_server_pauses"] > 0.9 * PAUSE_S * (EVENTS - 1)).all()
+    # A packet that comes with an acknowledgement could have waited for it: then there is no pause.
+    waited = later.group_by("request").agg(pl.col("server_s").sum())["server_s"]
+    assert waited.median() > 0.9 * PAUSE_S * (EVENTS - 1)  # type: ignore[operator]
+    assert parts["part_server_pauses"].median() > 0.9 * PAUSE_S * (EVENTS - 1)  # type: ignore[operator]
     assert (messages["downlink_s"] >= 0.015).all()
     (summary,) = (each for each in Summary.read(folder).applications if each.name == app)
     measures = {measure.label: measure for measure in summary.measures}
     assert measures["between messages"].requests == len(later)
     assert measures["time to first byte"].least < requests["latency_s"].min()  # type: ignore[operator]
     assert "between messages" in cellbed("report", folder).stdout
+
+
+def test_each_step_of_a_journey_is_reported(folder: Path) -> None:
+    requests, parts = _requests(folder, "users"), _parts(folder, "users")
+    assert set(requests["step"]) == {"GET /page", "again"}
+    assert parts["part_server"].min() > 0  # type: ignore[operator]
+    (summary,) = (each for each in Summary.read(folder).applications if each.name == "users")
+    counts = {each.endpoint: each.counts.ok for each in summary.steps}
+    assert counts["GET /page"] == requests["journey"].n_unique() >= counts["again"] > 0
+    assert "By step" in (folder / "report.html").read_text()
+
+
+def test_calls_of_grpc_are_decomposed_by_message(folder: Path) -> None:
+    requests, parts = _requests(folder, "calls"), _parts(folder, "calls")
+    assert parts["part_uplink_delay"].min() >= 0.015  # type: ignore[operator]
+    messages = pl.read_parquet(folder / "messages.parquet").filter(app="calls")
+    assert len(messages) == 3 * len(requests)
+    assert messages["downlink_s"].null_count() == 0
+
+
+def test_messages_over_a_websocket_are_decomposed_and_those_of_the_server_kept_apart(folder: Path) -> None:
+    requests, parts = _requests(folder, "chat"), _parts(folder, "chat")
+    assert (parts["part_server"] >= 0.04).all()
+    assert requests["local_port"].n_unique() == 1
+    messages = pl.read_parquet(folder / "messages.parquet").filter(app="chat")
+    assert len(messages) == len(requests)
+    assert messages["request"].null_count() == len(messages)
+    assert (messages["downlink_s"] >= 0.015).all()
+    assert "WebSocket over TLS /room" in (folder / "report.html").read_text()
+
+
+def test_a_prediction_names_what_has_no_model(folder: Path) -> None:
+    answer = cellbed("run", folder.parents[1] / "scenario.toml", "--virtual")
+    assert answer.returncode != 0
+    for words in (
+        "'page': https",
+        "'events': stream = 'sse'",
+        "'users': journeys",
+        "'calls': grpc",
+        "'chat': websocket",
+    ):
+        assert words in answer.stderr

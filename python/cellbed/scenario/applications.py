@@ -40,6 +40,7 @@ KINDS = {
     "image-classification": "cellbed.workloads.image_classification",
     "translation": "cellbed.workloads.translation",
     "http": "cellbed.workloads.http",
+    "websocket": "cellbed.workloads.websocket",
     "program": "cellbed.workloads.program",
 }
 """The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of

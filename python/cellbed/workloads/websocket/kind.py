@@ -1,0 +1,60 @@
+"""Messages to a WebSocket server that is not changed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cellbed.runformat.description import Description, Measure
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.http import kind as http
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.program.kind import commands, port_of
+
+if TYPE_CHECKING:
+    from cellbed.workloads.websocket.table import Websocket
+
+
+def prepare(table: "Websocket", cache: Path, note: Note = silent) -> None:
+    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
+
+
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
+    """Return the user's servers, if they are given, and the load generators of the clients; see
+    :class:`cellbed.workloads.kind.Workload`."""
+    table: Websocket = deployment.table
+    started: list[Process | Command] = []
+    if table.server is not None and table.server.command is not None:
+        started += commands(deployment, "server", raw, seed)
+    for index, node in enumerate(deployment.clients):
+        config = {
+            **http.connecting(deployment, raw, index, seed),
+            "stream": "chunks",
+            "messages": str(deployment.file(raw, node, "messages.jsonl")),
+            "content": table.message,
+            "size": table.size,
+            "reply": table.reply,
+        }
+        started.append(http.load_process(deployment, raw, node, "cellbed.workloads.websocket.load", config))
+    return started
+
+
+def describe(table: Mapping[str, Any]) -> Description:
+    """Messages go to the server, and replies come back."""
+    url = str(table.get("url", ""))
+    described = http.describe({"url": url.replace("ws", "http", 1), "stream": "chunks", "version": "2"})
+    return Description(
+        kind="websocket",
+        title=f"WebSocket{' over TLS' * url.startswith('wss:')} {urlsplit(url).path or '/'}",
+        spans=described.spans,
+        client_columns={name: kind for name, kind in described.client_columns.items() if name != "code"},
+        server_columns={},
+        measures=(
+            Measure("bytes_up", "message sent", "B"),
+            Measure("bytes_down", "reply received", "B"),
+            Measure("between_messages_s", "between messages beside replies", "s"),
+        ),
+        ports=(port,) if (port := port_of(url)) is not None else (),
+    )

@@ -1,0 +1,235 @@
+"""The load of WebSockets and of gRPC with real servers on loopback, and servers that break the protocol."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.sync.server import ServerConnection, serve
+
+from any_text import many
+from cellbed.scenario import ScenarioError, parse
+from cellbed.support.prctl import die_with_parent
+from cellbed.workloads.http import kind as http
+from cellbed.workloads.http.messages import PREFIX, SPLITTERS
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.websocket import kind as websocket
+from test_workload_http import SCENARIO, SECOND, Node, _server, _toml
+from workload_program import Program
+
+PUSHES = 3
+
+
+def _chat(connection: ServerConnection) -> None:
+    """Push some messages, then answer each in two: what it is, in a broadcast of some frames, and a note that it came;
+    "bye" ends the connection."""
+    for number in range(PUSHES):
+        connection.send(f"news {number}")
+    connection.ping()
+    for message in connection:
+        text = message if isinstance(message, str) else message.decode()
+        if "bye" in text:
+            return
+        connection.send(["all: ", text])
+        connection.send("came")
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[int]:
+    """Port of a chat server."""
+    with serve(_chat, "127.0.0.1", 0, max_size=None) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.socket.getsockname()[1]
+        server.shutdown()
+
+
+def _deployment(folder: Path, kind: str, url: str, keys: dict[str, Any]) -> Deployment:
+    keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
+    text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
+    text += "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
+    table = parse(text, source="x.toml", folder=folder).applications["workload"]
+    return Deployment("web", table, 0, [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")], 0, SECOND)
+
+
+def load(folder: Path, kind: str, url: str, **keys: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
+    deployment = _deployment(folder, kind, url, keys)
+    module = http if kind == "http" else websocket
+    (process,) = module.processes(deployment, folder, cache=folder, seed=1)
+    program = Program(process, folder / "log")
+    try:
+        program.await_event("ready")
+        t0 = time.monotonic_ns()
+        program.say(t0_ns=t0, end_ns=t0 + SECOND, drain_ns=30 * SECOND)
+        done = program.await_event("done")
+    finally:
+        program.stop()
+    files = (deployment.file(folder, deployment.clients[0], f"{name}.jsonl") for name in ("requests", "messages"))
+    requests, messages = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
+    assert done["sent"] == len(requests)
+    return requests, messages
+
+
+def test_an_echo_is_the_reply_and_all_else_is_a_message_of_the_server(tmp_path: Path, chat: int) -> None:
+    text = '{{"id": "{request}", "by": "{node.name}"}}'
+    requests, messages = load(tmp_path, "websocket", f"ws://127.0.0.1:{chat}/", message=text, connections=2)
+    assert {(each["status"], each["error"]) for each in requests} == {("ok", None)}
+    assert len(requests) == 30
+    for each in requests:
+        content = f'{{"id": "endpoint-0/{each["request"]}", "by": "endpoint-0"}}'
+        assert (each["bytes_up"], each["bytes_down"]) == (len(content), len("all: ") + len(content))
+        assert each["uplink_end"] - each["uplink_start"] == len(content) + 6  # header and mask of a frame
+        assert each["downlink_end"] - each["downlink_start"] == each["bytes_down"] + 3 * 2  # frames; the last is empty
+        assert each["opening_ns"] == each["sent_ns"]  # connections were open before
+    assert Counter(each["bytes"] for each in messages) == {len("news 0"): 2 * PUSHES, len("came"): 30}
+    assert {each["downlink_end"] - each["downlink_start"] - each["bytes"] for each in messages} == {2}
+    assert {each["request"] for each in messages} == {None}
+
+
+def test_the_next_message_is_the_reply_where_it_is_said_so(tmp_path: Path, chat: int) -> None:
+    keys = {"reply": "next", "message": "hello", "size": "200 kB", "rate": "10 /s"}
+    requests, messages = load(tmp_path, "websocket", f"ws://127.0.0.1:{chat}/", **keys)
+    assert {(each["status"], each["bytes_up"]) for each in requests} == {("ok", 200_000)}
+    replies = [each["bytes_down"] for each in sorted(requests, key=lambda each: each["request"])]
+    # News come before the first request is sent, or answer the first ones.
+    assert set(replies) <= {len("news 0"), len("came"), 200_000 + len("all: ")}
+    assert len(messages) == PUSHES + 2 * len(requests) - len(requests)
+
+
+def test_a_server_that_closes_a_websocket_loses_its_requests_and_it_is_opened_again(tmp_path: Path, chat: int) -> None:
+    requests, _ = load(tmp_path, "websocket", f"ws://127.0.0.1:{chat}/", message="{request} bye", rate="10 /s")
+    assert len(requests) == 10
+    assert {each["status"] for each in requests} == {"lost"}
+    assert "the server closed the WebSocket with code 1000" in {each["error"] for each in requests}
+    opened = [each for each in requests if each["opening_ns"] is not None and each["opening_ns"] < each["sent_ns"]]
+    assert 0 < len(opened) < len({each["local_port"] for each in requests})
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "refuses WebSockets: HTTP status 403"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "refuses WebSockets: HTTP status 200"),
+        (b"SSH-2.0\r\n\r\n", "malformed message"),
+    ],
+)
+def test_a_server_without_websockets_is_named_before_the_load(tmp_path: Path, reply: bytes, reason: str) -> None:
+    def answer(connection: Any) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(reply)
+
+    with _server(answer) as port, pytest.raises(AssertionError, match=reason):
+        load(tmp_path, "websocket", f"ws://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"url": "http://x/"}, ("workload.url", "ws://{server.address}:8080/path")),
+        ({"message": "hello"}, ("workload.message", "write it in the message")),
+        ({"message": "{requst}"}, ("workload.message", "unknown name '{requst}'")),
+        ({"headers": {"Sec-WebSocket-Key": "a"}}, ("workload.headers", "set by cellbed")),
+    ],
+)
+def test_mistakes_are_errors_of_their_lines(tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        _deployment(tmp_path, "websocket", "ws://x/", keys)
+    for word in words:
+        assert word in str(caught.value)
+
+
+GREETER = """
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+class Greeter(grpc.GenericRpcHandler):
+    def service(self, details):
+        def once(request, context):
+            if details.method.endswith("Refuse"):
+                context.abort(grpc.StatusCode.NOT_FOUND, "no\\nsuch é")
+            return request
+
+        def many(requests, context):
+            for request in requests:
+                yield from [request] * 3
+
+        if details.method == "/a.Greeter/Many":
+            return grpc.stream_stream_rpc_method_handler(many)
+        return grpc.unary_unary_rpc_method_handler(once) if details.method.startswith("/a.Greeter/") else None
+
+server = grpc.server(ThreadPoolExecutor(2), handlers=[Greeter()])
+print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+server.start()
+server.wait_for_termination()
+"""
+"""Says each message of a call again; "Many" three times; "Refuse" not."""
+
+
+@pytest.fixture(scope="module")
+def greeter() -> Iterator[int]:
+    """Port of a gRPC server, in a process of its own: gRPC's threads do not survive a fork."""
+    with subprocess.Popen(
+        [sys.executable, "-c", GREETER], stdout=subprocess.PIPE, preexec_fn=die_with_parent
+    ) as server:
+        assert server.stdout is not None
+        yield int(server.stdout.readline())
+        server.kill()
+
+
+def test_calls_of_grpc_are_requests_with_their_messages(tmp_path: Path, greeter: int) -> None:
+    keys = {"grpc": "a.Greeter/Many", "body_hex": "0a03616263", "messages": 2}
+    requests, messages = load(tmp_path, "http", f"http://127.0.0.1:{greeter}", **keys)
+    assert {(each["status"], each["code"], each["error"]) for each in requests} == {("ok", 200, None)}
+    assert {each["bytes_up"] for each in requests} == {2 * (PREFIX + 5)}
+    assert Counter(each["request"] for each in messages) == {number: 6 for number in range(30)}
+    assert {each["bytes"] for each in messages} == {PREFIX + 5}
+    assert all(each["first_byte_ns"] <= each["reply_ns"] for each in requests)
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [("a.Greeter/Refuse", "gRPC status 5 NOT_FOUND"), ("a.Nobody/Call", "gRPC status 12 UNIMPLEMENTED: ")],
+)
+def test_the_status_of_grpc_decides_the_outcome(tmp_path: Path, greeter: int, method: str, error: str) -> None:
+    requests, _ = load(tmp_path, "http", f"http://127.0.0.1:{greeter}", grpc=method, body="x")
+    assert {each["status"] for each in requests} == {"failed"}
+    assert all(each["error"].startswith(error) and each["error"].isprintable() for each in requests)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"grpc": "Greeter"}, ("workload.grpc",)),
+        ({"grpc": "a/B", "version": "1.1"}, ("workload.version", "HTTP/2")),
+        ({"grpc": "a/B", "method": "PUT"}, ("workload.method", "'grpc' determines it")),
+        ({"grpc": "a/B", "body_hex": "0g"}, ("workload.body_hex",)),
+        ({"messages": 2}, ("workload.messages", "'grpc'")),
+    ],
+)
+def test_mistakes_of_grpc_are_errors_of_their_lines(
+    tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        _deployment(tmp_path, "http", "http://x", keys)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@many
+@given(st.lists(st.binary(max_size=9)), st.lists(st.integers(1, 9)))
+def test_messages_of_grpc_are_found_however_their_bytes_are_cut(contents: list[bytes], cuts: list[int]) -> None:
+    body = b"".join(b"\0" + len(each).to_bytes(4) + each for each in contents)
+    splitter, found, at = SPLITTERS["grpc"](), [], 0
+    for length in [*cuts, len(body)]:
+        found += splitter.feed(body[at : at + length], complete=False)
+        at += length
+    assert found == [PREFIX + len(each) for each in contents]
