@@ -183,6 +183,8 @@ class Generator:
             return None
         if self._due and self._t0_ns + self._due[0] <= now:
             self._take_up(self._next_request())
+        while now >= self._end_ns and self._followers and self._followers[0][0] >= self._end_ns:
+            heapq.heappop(self._followers)
         if self._followers and self._followers[0][0] <= now:
             self._take_up(heapq.heappop(self._followers)[-1])
         self._continue_closed_loop()
@@ -204,16 +206,16 @@ class Generator:
             # Requests that were due but whose turn never came are lost, not forgotten.
             self.ledger.refuse(self._next_request(), _TOO_BUSY)
         for due_ns, _, request in self._followers:
-            if due_ns <= now:
+            if due_ns < min(now, self._end_ns):
                 self.ledger.refuse(request, _TOO_BUSY)
         self.close()
         self.ledger.close(machine.now_ns())
         self._record.close()
 
     def follow(self, request: Request) -> None:
-        """Send a request at its intended time, beside those of the schedule, if the load has not ended then."""
-        if request.intended_ns < self._end_ns:
-            heapq.heappush(self._followers, (request.intended_ns, request.request, request))
+        """Send a request at its intended time, beside those of the schedule, if the load has not ended then. Until then
+        it counts as one under way in a closed loop."""
+        heapq.heappush(self._followers, (request.intended_ns, request.request, request))
 
     def take_number(self) -> int:
         """Return the number of the next request."""

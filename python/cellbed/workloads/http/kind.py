@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,11 +13,11 @@ from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment, Node
+from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands, port_of
 
 if TYPE_CHECKING:
-    from cellbed.workloads.http.table import Http
+    from cellbed.workloads.http.table import Http, WebLoad
 
 
 def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
@@ -27,29 +27,34 @@ def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
     """Return the user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
-    table: Http = deployment.table
+    return loaded(deployment, raw, seed, "cellbed.workloads.http.load", settings)
+
+
+def loaded(
+    deployment: Deployment, raw: Path, seed: int, module: str, configure: Callable[..., dict[str, Any]]
+) -> list[Process | Command]:
+    """Return the user's servers, if they are given, and a load generator for each client. module: of it; configure:
+    returns its configuration."""
+    table: WebLoad = deployment.table
     started: list[Process | Command] = []
     if table.server is not None and table.server.command is not None:
         started += commands(deployment, "server", raw, seed)
     for index, node in enumerate(deployment.clients):
-        config = settings(deployment, raw, index, seed)
-        started.append(load_process(deployment, raw, node, "cellbed.workloads.http.load", config))
+        file = deployment.file(raw, node, "http-load.json")
+        config = configure(deployment, raw, index, seed)
+        file.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        started.append(
+            Process(
+                name=f"{deployment.name}.{node.name}.http-load",
+                node=node.name,
+                program=[sys.executable, "-P", "-m", module],
+                arguments=["--config", str(file)],
+                stage=1,
+                load=True,
+                forked=True,
+            )
+        )
     return started
-
-
-def load_process(deployment: Deployment, raw: Path, node: Node, module: str, config: dict[str, Any]) -> Process:
-    """Return the load generator of a client. config: for its module."""
-    file = deployment.file(raw, node, "http-load.json")
-    file.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    return Process(
-        name=f"{deployment.name}.{node.name}.http-load",
-        node=node.name,
-        program=[sys.executable, "-P", "-m", module],
-        arguments=["--config", str(file)],
-        stage=1,
-        load=True,
-        forked=True,
-    )
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:

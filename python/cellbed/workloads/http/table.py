@@ -3,7 +3,7 @@
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -115,10 +115,40 @@ class Journey(Table):
         return {"weight": self.weight, "steps": [step.configuration() for step in self.steps]}
 
 
-class Http(Load):
-    """Requests to any HTTP server over HTTP/1.1 or HTTP/2, with TLS or without."""
+class WebLoad(Load):
+    """The base of loads of a server of the user, which has a URL."""
 
     model_config = ConfigDict(json_schema_extra=RATE_IF_NEEDED)
+
+    if TYPE_CHECKING:  # fields of each kind
+        url: str
+        headers: dict[str, str]
+
+    def templates(self) -> Iterator[tuple[Key, str]]:
+        """As of :class:`Application`."""
+        yield from super().templates()
+        yield "url", self.url
+        for value in self.headers.values():
+            yield "headers", value
+
+    @property
+    def certified(self) -> bool:
+        """As of :class:`Application`."""
+        return self.url.startswith(("https:", "wss:")) or super().certified
+
+    def runs_own(self, key: str) -> bool:
+        """As of :class:`Application`."""
+        return key == "client"
+
+    def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
+        """Return the server can be a program of the user, which another application runs if this one has none."""
+        if key == "server" and role.model_fields_set != {"on"}:
+            return self._program_misfits(key, role, groups)
+        return super()._own_misfits(key, role, groups)
+
+
+class Http(WebLoad):
+    """Requests to any HTTP server over HTTP/1.1 or HTTP/2, with TLS or without."""
 
     kind: Literal["http"]
     url: Annotated[str, Field(max_length=4096)] = Field(
@@ -181,10 +211,7 @@ class Http(Load):
     def templates(self) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().templates()
-        yield "url", self.url
         yield "body", self.body
-        for value in self.headers.values():
-            yield "headers", value
         for path, steps in self._paths():
             taken: set[str] = set()
             for index, step in enumerate(steps):
@@ -201,26 +228,11 @@ class Http(Load):
         for name, journey in self.journeys.items():
             yield ("journeys", name, "steps"), journey.steps
 
-    @property
-    def certified(self) -> bool:
-        """As of :class:`Application`."""
-        return self.url.startswith("https:") or super().certified
-
     def completed(self, groups: Groups) -> Self:
         """As of :class:`Application`."""
         version = self.version if self.grpc is None else "2"
         connections = self.connections or (6 if version == "1.1" else 1)
         return super().completed(groups).model_copy(update={"version": version, "connections": connections})
-
-    def runs_own(self, key: str) -> bool:
-        """As of :class:`Application`."""
-        return key == "client"
-
-    def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Return the server can be a program of the user, which another application runs if this one has none."""
-        if key == "server" and role.model_fields_set != {"on"}:
-            return self._program_misfits(key, role, groups)
-        return super()._own_misfits(key, role, groups)
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""

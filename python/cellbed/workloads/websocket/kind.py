@@ -11,7 +11,7 @@ from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.program.kind import commands, port_of
+from cellbed.workloads.program.kind import port_of
 
 if TYPE_CHECKING:
     from cellbed.workloads.websocket.table import Websocket
@@ -24,21 +24,20 @@ def prepare(table: "Websocket", cache: Path, note: Note = silent) -> None:
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
     """Return the user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
+    return http.loaded(deployment, raw, seed, "cellbed.workloads.websocket.load", settings)
+
+
+def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
+    """Return the configuration of client `index` (:class:`cellbed.workloads.websocket.load.Settings`)."""
     table: Websocket = deployment.table
-    started: list[Process | Command] = []
-    if table.server is not None and table.server.command is not None:
-        started += commands(deployment, "server", raw, seed)
-    for index, node in enumerate(deployment.clients):
-        config = {
-            **http.connecting(deployment, raw, index, seed),
-            "stream": "chunks",
-            "messages": str(deployment.file(raw, node, "messages.jsonl")),
-            "content": table.message,
-            "size": table.size,
-            "reply": table.reply,
-        }
-        started.append(http.load_process(deployment, raw, node, "cellbed.workloads.websocket.load", config))
-    return started
+    return {
+        **http.connecting(deployment, raw, index, seed),
+        "stream": "chunks",
+        "messages": str(deployment.file(raw, deployment.clients[index], "messages.jsonl")),
+        "content": table.message,
+        "size": table.size,
+        "reply": table.reply,
+    }
 
 
 def describe(table: Mapping[str, Any]) -> Description:

@@ -3,24 +3,21 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
+from cellbed.scenario.applications import Groups, Key
 from cellbed.scenario.fields import quantity
-from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.scenario.templates import without
 from cellbed.support.units import SIZE
-from cellbed.workloads.http.table import HeaderName, HeaderValue, sound_url
+from cellbed.workloads.http.table import HeaderName, HeaderValue, WebLoad, sound_url
 
 _REQUEST = "request"
 """The name in braces that stands for endpoint and number of a message."""
 
 
-class Websocket(Load):
+class Websocket(WebLoad):
     """Messages over WebSockets to any server, with its replies and the messages that it sends on its own."""
-
-    model_config = ConfigDict(json_schema_extra=RATE_IF_NEEDED)
 
     kind: Literal["websocket"]
     url: Annotated[str, Field(max_length=4096)] = Field(
@@ -52,24 +49,7 @@ class Websocket(Load):
     def templates(self) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().templates()
-        yield "url", self.url
         yield "message", without(self.message, {_REQUEST})
-        for value in self.headers.values():
-            yield "headers", value
-
-    @property
-    def certified(self) -> bool:
-        """As of :class:`Application`."""
-        return self.url.startswith("wss:") or super().certified
-
-    def runs_own(self, key: str) -> bool:
-        """As of :class:`Application`."""
-        return key == "client"
-
-    def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        if key == "server" and role.model_fields_set != {"on"}:
-            return self._program_misfits(key, role, groups)
-        return super()._own_misfits(key, role, groups)
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
