@@ -287,7 +287,19 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     warnings = [warning for warning in found if warning is not None]
     events = read_events(run)
     return tables, summarise(
-        description, requests, messages, links, nodes, programs, connections, cells, seconds, own, problems, warnings, events
+        description,
+        requests,
+        messages,
+        links,
+        nodes,
+        programs,
+        connections,
+        cells,
+        seconds,
+        own,
+        problems,
+        warnings,
+        events,
     )
 
 
