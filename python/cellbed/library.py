@@ -201,6 +201,11 @@ class Run:
         """A row for each second: what other programs took from the nodes."""
         return self._table("disturbance")
 
+    @cached_property
+    def traces(self) -> pl.DataFrame:
+        """A row for each span of OpenTelemetry below a request: calls of other nodes with their time on the network."""
+        return self._table("traces")
+
     @property
     def report(self) -> Path:
         """The report, an HTML page."""

@@ -1,11 +1,14 @@
-"""Reports spans of requests to cellbed, from inside a service. Copy this file into the service: it needs nothing else.
+"""Reports spans of a service, or requests of a client, to cellbed. Copy this file into the program.
 
     request = headers.get("Cellbed-Request")       # or spans.of_connection(peer, number), without HTTP
     with spans.span(request, "database"):
         rows = query()
 
-Without cellbed (no ``CELLBED_SPANS`` in the environment) nothing happens. No call waits or raises, also when cellbed
-has ended. The protocol: docs/reference/spans.md.
+    with spans.request("checkout"):                # of a client
+        post(order)
+
+Without cellbed (no ``CELLBED_SPANS`` or ``CELLBED_REQUESTS`` in the environment) nothing happens. No call waits or
+raises, also when cellbed has ended. The protocols: docs/reference/spans.md and requests.md.
 """
 
 import os
@@ -14,35 +17,48 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_socket: socket.socket | None = None
-_next_try_ns = 0
-_dropped = 0
+
+class _Sender:
+    """Sends lines to the socket that a variable of the environment names."""
+
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+        self.socket: socket.socket | None = None
+        self.next_try_ns = 0
+        self.dropped = 0
+
+    def send(self, line: str) -> None:
+        """Send a line without waiting; it is dropped and counted where that is not possible."""
+        path = os.environ.get(self.variable)
+        if not path:
+            return
+        try:
+            to = self.socket
+            if to is None:
+                if time.monotonic_ns() < self.next_try_ns:
+                    raise BlockingIOError
+                # Threads may connect at the same time, and each sends to its own socket: none drops what it has.
+                to = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                to.setblocking(False)
+                to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                to.connect(path)
+                self.socket = to
+            lost = f"!dropped {self.dropped}\n" if self.dropped else ""
+            to.send(f"{lost}{line}\n".encode(), socket.MSG_NOSIGNAL)
+            self.dropped = 0
+        except BlockingIOError:  # cellbed does not keep up, or was not there a moment ago
+            self.dropped += 1
+        except (OSError, ValueError):  # it is not there, or has gone
+            self.dropped, self.socket, self.next_try_ns = self.dropped + 1, None, time.monotonic_ns() + 1_000_000_000
+
+
+_spans, _requests = _Sender("CELLBED_SPANS"), _Sender("CELLBED_REQUESTS")
 
 
 def report(request: str | None, name: str, begin_ns: int, end_ns: int) -> None:
     """Report that `request` spent the time from `begin_ns` to `end_ns` (``time.monotonic_ns``) in `name`."""
-    global _socket, _next_try_ns, _dropped
-    path = os.environ.get("CELLBED_SPANS")
-    if not path or not request:
-        return
-    try:
-        to = _socket
-        if to is None:
-            if time.monotonic_ns() < _next_try_ns:
-                raise BlockingIOError
-            # Threads may connect at the same time, and each sends to its own socket: none drops what it has.
-            to = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            to.setblocking(False)
-            to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-            to.connect(path)
-            _socket = to
-        lost = f"!dropped {_dropped}\n" if _dropped else ""
-        to.send(f"{lost}{request} {name} {begin_ns} {end_ns}\n".encode(), socket.MSG_NOSIGNAL)
-        _dropped = 0
-    except BlockingIOError:  # cellbed does not keep up, or was not there a moment ago
-        _dropped += 1
-    except (OSError, ValueError):  # it is not there, or has gone
-        _dropped, _socket, _next_try_ns = _dropped + 1, None, time.monotonic_ns() + 1_000_000_000
+    if request:
+        _spans.send(f"{request} {name} {begin_ns} {end_ns}")
 
 
 @contextmanager
@@ -58,3 +74,26 @@ def span(request: str | None, name: str) -> Iterator[None]:
 def of_connection(peer: tuple[str, int], number: int) -> str:
     """Names a request by its connection: address and port of the client, and how many requests came before on it."""
     return f"{peer[0]}:{peer[1]}/{number}"
+
+
+def report_request(name: str, begin_ns: int, end_ns: int, outcome: str = "ok", intended_ns: int | None = None) -> None:
+    """Report a request of this client. outcome: ok, failed, timed-out or lost. intended_ns: when it should have begun,
+    in an open loop: its latency counts from then."""
+    word = "".join(each if "!" <= each <= "~" else "_" for each in name[:100]) or "_"
+    intended = "" if intended_ns is None else f" {intended_ns}"
+    _requests.send(f"{word} {begin_ns} {end_ns} {outcome}{intended}")
+
+
+@contextmanager
+def request(name: str, intended_ns: int | None = None) -> Iterator[None]:
+    """Report the block as a request. It has failed where it raises, with TimeoutError timed out, with ConnectionError
+    was lost."""
+    begin_ns, outcome = time.monotonic_ns(), "ok"
+    try:
+        yield
+    except BaseException as error:
+        kinds = {TimeoutError: "timed-out", ConnectionError: "lost"}
+        outcome = next((words for kind, words in kinds.items() if isinstance(error, kind)), "failed")
+        raise
+    finally:
+        report_request(name, begin_ns, time.monotonic_ns(), outcome, intended_ns)

@@ -16,6 +16,7 @@ import pytest
 from cellbed.cli.progress import Plain
 from cellbed.experiments.run import Outcome, exit_code, finish
 from cellbed.measure.comparison import compare
+from cellbed.measure.connections import read_connections
 from cellbed.measure.links import gaps
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.packetlog.log import figures as log_figures
@@ -25,6 +26,7 @@ from cellbed.measure.requests import read_requests
 from cellbed.measure.rows import measured
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.summary import Summary, collect
+from cellbed.measure.telemetry import read_traces
 from cellbed.report import figures, formats
 from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
@@ -227,7 +229,9 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
         line["opening_ns"] = int(opened) - 10**6 if number == 0 else line["sent_ns"] - 1000
     lines[1]["opening_ns"] = int(opened) + 5 * 10**6  # it takes the connection that another request began to open
     write_lines(run / REQUESTS, lines)
-    requests = read_requests(run, read_run(run))[0].sort("intended_ns")
+    description = read_run(run)
+    requests, _, _ = read_requests(run, description, read_connections(run, description), read_traces(run, description))
+    requests = requests.sort("intended_ns")
 
     parts = requests.select(f"part_{span['name']}" for span in spans)
     up, remote, down, rest = parts.row(0)

@@ -22,7 +22,7 @@ from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteNode
-from cellbed.testbed.programs.spans import SpanSockets
+from cellbed.testbed.programs.reports import SPANS, ReportSockets
 
 HELLO = {"machine": "Linux 6.1 x86_64", "cpus": 2, "connection": ["198.18.0.1", "1", "198.18.0.2", "2"]}
 FRAME = HEADER.size
@@ -256,8 +256,8 @@ def test_machine_that_ignores_the_window_of_a_stream_is_refused(node: Node) -> N
 
 def test_stalled_reader_of_spans_does_not_hold_up_the_end_of_a_program(node: Node, tmp_path: Path) -> None:
     node.hello()
-    sockets = SpanSockets(tmp_path, {})
-    (path,) = sockets.listen("web", tmp_path / "record").values()
+    sockets = ReportSockets(tmp_path, {})
+    (path,) = sockets.listen(SPANS, "web", tmp_path / "record").values()
     node.show_socket(path)
     program = node.spawn(["program"])
     number = node.spawned()

@@ -30,7 +30,7 @@ from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
 from cellbed.testbed.nodes.host import HostNode
-from cellbed.testbed.programs.spans import VARIABLE, SpanSockets
+from cellbed.testbed.programs import reports
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
@@ -217,11 +217,11 @@ def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
 @EACH_IF_SLOW
 def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
     at = node(bed)
-    sockets = SpanSockets(bed.sockets, {})
-    (there,) = sockets.listen("web", tmp_path / "record").values()
+    sockets = reports.ReportSockets(bed.sockets, {})
+    (there,) = sockets.listen(reports.SPANS, "web", tmp_path / "record").values()
     at.copy_in(SPANS, "spans.py")
     report = "import spans\nfor number in range(500): spans.report(f'phone-0/{number}', 'work', 1, 2)"
-    process = at.spawn(["python3", "-c", report], environment={VARIABLE: at.show_socket(there)})
+    process = at.spawn(["python3", "-c", report], environment={reports.SPANS.variable: at.show_socket(there)})
     assert process.wait() == 0
     sockets.close()
     assert len((tmp_path / "record").read_text().splitlines()) == 500

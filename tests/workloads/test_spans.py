@@ -23,7 +23,13 @@ from cellbed import spans
 from cellbed.measure.services import attach_services
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import SERVER, divided
-from cellbed.testbed.programs.spans import MOST_MALFORMED, MOST_NAMES, TURN_BYTES, VARIABLE, SpanSockets
+from cellbed.testbed.programs.reports import (
+    MOST_MALFORMED,
+    MOST_NAMES,
+    SPANS,
+    TURN_BYTES,
+    ReportSockets,
+)
 from cellbed.workloads.http import kind as http
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +41,9 @@ class Bed:
 
     def __init__(self, folder: Path) -> None:
         (folder / "sockets").mkdir()
-        self.sockets = SpanSockets(folder / "sockets", NODES)
+        self.sockets = ReportSockets(folder / "sockets", NODES)
         self.record = folder / "web.edge-0.service.jsonl"
-        self.environment = self.sockets.listen("web", self.record)
+        self.environment = self.sockets.listen(SPANS, "web", self.record)
 
     def lines(self) -> list[dict[str, Any]]:
         _forget()  # the service has ended
@@ -48,7 +54,7 @@ class Bed:
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
     bed = Bed(tmp_path)
-    monkeypatch.setenv(VARIABLE, bed.environment[VARIABLE])
+    monkeypatch.setenv(SPANS.variable, bed.environment[SPANS.variable])
     _forget()
     yield bed
     _forget()
@@ -56,7 +62,8 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
 
 
 def _forget() -> None:
-    spans._socket, spans._next_try_ns, spans._dropped = None, 0, 0
+    for sender in (spans._spans, spans._requests):
+        sender.socket, sender.next_try_ns, sender.dropped = None, 0, 0
 
 
 def test_spans_of_a_python_service_are_recorded_by_request(bed: Bed) -> None:
@@ -95,7 +102,7 @@ def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monke
 
 def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_path: Path) -> None:
     source = ROOT / "python" / "cellbed" / "spans.py"
-    assert len(source.read_text().splitlines()) <= 60
+    assert len(source.read_text().splitlines()) <= 100
     shutil.copy(source, tmp_path / "copied_spans.py")
     program = "import copied_spans; copied_spans.report('phone-0/1', 'a', 1, 2)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env={**os.environ, **bed.environment})
@@ -121,7 +128,7 @@ def test_spans_of_a_c_service_are_recorded(bed: Bed, c_service: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "/nowhere/socket", "/dev/null", "x" * 200])
 def test_a_service_runs_on_when_nothing_listens(path: str, c_service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, path)
+    monkeypatch.setenv(SPANS.variable, path)
     _forget()
     for _ in range(100):
         spans.report("phone-0/1", "a", 1, 2)
@@ -157,7 +164,7 @@ def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
         "phone-0/1 a 1 99999999999999999999",
     ]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
-        service.connect(bed.environment[VARIABLE])
+        service.connect(bed.environment[SPANS.variable])
         service.sendall("\n".join([*wrong, "phone-0/1 a 1 2", "phone-0/2 a"]).encode())
         bed.sockets.serve()
         service.sendall(b" 3 4\n" + b"x" * 5000)
@@ -167,13 +174,13 @@ def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
             service.sendall(f"phone-0/4 name-{number} 1 2\n".encode())
     found = bed.lines()
     assert [line["request"] for line in found] == [1, 2, 3, *[4] * 2 * MOST_NAMES]
-    assert bed.sockets.warnings() == [f"web: its service sent {len(wrong) + 2} malformed lines to {VARIABLE}"]
+    assert bed.sockets.warnings() == [f"web: its service sent {len(wrong) + 2} malformed lines to {SPANS.variable}"]
     assert len(bed.sockets.names["web"]) == MOST_NAMES
 
 
 def _connect(bed: Bed, content: bytes) -> socket.socket:
     service = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    service.connect(bed.environment[VARIABLE])
+    service.connect(bed.environment[SPANS.variable])
     service.sendall(content)
     return service
 
@@ -201,11 +208,11 @@ def test_a_connection_with_many_malformed_lines_is_closed(bed: Bed) -> None:
     other.sendall(b"phone-0/3 a 1 2\n")
     other.close()
     assert [line["request"] for line in bed.lines()] == [1, 3]
-    assert bed.sockets.warnings() == [f"web: its service sent {MOST_MALFORMED} malformed lines to {VARIABLE}"]
+    assert bed.sockets.warnings() == [f"web: its service sent {MOST_MALFORMED} malformed lines to {SPANS.variable}"]
 
 
 def test_connections_beyond_a_number_wait_for_others_to_end(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.programs.spans.MOST_CONNECTIONS", 2)
+    monkeypatch.setattr("cellbed.testbed.programs.reports.MOST_CONNECTIONS", 2)
     services = [_connect(bed, f"phone-0/{number} a 1 2\n".encode()) for number in range(3)]
     for _ in range(3):
         bed.sockets.serve()
@@ -216,7 +223,7 @@ def test_connections_beyond_a_number_wait_for_others_to_end(bed: Bed, monkeypatc
 
 
 def test_the_record_of_spans_has_a_limit(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.programs.spans.LARGEST_RECORD", 1 << 20)
+    monkeypatch.setattr("cellbed.testbed.programs.reports.LARGEST_RECORD", 1 << 20)
     service = _connect(bed, b"")
     with contextlib.suppress(BrokenPipeError):
         while True:
@@ -228,8 +235,8 @@ def test_the_record_of_spans_has_a_limit(bed: Bed, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_end_does_not_wait_for_a_service_that_does_not_stop(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellbed.testbed.programs.spans.CLOSING_S", 0.2)
-    program = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({bed.environment[VARIABLE]!r})\n"
+    monkeypatch.setattr("cellbed.testbed.programs.reports.CLOSING_S", 0.2)
+    program = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({bed.environment[SPANS.variable]!r})\n"
     program += "while True: s.sendall(b'phone-0/1 a 1 2\\n' * 1000)"
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as service:
         while not bed.record.stat().st_size:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.runformat import folder
-from cellbed.runformat.description import Description, ProgramMeasures
-from cellbed.runformat.spans import divided
+from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
+from cellbed.runformat.spans import REPORTED, divided
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
@@ -45,8 +45,8 @@ class RunState:
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
     account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
     machine's. facts: about nodes, as of their back ends. services: names of the spans that the services of each
-    application have reported. notes: what a reader of the run must know. duration_ns: of the schedule, where it ended
-    early. clock: virtual where the run is a prediction.
+    application have reported. requesting: applications whose clients have reported requests. notes: what a reader of
+    the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run is a prediction.
     """
 
     status: str = "running"
@@ -60,6 +60,7 @@ class RunState:
     clocks: dict[str, Clock] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    requesting: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
     clock: Literal["real", "virtual"] = "real"
@@ -178,13 +179,15 @@ def deployments(plan: Plan) -> list[Deployment]:
 def _described(plan: Plan, state: RunState) -> Iterator[Description]:
     expected = plan.scenario.expectations()
     for each in deployments(plan):
-        yield replace(_description(each, state.services.get(each.name, ())), expectations=expected.get(each.name, ()))
+        yield replace(_description(each, state), expectations=expected.get(each.name, ()))
 
 
-def _description(deployment: Deployment, services: tuple[str, ...]) -> Description:
-    table = deployment.table
+def _description(deployment: Deployment, state: RunState) -> Description:
+    table, services = deployment.table, state.services.get(deployment.name, ())
     described = workload(table.kind).describe(table.model_dump(mode="json"))
     load = [getattr(table, key, None) for key in ("arrivals", "policy")]
+    if deployment.name in state.requesting or (deployment.clients and getattr(table, "telemetry", False)):
+        described = replace(described, spans=REPORTED, reported=True, client_columns=dict(REPORTED_COLUMNS))
     return replace(
         described,
         title=", ".join([described.title, *(str(each) for each in load if isinstance(each, Table))]),

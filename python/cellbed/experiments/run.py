@@ -25,15 +25,15 @@ from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import certificates
-from cellbed.testbed.machine.process import Process
+from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
-from cellbed.testbed.machine.state import Record, process_start
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.environment import environment
 from cellbed.testbed.programs.faults import Faults
 from cellbed.testbed.programs.reach import LIVE, Guests, announce_nodes
-from cellbed.testbed.programs.spans import SpanSockets
+from cellbed.testbed.programs.reports import REQUESTS, SPANS, ReportSockets
 from cellbed.testbed.programs.supervise import (
     HOST_INTERVAL_NS,
     SAMPLE_INTERVAL_NS,
@@ -42,6 +42,8 @@ from cellbed.testbed.programs.supervise import (
     Supervisor,
     start_after,
 )
+from cellbed.testbed.programs.telemetry import Telemetry
+from cellbed.testbed.programs.telemetry import environment as telemetry_environment
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
@@ -207,12 +209,25 @@ def _drive(
         if deployed:
             what = ", ".join(str(each.table) for each in deployed)
             listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")
-        sockets = SpanSockets(bed.sockets, {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)})
+        nodes_by_address = {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)}
+        sockets = ReportSockets(bed.sockets, nodes_by_address)
+        telemetry = Telemetry(raw, {RUN_VARIABLE: record.identifier})
+
+        def take_reports() -> bool:
+            """Take over what programs have reported; returns whether that changes the description."""
+            before = state.services, state.requesting
+            state.services, state.requesting = dict(sockets.names), sockets.requesting
+            return (state.services, state.requesting) != before
 
         @stack.callback
-        def note_last_spans() -> None:
-            state.services = dict(sockets.names)
-            state.warnings += sockets.warnings()
+        def take_last_reports() -> None:
+            take_reports()
+            state.warnings += [*sockets.warnings(), *telemetry.close()]
+            if telemetry.pids and state.t0_ns is not None:
+                from cellbed.measure import traced_services
+
+                for name, names in traced_services(path).items():
+                    state.services[name] = tuple(sorted({*state.services.get(name, ()), *names}))
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
         faults = Faults([*scenario.faults, *plan.moves], bed, supervisor, journal)
@@ -226,7 +241,7 @@ def _drive(
             own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
             own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
-            own = [_with_spans(process, each, raw, bed, sockets) for process in own]
+            own = [_with_reports(process, each, raw, bed, sockets, telemetry) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         loads = supervisor.start_all(processes, bed.nodes)
 
@@ -249,7 +264,7 @@ def _drive(
         account()
         # Nothing is measured in a testbed without a load: it should cost little while it stands.
         interval_ns = HOST_INTERVAL_NS if options.standing is not None and not loads else SAMPLE_INTERVAL_NS
-        supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid], t0_ns, interval_ns)
+        supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid, *telemetry.pids], t0_ns, interval_ns)
         kills_before = _memory_kills(bed)
         for load in loads:
             each = spans[load.name]
@@ -266,8 +281,7 @@ def _drive(
 
         def watch() -> None:
             """Called at least every 100 ms while the schedule runs."""
-            if sockets.names != state.services:
-                state.services = dict(sockets.names)
+            if take_reports():
                 account()
             journal.note_changes()
             faults.step()
@@ -293,20 +307,35 @@ def _drive(
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
 
 
-def _with_spans(
-    process: Process | Command, deployment: Deployment, raw: Path, bed: Testbed, sockets: SpanSockets
+def _with_reports(
+    process: Process | Command,
+    deployment: Deployment,
+    raw: Path,
+    bed: Testbed,
+    sockets: ReportSockets,
+    telemetry: Telemetry,
 ) -> Process | Command:
-    """Return a program with what it finds in its environment: a service a socket at which it can report spans; every
-    program the certificate of the run's authority, if there is one."""
+    """Return a program with a socket at which it can report: a service spans, a client its requests; and with the
+    receiver of OpenTelemetry, if its application wants it, and the certificate of the run's authority, if there is one.
+    """
     if not isinstance(process, Command):
         return process
-    node, found = bed.nodes[process.node], dict[str, str]()
-    if not process.load:
-        record = raw / f"{deployment.name}.{process.node}.service.jsonl"
-        found = {name: node.show_socket(path) for name, path in sockets.listen(deployment.name, record).items()}
+    protocol, kind = (REQUESTS, "requests") if process.load else (SPANS, "service")
+    record = raw / f"{deployment.name}.{process.node}.{kind}.jsonl"
+    node = bed.nodes[process.node]
+
+    def clock() -> int:
+        return time.monotonic_ns() + node.clock.offset_ns
+
+    made = sockets.listen(protocol, deployment.name, record, node=process.node, clock=clock)
+    found = {name: node.show_socket(path) for name, path in made.items()}
     if deployment.authorities is not None:
         found |= dict.fromkeys(certificates.VARIABLES, node.show_file(deployment.authorities))
-    return replace(process, environment={**found, **process.environment})
+    given = {**found, **process.environment}
+    if getattr(deployment.table, "telemetry", False):
+        telemetry.listen(node.name, Place(bed.emulator.namespace(node.name), bed.emulator.user_namespace))
+        given = telemetry_environment(deployment.name, given)
+    return replace(process, environment=given)
 
 
 def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:

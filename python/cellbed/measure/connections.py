@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, crossings, packet_parts
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
-from cellbed.measure.streams import NEVER, cut, next_open
+from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import SERVICE
 
@@ -72,6 +72,20 @@ SCHEMA: dict[str, Any] = {
     },
     "waits": pl.List(pl.Struct({"low": pl.Int64, "high": pl.Int64})),
 }
+BURST = (
+    *("way", "begin", "wrote", "until"),
+    *("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting"),
+)
+"""Fields of a burst, ns. way: 0 to the server. begin: its first packet entered; wrote: the last one that does not
+continue a full one; until: all its bytes had arrived. The time until the next burst of the connection: sending, resent,
+queued, delayed and late (by the emulator) until this one had arrived; other: until an earlier one of the other way had;
+acknowledged: until an acknowledgement was there, where the same end sends on; waiting: for the end that sends next."""
+TALK: dict[str, Any] = {
+    **dict.fromkeys(("syn_left_ns", "answered_ns", "connected_ns"), pl.Int64),
+    "bursts": pl.List(pl.Struct(dict.fromkeys(BURST, pl.Int64))),
+}
+"""Columns of connections for requests that programs report, beyond those of :data:`SCHEMA`: when the SYN had left the
+network, the server's answer entered it and was handed to the client, and the bursts."""
 
 
 def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
@@ -89,27 +103,29 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     delivered packets in bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client
     began to send after the server had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without
     data connect_s. waits: the times at which it waited for its server, ns. Where services report spans, further parts
-    ``part_service_*``, and part_server is without them.
+    ``part_service_*``, and part_server is without them. Where programs report requests, also the columns of
+    :data:`TALK`.
     """
     t0 = description.get("t0_ns")
+    talk = TALK if any(each.reported for each in applications_of(description)) else {}
     if t0 is None:
-        return pl.DataFrame(schema=SCHEMA)
+        return pl.DataFrame(schema=SCHEMA | talk)
     directions = description.get("directions") or []
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
-    tables = [pl.DataFrame(schema=SCHEMA)]
+    tables = [pl.DataFrame(schema=SCHEMA | talk)]
     for records in _groups(run / "raw" / "packets.bin", t0):
-        for protocol, analyse in ((TCP, _tcp), (UDP, _udp)):
+        for protocol in (TCP, UDP):
             of = records[records["protocol"] == protocol]
             # Those whose first hop is missing in the log are not among the crossings.
             if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
-                tables.append(analyse(packets))
+                tables.append(_tcp(packets, with_bursts=bool(talk)) if protocol == TCP else _udp(packets))
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     found = divide_connections(found, run / "raw", applications_of(description), ahead)
     services = [name for name in found.columns if name.startswith(f"part_{SERVICE}")]
-    return found.select(*SCHEMA, *services).sort("opened_ns", "client", "client_port")
+    return found.select(*SCHEMA, *services, *talk).sort("opened_ns", "client", "client_port")
 
 
 def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
@@ -152,7 +168,29 @@ def _key(packets: NDArray[Any] | Crossings) -> NDArray[np.uint64]:
     return found
 
 
-def _tcp(packets: Crossings) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """TCP packets by connection and entry.
+
+    connection: the number of each packet's; way: 0 to the server, 1 to the client; stream: of both. start: offset of
+    its first byte, -1 of a SYN. again: it carries what was sent before. completing: the packet whose delivery completed
+    its stream up to its end, or NEVER. new: the packets with new bytes that arrived.
+    """
+
+    packets: Crossings
+    connection: Integers
+    way: Integers
+    start: Integers
+    again: NDArray[np.bool_]
+    completing: Integers
+    new: Integers
+
+    @property
+    def stream(self) -> Integers:
+        return self.connection * 2 + self.way
+
+
+def _talk(packets: Crossings) -> _Talk:
     packets, connection, way = _separated(packets)
     stream = connection * 2 + way
     order = np.argsort(stream, kind="stable")
@@ -170,36 +208,44 @@ def _tcp(packets: Crossings) -> pl.DataFrame:
     reach[begins] = 0
     again = (data & (start < reach)) | (~begins & (packets.payload == 0) & (start == -1))
     completing = _completing(packets, stream, start, data)
-    complete = completing != NEVER
-    table = _table(packets, connection, way).with_columns(
-        start=start,
-        end=pl.Series(end).set(pl.Series(~complete), None),
-        at=pl.Series(packets.left[completing]).set(pl.Series(~complete), None),
-        again=again,
+    new = np.flatnonzero(data & (end > reach) & (completing != NEVER))
+    return _Talk(packets, connection, way, start, again, completing, new)
+
+
+def _tcp(packets: Crossings, *, with_bursts: bool) -> pl.DataFrame:
+    talk = _talk(packets)
+    packets, complete = talk.packets, talk.completing != NEVER
+    table = _table(packets, talk.connection, talk.way).with_columns(
+        start=talk.start,
+        end=pl.Series(talk.start + packets.payload).set(pl.Series(~complete), None),
+        at=pl.Series(packets.left[talk.completing]).set(pl.Series(~complete), None),
+        again=talk.again,
     )
-    answer = (pl.col("way") == 1) & (pl.col("start") == -1) & pl.col("delivered")
+    opens, answers = (
+        (pl.col("way") == way) & (pl.col("start") == -1) & pl.col("delivered") for way in range(len(WAYS))
+    )
     went_on = (pl.col("way") == 0) & (pl.col("start") >= 0)
     connected = table.group_by("connection").agg(
-        pl.col("left").filter(answer).min(), pl.col("entered").filter(went_on).min()
+        pl.col("left").filter(answers).min(),
+        pl.col("entered").filter(went_on).min(),
+        syn_left_ns=pl.col("left").filter(opens).min(),
+        answered_ns=pl.col("entered").filter(answers).min(),
     )
     found = (
         _by_way(packets, table, pl.col("end").max(), pl.col("again").sum())
         # The answer came before what the client sent after it.
         .join(
-            connected.drop_nulls().select("connection", connected_ns=pl.min_horizontal("left", "entered")),
+            connected.drop_nulls(["left", "entered"]).select(
+                "connection", "syn_left_ns", "answered_ns", connected_ns=pl.min_horizontal("left", "entered")
+            ),
             on="connection",
             how="left",
             maintain_order="left",
         )
         .with_columns(protocol=pl.lit("tcp"), connect_s=_seconds(pl.col("connected_ns") - pl.col("opened_ns")))
     )
-    new = np.flatnonzero(data & (end > reach) & complete)
-    return found.join(
-        _parts(found, packets, connection, way, new, completing[new]),
-        on="connection",
-        how="left",
-        maintain_order="left",
-    )
+    parts = _parts(found, talk, with_bursts=with_bursts)
+    return found.join(parts, on="connection", how="left", maintain_order="left")
 
 
 def _udp(packets: Crossings) -> pl.DataFrame:
@@ -357,21 +403,41 @@ def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _parts(
-    found: pl.DataFrame, packets: Crossings, connection: Integers, way: Integers, new: Integers, completing: Integers
-) -> pl.DataFrame:
-    """Return the parts of each connection, and when it waited for its server (``waits``).
+@dataclass(frozen=True, slots=True)
+class _Bursts:
+    """Bursts by connection and entry, ns; the fields are those of :data:`BURST`. first: the first of its
+    connection."""
 
-    new: packets with new bytes that arrived; completing: that completed each's.
-    """
+    connection: Integers
+    way: Integers
+    first: NDArray[np.bool_]
+    begin: Integers
+    wrote: Integers
+    until: Integers
+    sending: Integers
+    resent: Integers
+    queued: Integers
+    delayed: Integers
+    late: Integers
+    other: Integers
+    acknowledged: Integers
+    waiting: Integers
+
+
+def _bursts(talk: _Talk) -> _Bursts:
+    packets, connection, way, new = talk.packets, talk.connection, talk.way, talk.new
+    completing = talk.completing[new]
     entered, complete = packets.entered[new], packets.left[completing]
-    stream = connection[new] * 2 + way[new]
+    stream = talk.stream[new]
     begins = np.r_[True, (stream[1:] != stream[:-1]) | (entered[1:] > complete[:-1])] if len(new) else new == NEVER
     head = np.flatnonzero(begins)
     tail = np.r_[head[1:], len(new)][: len(head)] - 1
     of_burst = connection[new[head]]
     first = np.r_[True, of_burst[1:] != of_burst[:-1]] if len(head) else head == NEVER
 
+    continues = ~begins & (np.r_[0, packets.payload[new][:-1]][: len(new)] >= LEAST_FULL - OPTIONS)
+    writes = np.where(continues, 0, entered)
+    wrote = np.maximum.reduceat(writes, head) if len(head) else entered
     begin, until = entered[head], complete[tail]
     by_time = np.argsort(until, kind="stable")
     rank = np.empty(len(head), np.int64)
@@ -387,21 +453,55 @@ def _parts(
     same_next = np.r_[stream[head][1:] == stream[head][:-1], False][: len(head)]
     acknowledged = np.where(same_next, _acknowledged(packets, connection, way, of_burst, its_way, until), 0)
     on_acknowledgement = np.where(same_next, np.clip(acknowledged - so_far, 0, waiting), 0)
-    queue = np.minimum(packets.queued[completing[tail]], under_way)
-    delay = np.minimum(packets.delayed[completing[tail]], under_way - queue)
+    last = completing[tail]
+    queued = np.minimum(packets.queued[last], under_way)
+    delayed = np.minimum(packets.delayed[last], under_way - queued)
+    late = np.clip(under_way - (packets.entered[last] - begin) - queued - delayed, 0, None)
+    sending = under_way - queued - delayed - late
+    resent = np.clip(packets.entered[last] - packets.entered[_originals(talk, last)], 0, sending)
+    return _Bursts(
+        of_burst,
+        its_way,
+        first,
+        begin,
+        wrote,
+        until,
+        sending - resent,
+        resent,
+        queued,
+        delayed,
+        late,
+        other,
+        on_acknowledgement,
+        waiting - on_acknowledgement,
+    )
 
+
+def _originals(talk: _Talk, packets: Integers) -> Integers:
+    """Return the packets that first carried the bytes with which `packets` begin: themselves, or lost ones."""
+    place = talk.stream * _LINE + talk.start
+    by_place = talk.new[np.argsort(place[talk.new], kind="stable")]
+    index = np.searchsorted(place[by_place], place[packets], side="right") - 1
+    found = by_place[np.maximum(index, 0)] if len(by_place) else packets
+    return np.where(talk.again[packets] & (talk.stream[found] == talk.stream[packets]), found, packets)
+
+
+def _parts(found: pl.DataFrame, talk: _Talk, *, with_bursts: bool) -> pl.DataFrame:
+    """Return the parts of each connection, when it waited for its server (``waits``), and its ``bursts``."""
+    bursts = _bursts(talk)
+    of_burst, its_way, first, begin = bursts.connection, bursts.way, bursts.first, bursts.begin
     total = {name: np.zeros(len(found), np.int64) for name in PARTS}
 
     def add(name: str, rows: Any, value: Integers) -> None:
         np.add.at(total[name], of_burst[rows], value[rows])
 
-    before = np.r_[0, (waiting - on_acknowledgement)[:-1]][: len(head)]
+    before = np.r_[0, bursts.waiting[:-1]][: len(begin)]
     for number, (name, sender) in enumerate(zip(WAYS, ("client", "server"), strict=True)):
         mine, theirs = its_way == number, its_way != number
-        add(f"{name}_queue", mine, queue)
-        add(f"{name}_delay", mine, delay)
-        add(f"{name}_transport", mine, under_way - queue - delay + on_acknowledgement)
-        add(f"{name}_transport", theirs, other)
+        add(f"{name}_queue", mine, bursts.queued)
+        add(f"{name}_delay", mine, bursts.delayed)
+        add(f"{name}_transport", mine, bursts.sending + bursts.resent + bursts.late + bursts.acknowledged)
+        add(f"{name}_transport", theirs, bursts.other)
         add(sender, mine & ~first, before)
     opened = found["opened_ns"].to_numpy()
     connected = found["connected_ns"].fill_null(found["opened_ns"]).to_numpy()
@@ -411,29 +511,33 @@ def _parts(
     for number, sender in enumerate(("client", "server")):
         add(sender, first & (its_way == number), begin - begun)
     by_server = its_way == 1
+    number_type = found.schema["connection"]
     waits = pl.DataFrame(
         {
             "connection": of_burst[by_server],
             "low": (begin - np.where(first, begin - begun, before))[by_server],
             "high": begin[by_server],
         },
-        schema_overrides={"connection": found.schema["connection"]},
+        schema_overrides={"connection": number_type},
     )
+    lists = {"waits": waits}
+    if with_bursts:
+        fields = {name: getattr(bursts, name) for name in ("connection", *BURST)}
+        lists["bursts"] = pl.DataFrame(fields, schema_overrides={"connection": number_type})
     exchanges = np.zeros(len(found), np.int64)
-    np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(head)])], 1)
+    np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(begin)])], 1)
     has_parts = np.zeros(len(found), np.bool_)
     has_parts[of_burst] = True
     has_parts |= found["connected_ns"].is_not_null().to_numpy()
     total["connect"] = connect
-    return pl.DataFrame(
+    parts = pl.DataFrame(
         {"connection": found["connection"], "exchanges": exchanges}
         | {f"part_{name}": pl.Series(value / 1e9).set(pl.Series(~has_parts), None) for name, value in total.items()}
-    ).join(
-        waits.group_by("connection").agg(pl.struct("low", "high").alias("waits")),
-        on="connection",
-        how="left",
-        maintain_order="left",
     )
+    for name, each in lists.items():
+        of = each.group_by("connection", maintain_order=True).agg(pl.struct(each.columns[1:]).alias(name))
+        parts = parts.join(of, on="connection", how="left", maintain_order="left")
+    return parts
 
 
 def _acknowledged(
@@ -482,7 +586,7 @@ def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict
         .filter(pl.col("carried").list.len() == 1)
         .with_columns(pl.col("carried").list.first())
     )
-    programs = [each for each in applications_of(description) if not each.spans]
+    programs = [each for each in applications_of(description) if not each.spans or each.reported]
     return (
         connections.join(carried, on=ends, how="left", maintain_order="left")
         .with_columns(app=pl.coalesce("carried", "app", _applications(connections, programs)))

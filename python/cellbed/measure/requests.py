@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
+from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
-from cellbed.measure.services import attach_services
+from cellbed.measure.services import attach_services, divide_waits
 from cellbed.measure.streams import NEVER, Connection, Streams
+from cellbed.measure.telemetry import TRACES, Traced
 from cellbed.runformat.description import ANSWERED, Description
 from cellbed.runformat.spans import SERVICE, Span
 
@@ -61,8 +63,13 @@ _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the 
 _NONE = Description("", "", (), {}, {}, name="")
 
 
-def read_requests(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the requests of all applications, and the messages of streamed replies, from the raw files under `run`.
+def read_requests(
+    run: Path, description: dict[str, Any], connections: pl.DataFrame, traced: Traced
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return the requests of all applications, the messages of streamed replies, and the table of traces
+    (:data:`~cellbed.measure.telemetry.TRACES`), from the raw files under `run`.
+
+    connections: the table of :func:`~cellbed.measure.connections.read_connections`; traced: spans of OpenTelemetry.
 
     description: the content of ``run.json``. Requests: one row each, by intended time. Columns: ``app``, the stamps
     (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare, ``intended_s`` (since the start of
@@ -85,10 +92,50 @@ def read_requests(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame,
             t0,
         )
         for application, table in recorded
+        if not application.reported
     ]
-    requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
-    return requests, messages
+    traces = pl.DataFrame(schema=TRACES)
+    if any(application.reported for application, _ in recorded):
+        reported, traces = _found(recorded, connections, traced, run / "raw", ahead)
+        tables += [_measured(application, table, t0) for application, table in reported]
+    requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
+    return requests, messages, traces
+
+
+def _found(
+    recorded: list[tuple[Description, pl.DataFrame]],
+    connections: pl.DataFrame,
+    traced: Traced,
+    raw: Path,
+    ahead: dict[str, int],
+) -> tuple[list[tuple[Description, pl.DataFrame]], pl.DataFrame]:
+    """Return the applications whose programs report their requests, with what the packet log shows of these, and the
+    table of traces."""
+    ends = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
+    others = [table.select(**ends).drop_nulls() for application, table in recorded if not application.reported]
+    if others:
+        connections = connections.join(pl.concat(others).unique(), on=list(ends), how="anti", maintain_order="left")
+    reporting = []
+    for application, table in recorded:
+        if application.reported:
+            calls = traced.calls.filter(pl.col("request").is_not_null(), app=application.name)
+            reporting.append((application, pl.concat([table, calls], how="diagonal_relaxed")))
+    # All calls of a node together: each may be a candidate for the connection of another.
+    inner = traced.calls.filter(pl.col("request").is_null())
+    attached, waits = attach(
+        pl.concat([*(table for _, table in reporting), inner], how="diagonal_relaxed"), connections
+    )
+    attached = attached.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    keys = ["app", "endpoint", "request"]
+    inside = traced.tree.filter(hop=1).join(attached.select("number", *keys), on=keys)
+    inside = inside.select("number", "begin_ns", "end_ns", span="part")
+    found, begin = [], 0
+    for application, table in reporting:
+        own = attached[begin : begin + len(table)]
+        begin += len(table)
+        found.append((application, divide_waits(own, waits, inside, raw, application, ahead).drop("number")))
+    return found, traced.table(attached.drop_nulls("trace"))
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
@@ -116,7 +163,7 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
 
 def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
     """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
-    joined = _split_waiting(attached)
+    joined = attached if application.reported else _split_waiting(attached)
     if "first_byte_ns" in joined.columns:
         joined = joined.with_columns(first_byte_s=_seconds(pl.col("first_byte_ns") - pl.col("intended_ns")))
     origin = pl.lit(t0_ns, pl.Int64) if t0_ns is not None else pl.col("intended_ns").min()
@@ -192,6 +239,8 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
     by_stamp |= {column: ("server", server) for column in application.server_columns}
     found = {}
     for span in application.spans:
+        if application.reported and span.begin in ("before", "after") and client:  # from or to a stamp of the emulator
+            found[span.name] = client / 1e9
         if span.begin.startswith(SERVICE) and server:  # it is cut to the server's time, by the emulator's clock
             found[span.name] = server / 1e9
         # What was held in the client is counted from its publishing to the emulator's stamp.

@@ -57,21 +57,14 @@ def divide_connections(
     the clocks of nodes are ahead, ns."""
     found = connections.with_row_index("number")
     for application in applications:
-        if application.spans or not application.services or "waits" not in found.columns:
+        if (application.spans and not application.reported) or not application.services:
+            continue
+        if "waits" not in found.columns:
             continue
         waits = found.filter(app=application.name).select("number", "client", "client_port", "waits")
-        waits = waits.explode("waits").unnest("waits").drop_nulls("low").with_row_index("row").sort("low")
-        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead).sort("end_ns")
-        cut = spans.join_asof(  # the last wait that began before the end of the span
-            waits,
-            left_on="end_ns",
-            right_on="low",
-            by_left=["endpoint", "port"],
-            by_right=["client", "client_port"],
-            check_sortedness=False,
-        ).select("row", "span", begin=pl.max_horizontal("begin_ns", "low"), end=pl.min_horizontal("end_ns", "high"))
-        spent = _own_times(cut.drop_nulls().filter(pl.col("begin") < pl.col("end")).filter(_FEW))
-        spent = spent.join(waits.select("row", "number"), on="row").group_by("number", "span").agg(pl.col("own").sum())
+        waits = waits.explode("waits").unnest("waits").drop_nulls("low")
+        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+        spent = _spent_in_waits(waits, spans)
         for name in application.services:
             column = f"part_{SERVICE}{name}"
             of = spent.filter(span=name).select("number", own=pl.col("own") / 1e9)
@@ -85,6 +78,69 @@ def divide_connections(
             else:
                 found = found.rename({"own": column})
     return found.drop("number")
+
+
+def divide_waits(
+    requests: pl.DataFrame,
+    waits: pl.DataFrame,
+    inside: pl.DataFrame,
+    raw: Path,
+    application: Description,
+    ahead: dict[str, int],
+) -> pl.DataFrame:
+    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
+    programs report, which have a ``number``.
+
+    waits: the times at which each waited for its server: number, client, client_port, low, high; their sum is
+    ``served_ns``. inside: spans of requests, by number: span, begin_ns, end_ns.
+    """
+    if not application.services:
+        return requests
+    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+    waits = waits.join(requests.select("number"), on="number", how="semi")
+    spent = pl.concat([_spent_in_waits(waits, spans), _spent_of_numbers(waits, inside)])
+    names = {name: f"{SERVICE}{name}_ns" for name in application.services}
+    for name, column in names.items():
+        of = spent.filter(span=name).group_by("number").agg(pl.col("own").sum().alias(column))
+        requests = requests.join(of, on="number", how="left", maintain_order="left").with_columns(
+            pl.when(pl.col("served_ns").is_not_null()).then(pl.col(column).fill_null(0))
+        )
+    return requests.with_columns(service_rest_ns=pl.col("served_ns") - pl.sum_horizontal(names.values()))
+
+
+def _spent_of_numbers(waits: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of each number and name of span, ns: number, span, own. Arguments as of :func:`divide_waits`."""
+    joined = waits.with_row_index("row").join(inside, on="number")
+    cut = joined.select(
+        "row",
+        "number",
+        "span",
+        begin=pl.max_horizontal("begin_ns", "low"),
+        end=pl.min_horizontal("end_ns", "high"),
+    )
+    spent = _own_times(cut.filter(pl.col("begin") < pl.col("end")).filter(_FEW))
+    rows = cut.select("row", "number").unique()
+    return spent.join(rows, on="row").group_by("number", "span").agg(pl.col("own").sum())
+
+
+def _spent_in_waits(waits: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of each number and name of span, ns: number, span, own. waits: as of :func:`divide_waits`; spans:
+    that name connections."""
+    waits = waits.with_row_index("row").sort("low")
+    cut = (
+        spans.sort("end_ns")
+        .join_asof(  # the last wait that began before the end of the span
+            waits,
+            left_on="end_ns",
+            right_on="low",
+            by_left=["endpoint", "port"],
+            by_right=["client", "client_port"],
+            check_sortedness=False,
+        )
+        .select("row", "span", begin=pl.max_horizontal("begin_ns", "low"), end=pl.min_horizontal("end_ns", "high"))
+    )
+    spent = _own_times(cut.drop_nulls().filter(pl.col("begin") < pl.col("end")).filter(_FEW))
+    return spent.join(waits.select("row", "number"), on="row").group_by("number", "span").agg(pl.col("own").sum())
 
 
 def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:

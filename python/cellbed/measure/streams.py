@@ -14,7 +14,7 @@ import numpy as np
 from cellbed.measure.packets import UDP, Crossings, Integers
 
 NEVER = -1
-_LEAST_FULL, _OPTIONS = 1428, 40
+LEAST_FULL, OPTIONS = 1428, 40
 """Payload of a full packet of 1500 bytes, at least, and what TCP options may take of it, bytes."""
 _AT_ONCE_NS = 500_000
 """From an acknowledgement at a sender to the packet that it permits."""
@@ -259,7 +259,7 @@ def _busy_since(
     """
     brings = np.flatnonzero(stop > np.r_[-1, np.maximum.accumulate(stop)[:-1]])  # not one that only repeats
     begin = entered[brings]
-    full = payload[brings] >= max(payload.max(), _LEAST_FULL) - _OPTIONS
+    full = payload[brings] >= max(payload.max(), LEAST_FULL) - OPTIONS
     opens = np.r_[True, ~full[:-1]]
     last = np.r_[NEVER - _AT_ONCE_NS, acknowledged][np.searchsorted(acknowledged, begin, side="right")]
     before = np.r_[begin[:1], begin[:-1]]

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cellbed.measure.cells import CellSummary, read_cells, summarise_cells
 from cellbed.measure.connections import (
+    TALK,
     PeerSummary,
     Traffic,
     claimed,
@@ -31,6 +32,7 @@ from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.sites import SiteSummary, site_summaries
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile_value, percentiles
+from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description, Measure
@@ -255,7 +257,7 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``messages.parquet``, ``links.parquet``,
     ``nodes.parquet``, ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``measures.parquet``,
-    ``disturbance.parquet`` and
+    ``disturbance.parquet``, ``traces.parquet`` and
     ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
@@ -271,20 +273,22 @@ def collect(run: Path) -> Summary:
 def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     """Return the tables and the summary of a run from its raw files. Raises MeasureError."""
     description = read_run(run)
-    requests, messages = read_requests(run, description)
+    connections = read_connections(run, description)
+    traced = read_traces(run, description)
+    requests, messages, traces = read_requests(run, description, connections, traced)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
-    connections = claimed(read_connections(run, description), requests, description)
+    connections = claimed(connections, requests, description).drop(*TALK, strict=False)
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
     cells = read_cells(run, description)
     own, problems = read_own(run, description)
     tables = {
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
-        **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages},
+        **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages, "traces": traces},
     }
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
-    warnings = [warning for warning in found if warning is not None]
+    warnings = [*(warning for warning in found if warning is not None), *traced.warnings]
     events = read_events(run)
     return tables, summarise(
         description,
@@ -301,6 +305,11 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
         warnings,
         events,
     )
+
+
+def traced_services(run: Path) -> dict[str, tuple[str, ...]]:
+    """Return the names of spans of OpenTelemetry that are parts of requests, by application."""
+    return read_traces(run, read_run(run)).services
 
 
 def _write(path: Path, table: pl.DataFrame) -> None:
@@ -357,7 +366,8 @@ def summarise(
     for each, application in zip(described, applications, strict=True):
         if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
-            warnings = [*warnings, *(before + warning for warning in _warnings(application))]
+            found = _warnings(application, reported=each.reported)
+            warnings = [*warnings, *(before + warning for warning in found)]
     return Summary(
         format=FORMAT,
         name=str(description.get("name", "")),
@@ -613,7 +623,7 @@ def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
     return found
 
 
-def _warnings(application: ApplicationSummary) -> list[str]:
+def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
     counts, residual = application.requests, application.residual
     found = []
     if counts.total == 0:
@@ -623,7 +633,12 @@ def _warnings(application: ApplicationSummary) -> list[str]:
             f"{counts.failed} of {counts.total} requests failed: their replies were errors, which count as slower than "
             "every good reply"
         )
-    if counts.without_parts:
+    if counts.without_parts and reported:
+        found.append(
+            f"{counts.without_parts} of {counts.answered} requests could not be assigned to a connection, and have no "
+            "parts: they share one (HTTP/2), several fit, or they used none over TCP"
+        )
+    elif counts.without_parts:
         found.append(
             f"{counts.without_parts} of {counts.answered} requests with a good reply lack a part: a stamp is missing, "
             "or their bytes were not found in the packet log"

@@ -79,8 +79,9 @@ def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
 
 
 def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
-    """Yield sections of the page, a heading and numbers of peers; none of applications with known requests."""
-    for application in (*(each.name for each in applications if not each.spans), None):
+    """Yield sections of the page, a heading and numbers of peers; none of applications whose requests cellbed
+    sends."""
+    for application in (*(each.name for each in applications if not each.spans or each.reported), None):
         if found := [index for index, peer in enumerate(peers) if peer.app == application]:
             yield f"Connections of {application or 'no application'}", found
 

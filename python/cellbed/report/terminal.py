@@ -47,7 +47,7 @@ def show(run: Path, console: Console | None = None) -> None:
         if each.own:
             console.print()
             console.print(_own(each))
-        if not application.spans:
+        if not application.spans or application.reported:
             _connections(each.name, summary, console)
     _connections(None, summary, console)
     for table in (_links(summary), _nodes(summary), _programs(summary)):

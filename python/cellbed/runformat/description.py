@@ -11,6 +11,8 @@ ColumnType = Literal["integer", "text"]
 Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
+REPORTED_COLUMNS: dict[str, ColumnType] = {"name": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
+"""Columns of requests that programs report: its name, when it began, and its identifiers in OpenTelemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class Description:
     number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
     since the start of the schedule (stop ``None``: with the schedule). deadline_ns: within which a good reply is on
     time, ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
-    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.spans`). own: measures
-    that its programs write.
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
+    measures that its programs write. reported: its programs report its requests, whose connections are found in the
+    packet log; else cellbed sends them.
     """
 
     kind: str
@@ -79,6 +82,7 @@ class Description:
     services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     own: tuple[ProgramMeasures, ...] = ()
+    reported: bool = False
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load in a run of which so much of the schedule was measured, in seconds."""

@@ -97,6 +97,23 @@ SERVER = Span("server", "remote", "Server", "server",
               "request left the network → first byte of the reply enters the downlink, or waits behind other replies",
               "uplink_left", "downlink_ready")
 """A server of which nothing is known, or what its service reports (docs/reference/spans.md)."""
+
+REPORTED = (
+    Span("schedule", "endpoint", "Behind schedule", "schedule", "intended time → the program begins the request",
+         "intended", "begin"),
+    Span("client_before", "endpoint", "Client, before sending", "before",
+         "the request begins → its first byte enters the uplink, without the handshake's way", "before"),
+    *HANDSHAKE[:3],
+    *(span for span in UPLINK if span.name not in ("endpoint_stack", "uplink_wait", "receive_window")),
+    replace(SERVER, meaning="request left the network → reply enters the downlink, in each exchange", begin="served",
+            end=""),
+    *DOWNLINK,
+    Span("client_between", "endpoint", "Client, between exchanges", "between",
+         "of a request with several exchanges: reply left the network → the client sends on", "between"),
+    Span("client_after", "endpoint", "Client, after the reply", "after",
+         "last byte left the network → the program ends the request", "after"),
+)
+"""A request that a program reports, found in the packet log; several exchanges of its connection add up."""
 # fmt: on
 
 
@@ -106,9 +123,9 @@ SERVICE = "service_"
 
 def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
     """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
-    if not services or SERVER not in spans:
+    at = next((index for index, span in enumerate(spans) if span.name == SERVER.name), None)
+    if not services or at is None:
         return tuple(spans)
-    at = list(spans).index(SERVER)
     reported = [
         Span(
             f"{SERVICE}{name}",
@@ -121,9 +138,9 @@ def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
         for name in services
     ]
     rest = replace(
-        SERVER,
+        spans[at],
         label="Server, rest",
-        meaning=f"of this, what no span covers: {SERVER.meaning}",
+        meaning=f"of this, what no span covers: {spans[at].meaning}",
         begin="service_rest",
         end="",
     )

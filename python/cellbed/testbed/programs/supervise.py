@@ -22,7 +22,7 @@ from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
-from cellbed.testbed.programs.spans import SERVE_S, SpanSockets
+from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
@@ -85,14 +85,16 @@ class _Recovery:
 class Supervisor:
     """The programs and samples of one run.
 
-    raw: folder for logs and samples. run: identifier given to each program in its environment. spans: of services.
+    raw: folder for logs and samples. run: identifier given to each program in its environment. reports: of programs.
     journal: where starts and ends of programs are noted.
     """
 
-    def __init__(self, raw: Path, run: str, spans: SpanSockets | None = None, journal: Journal | None = None) -> None:
+    def __init__(
+        self, raw: Path, run: str, reports: ReportSockets | None = None, journal: Journal | None = None
+    ) -> None:
         self._raw = raw
         self._run = run
-        self._spans = spans
+        self._reports = reports
         self._journal = journal
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
@@ -283,9 +285,9 @@ class Supervisor:
                 if isinstance(each, UnmodifiedProgram):
                     due_ns = min(due_ns, each.step(now))
             pause_s = min(self._pause_ns(now), due_ns - now, SAMPLE_INTERVAL_NS) / 1e9
-            if self._spans is not None:
-                self._spans.serve()
-                pause_s = min(pause_s, SERVE_S) if self._spans.connected else pause_s
+            if self._reports is not None:
+                self._reports.serve()
+                pause_s = min(pause_s, SERVE_S) if self._reports.connected else pause_s
             for key, _ in self._selector.select(max(0.0, pause_s)):
                 program = key.fileobj
                 assert isinstance(program, Program)
@@ -352,8 +354,8 @@ class Supervisor:
                 kill(program.process)
         for server in self._fork_servers.values():
             server.close()
-        if self._spans is not None:
-            self._spans.close()
+        if self._reports is not None:
+            self._reports.close()
         if self._samples is not None:
             self._sample(self._next_sample_ns)
             self._samples.close()

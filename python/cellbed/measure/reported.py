@@ -1,0 +1,288 @@
+"""Requests that programs report: the connection that carried each is found in the packet log, and its time divided.
+
+A request is known by its begin and end only. It used a connection of its node on which, in between, bytes went to the
+server and others came back. Of several the one is taken whose first byte went soonest after the begin and whose last
+byte came latest before the end; requests that end first choose first, and a burst belongs to one request. Where the log
+does not decide, a request has no parts: another connection fits as well, or requests share a connection (HTTP/2).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cellbed.measure.connections import BURST
+from cellbed.measure.packets import Integers
+from cellbed.measure.streams import NEVER
+
+TOLERANCE_NS = 1_000_000
+"""By how much the stamps of a program and those of the packet log may differ."""
+DECISIVE = 4
+"""By which factor the second best connection must fit worse."""
+_TO_SERVER, _TO_CLIENT = 0, 1
+_UNDER_WAY = ("sending", "resent", "queued", "delayed", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Requests, one entry each, ns. certain: it used a connection. server, port: of the other end, where they are
+    known."""
+
+    begin: Integers
+    end: Integers
+    certain: NDArray[np.bool_]
+    server: Sequence[str | None]
+    port: Sequence[int | None]
+
+
+class Bursts:
+    """Bursts of connections behind each other: the fields of :data:`~cellbed.measure.connections.BURST` as arrays.
+
+    connection: the row of each burst's connection; lowest: the first burst of each connection. opened, server, port: of
+    connections.
+    """
+
+    def __init__(self, connections: pl.DataFrame) -> None:
+        flat = connections.select("bursts").with_row_index("connection").explode("bursts").drop_nulls().unnest("bursts")
+        self.connection = flat["connection"].to_numpy().astype(np.int64)
+        self.fields: dict[str, Integers] = {name: flat[name].to_numpy() for name in BURST}
+        self.way, self.begin, self.wrote, self.until = (
+            self.fields[name] for name in ("way", "begin", "wrote", "until")
+        )
+        self.lowest = np.searchsorted(self.connection, np.arange(len(connections)))
+        self.opened = connections["opened_ns"].to_numpy()
+        self.server: list[str | None] = connections["server"].to_list()
+        self.port: list[int] = connections["server_port"].to_list()
+
+    def sent(self, burst: int, begin: int) -> int:
+        """Return when a request that began at `begin` began a burst, which may have begun for something before."""
+        return int(self.begin[burst] if self.begin[burst] >= begin - TOLERANCE_NS else self.wrote[burst])
+
+
+def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers]:
+    """Return the first and the last burst of each request, NEVER for one that cannot be assigned. Pure.
+
+    bursts: of the connections that the node of all these requests has opened.
+    """
+    search = _Search(asked, bursts)
+    first, last = np.full((2, len(asked.begin)), NEVER, np.int64)
+    cost = np.zeros(len(first))
+    for request in np.argsort(asked.end, kind="stable").tolist():
+        best = min(search.candidates(request), default=None)
+        if best is not None:
+            cost[request], first[request], last[request] = best
+            search.owner[first[request] : last[request] + 1] = request
+    unclear = np.zeros(len(first), np.bool_)
+    for request in range(len(first)):
+        if first[request] == NEVER:
+            unclear[search.overlapped(request) if asked.certain[request] else []] = True
+    pairs = [pair for pair in _neighbours(first, bursts) if asked.begin[pair[1]] < bursts.until[last[pair[0]]]]
+    for one, other in pairs:  # the other waited for the connection, or they share it
+        own = slice(first[one], last[one] + 1)
+        wrote = np.where(bursts.way[own] == _TO_SERVER, bursts.wrote[own], 0)
+        if (wrote > max(asked.begin[other], bursts.begin[first[one]])).any():
+            unclear[[one, other]] = True
+    shared = set(bursts.connection[first[unclear & (first != NEVER)]].tolist())
+    for one, other in pairs:
+        unclear[[one, other]] |= bursts.connection[first[one]] in shared
+    for request in np.flatnonzero(~unclear & (first != NEVER)).tolist():
+        limit = DECISIVE * cost[request] + TOLERANCE_NS**2
+        unclear[request] = any(rival <= limit for rival, *_ in search.candidates(request))
+    return np.where(unclear, NEVER, first), np.where(unclear, NEVER, last)
+
+
+def _neighbours(first: Integers, bursts: Bursts) -> Iterator[tuple[int, int]]:
+    """Pairs of requests that follow each other on one connection."""
+    assigned = np.flatnonzero(first != NEVER)
+    for one, other in pairwise(assigned[np.argsort(first[assigned], kind="stable")].tolist()):
+        if bursts.connection[first[one]] == bursts.connection[first[other]]:
+            yield one, other
+
+
+class _Search:
+    """owner: the request of each burst, or NEVER."""
+
+    def __init__(self, asked: Asked, bursts: Bursts) -> None:
+        self._asked, self._bursts = asked, bursts
+        self.owner = np.full(len(bursts.way), NEVER, np.int64)
+        down = np.flatnonzero(bursts.way == _TO_CLIENT)
+        self._down = down[np.argsort(bursts.until[down], kind="stable")]
+        self._arrived = bursts.until[self._down]
+
+    def candidates(self, request: int) -> Iterator[tuple[float, int, int]]:
+        """Return how badly connections fit, with their first and last burst that no request has."""
+        asked, bursts = self._asked, self._bursts
+        begin, end = int(asked.begin[request]), int(asked.end[request])
+        replies = self._replies(begin, end)
+        replies = replies[self.owner[replies] == NEVER]
+        for connection in np.unique(bursts.connection[replies]):
+            if not self._fits(request, connection):
+                continue
+            its = replies[bursts.connection[replies] == connection]
+            in_time = its[bursts.until[its] <= end]
+            last = int((in_time if len(in_time) else its).max())
+            lowest = int(bursts.lowest[connection])
+            low = self._low(lowest, last, begin - TOLERANCE_NS)
+            taken = np.flatnonzero(self.owner[low:last] != NEVER)
+            low += int(taken[-1]) + 1 if len(taken) else 0
+            sent = np.flatnonzero(bursts.way[low:last] == _TO_SERVER)
+            if not len(sent):
+                continue
+            first = low + int(sent[0])
+            opened = int(bursts.opened[connection])
+            since = opened if first == lowest and opened >= begin - TOLERANCE_NS else bursts.sent(first, begin)
+            yield float(max(since - begin, 0)) ** 2 + float(end - bursts.until[last]) ** 2, first, last
+
+    def overlapped(self, request: int) -> Integers:
+        """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
+        asked, bursts = self._asked, self._bursts
+        begin, end = int(asked.begin[request]), int(asked.end[request])
+        replies = self._replies(begin, end)
+        found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        for connection in np.unique(bursts.connection[replies]):
+            its = replies[bursts.connection[replies] == connection]
+            lowest = int(bursts.lowest[connection])
+            low = self._low(lowest, int(its.max()), begin)
+            if self._fits(request, connection) and (bursts.way[low : its.max()] == _TO_SERVER).any():
+                found.append(self.owner[low : its.max() + 1])
+        owners: Integers = np.unique(np.concatenate(found))
+        own: Integers = owners[owners != NEVER]
+        return own
+
+    def _low(self, lowest: int, last: int, begin: int) -> int:
+        """Return the first burst of a connection with a write since `begin`."""
+        low = lowest + int(np.searchsorted(self._bursts.begin[lowest:last], begin))
+        return low - 1 if low > lowest and self._bursts.wrote[low - 1] >= begin else low
+
+    def _replies(self, begin: int, end: int) -> Integers:
+        """Bursts to the client that began after `begin` and arrived until `end`."""
+        low, high = np.searchsorted(self._arrived, (begin, end + TOLERANCE_NS + 1))
+        replies: Integers = self._down[low:high]
+        found: Integers = replies[
+            (self._bursts.begin[replies] >= begin - TOLERANCE_NS) & (self._bursts.begin[replies] < end)
+        ]
+        return found
+
+    def _fits(self, request: int, connection: int) -> bool:
+        server, port = self._asked.server[request], self._asked.port[request]
+        bursts = self._bursts
+        return (server is None or bursts.server[connection] == server) and (
+            port is None or bursts.port[connection] == port
+        )
+
+
+def attach(requests: pl.DataFrame, connections: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Add the connection and the durations of :data:`~cellbed.runformat.spans.REPORTED` to requests, and return with
+    them the times at which each waited for its server. Pure.
+
+    requests: with ``begin_ns`` and ``reply_ns``, perhaps ``certain``, ``peer`` and ``peer_port``, as of
+    :class:`Asked`; those without a reply get nothing.
+    connections: the table of `read_connections` with bursts, without those that carried other requests.
+    """
+    known = {"certain": pl.Boolean, "peer": pl.String, "peer_port": pl.Int64}
+    missing = [pl.lit(None, kind).alias(name) for name, kind in known.items() if name not in requests.columns]
+    requests = requests.with_columns(missing).with_columns(pl.coalesce("certain", pl.col("status") == "ok"))
+    numbered = requests.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    talked = connections.filter(protocol="tcp").drop_nulls("bursts")
+    found, waits = [numbered.select("row").clear()], [pl.DataFrame(schema=_WAIT)]
+    for (node,), group in numbered.drop_nulls("reply_ns").group_by("endpoint", maintain_order=True):
+        of_node = talked.filter(client=str(node))
+        bursts = Bursts(of_node)
+        asked = Asked(
+            group["begin_ns"].to_numpy(),
+            group["reply_ns"].to_numpy(),
+            group["certain"].to_numpy(),
+            group["peer"].to_list(),
+            group["peer_port"].to_list(),
+        )
+        first, last = match(asked, bursts)
+        rows = np.flatnonzero(first != NEVER)
+        if len(rows):
+            chosen = group.select("row", "begin_ns", "reply_ns")[rows]
+            ends = of_node[bursts.connection[first[rows]]]
+            found.append(_durations(chosen, ends, bursts, first[rows], last[rows]))
+            waits.append(_waits(chosen["row"].to_numpy(), ends, bursts, first[rows], last[rows]))
+    attached = pl.concat(found, how="diagonal")
+    taken = [name for name in attached.columns if name != "row" and name in requests.columns]
+    whole = numbered.drop(*taken, *known).join(attached, on="row", how="left", maintain_order="left")
+    absent = [pl.lit(None, kind).alias(name) for name, kind in _FOUND.items() if name not in whole.columns]
+    return whole.with_columns(absent).drop("row"), pl.concat(waits)
+
+
+_WAIT = {"number": pl.Int64, "client": pl.String, "client_port": pl.Int64, "low": pl.Int64, "high": pl.Int64}
+_DURATIONS = (
+    *("before_ns", "connect_up_ns", "connect_remote_ns", "connect_down_ns", "served_ns", "between_ns", "after_ns"),
+    *(f"{way}_{name}_ns" for way in ("uplink", "downlink") for name in _UNDER_WAY[:-1]),
+)
+_FOUND = {
+    "server": pl.String,
+    **dict.fromkeys(("local_port", "remote_port", "uplink_entered_ns", "downlink_left_ns", *_DURATIONS), pl.Int64),
+}
+
+
+def _durations(
+    requests: pl.DataFrame, ends: pl.DataFrame, bursts: Bursts, first: Integers, last: Integers
+) -> pl.DataFrame:
+    """Return the columns of :data:`_FOUND`. requests: row, begin and reply of each; ends: its connection."""
+    begin, end = requests["begin_ns"].to_numpy(), requests["reply_ns"].to_numpy()
+    fields, to_server = bursts.fields, bursts.way == _TO_SERVER
+    sends_next = np.r_[bursts.way[1:], NEVER][: len(bursts.way)]
+
+    def spent(value: Integers, mask: NDArray[np.bool_], *, at_last: bool = False) -> Integers:
+        """Sum from the first burst of each request to the last; at_last: what follows on the last does not count."""
+        total: Integers = np.r_[0, np.cumsum(np.where(mask, value, 0))]
+        return total[last + 1 if at_last else last] - total[first]
+
+    entered, left = bursts.begin[first], bursts.until[last]
+    sent = np.where(entered >= begin - TOLERANCE_NS, np.maximum(entered, begin), bursts.wrote[first])
+    found = {
+        "served_ns": spent(fields["waiting"], sends_next == _TO_CLIENT),
+        "between_ns": spent(fields["waiting"], sends_next == _TO_SERVER),
+    }
+    for way, mine in (("uplink", to_server), ("downlink", ~to_server)):
+        for name in _UNDER_WAY[:-1]:
+            found[f"{way}_{name}_ns"] = spent(fields[name], mine, at_last=True)
+        found[f"{way}_sending_ns"] += spent(fields["acknowledged"], mine) + spent(fields["other"], ~mine)
+    # What the program stamped on the wrong side of a packet, and what the last burst took after the next had begun.
+    late = spent(fields["late"], bursts.way != NEVER, at_last=True)
+    rest = left - entered - late - sum(found.values())
+    found["uplink_sending_ns"] += entered - sent
+    found["downlink_sending_ns"] += rest + np.minimum(end - left, 0)
+
+    stamps = [
+        ends[name].fill_null(NEVER).to_numpy() for name in ("opened_ns", "syn_left_ns", "answered_ns", "connected_ns")
+    ]
+    opens = (np.min(stamps, axis=0) >= begin - TOLERANCE_NS) & (stamps[-1] <= entered)
+    opens &= first == bursts.lowest[bursts.connection[first]]
+    steps = ("connect_up_ns", "connect_remote_ns", "connect_down_ns")
+    for name, since, until in zip(steps, stamps, stamps[1:], strict=False):
+        found[name] = np.where(opens, until - since, 0)
+    found["before_ns"] = sent - begin - sum(found[name] for name in steps)
+    found["after_ns"] = np.maximum(end - left, 0)
+    return requests.select("row").with_columns(
+        server=ends["server"],
+        local_port=ends["client_port"],
+        remote_port=ends["server_port"],
+        uplink_entered_ns=pl.Series(sent),
+        downlink_left_ns=pl.Series(left),
+        **{name: pl.Series(value) for name, value in found.items()},
+    )
+
+
+def _waits(rows: Integers, ends: pl.DataFrame, bursts: Bursts, first: Integers, last: Integers) -> pl.DataFrame:
+    """Return when each request waited for its server, in the columns of :data:`_WAIT`; rows: of requests."""
+    count = last - first
+    request = np.repeat(np.arange(len(rows)), count)
+    reply = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum()) + 1
+    of_server = bursts.way[reply] == _TO_CLIENT
+    request, reply = request[of_server], reply[of_server]
+    ports = ends.select("client", "client_port")[request]
+    high = bursts.begin[reply]
+    return (
+        pl.DataFrame({"number": rows[request], "low": high - bursts.fields["waiting"][reply - 1], "high": high})
+        .with_columns(client=ports["client"], client_port=ports["client_port"])
+        .select(_WAIT.keys())
+    )

@@ -1,0 +1,309 @@
+"""Spans of OpenTelemetry: the requests of clients, what services did for them, and the services that those called.
+
+A *call* is a client span without a client span around it on its node; its connection is found in the packet log
+(:mod:`cellbed.measure.reported`). Calls of an application's clients are its requests. The spans below a request, by
+their parents, are its trace.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cellbed.measure.run_folder import MeasureError, applications_of
+from cellbed.runformat.description import Description
+from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
+from cellbed.support import inputs
+
+MOST_SPANS = 1 << 20
+"""Spans of a run that are read."""
+MOST_NAMES = 16
+"""Names of spans of an application's services that are parts of its requests: those with most time."""
+DEEPEST = 64
+"""Spans below each other that are followed."""
+STEP_NS = 1_000_000
+"""A change of the wall clock against the monotonic one that is more than the error of reading them."""
+OLDEST_NS, NEWEST_NS = 86_400_000_000_000, 1_000_000_000
+"""How long before its arrival a span can have begun, and after it have ended."""
+KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
+_SPANS: dict[str, Any] = {
+    **dict.fromkeys(("node", "app", "service", "trace", "span", "parent", "kind", "name"), pl.String),
+    **dict.fromkeys(("begin_ns", "end_ns"), pl.Int64),
+    **{"status": pl.String, "error": pl.String, "address": pl.String, "peer_port": pl.Int64},
+}
+TRACES: dict[str, Any] = {
+    **{"app": pl.String, "endpoint": pl.String, "request": pl.Int64, "depth": pl.Int64, "hop": pl.Int64},
+    **{name: _SPANS[name] for name in ("trace", "span", "parent", "node", "service", "kind", "name")},
+    **dict.fromkeys(("begin_s", "duration_s"), pl.Float64),
+    **dict.fromkeys(("before_s", "uplink_s", "server_s", "downlink_s", "after_s"), pl.Float64),
+}
+"""Columns of ``traces.parquet``, a row for each span of a request's trace, parents first. depth: spans above it; hop:
+nodes between it and the client; begin_s: since the request began. The last five: the time of a call whose connection
+was found: before its first byte, on the way to the server, there, on the way back, and after its last byte."""
+_CALLS = (
+    *("app", "endpoint", "request", "name", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
+    *("peer", "peer_port", "certain"),
+)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ADDRESSES, _PORTS = ("server.address", "net.peer.name"), ("server.port", "net.peer.port")
+"""Attributes of client spans; the second ones are those before version 1.20 of the semantic conventions."""
+_UPLINK = ("connect_up_ns", *(f"uplink_{name}_ns" for name in ("sending", "resent", "queued", "delayed")))
+_DOWNLINK = ("connect_down_ns", *(f"downlink_{name}_ns" for name in ("sending", "resent", "queued", "delayed")))
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The spans of a run.
+
+    calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end) and `certain` (it used a
+    connection that the packet log has), where known; request: its number, null for calls that are none. tree: the spans
+    of requests, with the request's app, endpoint and number; part: its name as that of a part. services: by
+    application, the names of its services' spans that are parts of requests. warnings: about spans that are lost or
+    unusable.
+    """
+
+    calls: pl.DataFrame
+    tree: pl.DataFrame
+    services: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def table(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """Return the table of traces. calls: with their durations."""
+        known = pl.col("served_ns").is_not_null()
+        found = calls.select(
+            "trace",
+            "span",
+            before_s=_seconds("before_ns"),
+            uplink_s=_seconds(*_UPLINK),
+            server_s=_seconds("served_ns", "connect_remote_ns", "between_ns"),
+            downlink_s=_seconds(*_DOWNLINK),
+            after_s=_seconds("after_ns"),
+            known=known,
+        ).filter("known")
+        joined = self.tree.join(found, on=["trace", "span"], how="left", maintain_order="left")
+        return joined.with_columns(
+            begin_s=(pl.col("begin_ns") - pl.col("request_ns")) / 1e9,
+            duration_s=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9,
+        ).select(*TRACES)
+
+
+def _seconds(*columns: str) -> pl.Expr:
+    return pl.sum_horizontal(columns) / 1e9
+
+
+def read_traces(run: Path, description: dict[str, Any]) -> Traced:
+    """Return the spans of a run; description: the content of ``run.json``. Raises MeasureError."""
+    spans, warnings = _read(run / "raw")
+    # Where clients report their requests to cellbed, their spans are not further requests.
+    applications = [
+        replace(each, clients=()) if any(map(_size, (run / "raw").glob(f"{each.name}.*.requests.jsonl"))) else each
+        for each in applications_of(description)
+        if each.reported
+    ]
+    addresses = {
+        name: str(node["name"])
+        for node in description.get("nodes") or []
+        for name in (str(node["name"]), *(node.get("addresses") or ()))
+    }
+    found = arrange(spans, applications, addresses)
+    return Traced(found.calls, found.tree, found.services, [*warnings, *found.warnings])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _read(raw: Path) -> tuple[pl.DataFrame, list[str]]:
+    """Return the stored spans with monotonic times, and sentences about those that are not usable."""
+    tables, ahead, lost = [pl.DataFrame(schema=_SPANS)], [], Counter[str]()
+    count = 0
+    for path in sorted(raw.glob(f"*{SUFFIX}")):
+        node = path.name.removesuffix(SUFFIX)
+        for arrived, offset, body in _bodies(path):
+            if count >= MOST_SPANS:
+                lost[f"after the first {MOST_SPANS} spans of a run no more are read"] += 1
+                continue
+            ahead.append(offset)
+            table = pl.DataFrame(list(_spans(body, node, lost)), schema=_SPANS, orient="row")
+            earliest, latest = arrived + offset - OLDEST_NS, arrived + offset + NEWEST_NS
+            sound = table.filter(pl.col("begin_ns") >= earliest, pl.col("end_ns").is_between("begin_ns", latest))
+            if len(sound) < len(table):
+                lost["spans with an impossible time"] += len(table) - len(sound)
+            tables.append(sound)
+            count += len(sound)
+    warnings = [f"OpenTelemetry: {number} × {why}" for why, number in sorted(lost.items())]
+    if ahead and (step := max(ahead) - min(ahead)) > STEP_NS:
+        why = f"the clock of this machine was set during the run, by {step / 1e6:.0f} ms"
+        return tables[0], [*warnings, f"OpenTelemetry: no span is used, since {why}: run it again"]
+    middle = sorted(ahead)[len(ahead) // 2] if ahead else 0
+    spans = pl.concat(tables).with_columns(pl.col("begin_ns", "end_ns") - middle)
+    # A program that repeats an export has sent the same span.
+    return spans.unique(["trace", "span"], keep="first", maintain_order=True), warnings
+
+
+def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the stored bodies: when each arrived, by how much the wall clock was ahead, its bytes."""
+    try:
+        with inputs.opened(path) as file:
+            while len(header := file.read(HEADER.size)) == HEADER.size and file.tell() <= LARGEST_RECORD:
+                length, arrived, ahead = HEADER.unpack(header)
+                if length > LARGEST_BODY:
+                    raise MeasureError(f"{path}: not stored exports of OpenTelemetry; the file was damaged or edited")
+                body = file.read(length)
+                if len(body) == length:  # else the receiver was killed
+                    yield arrived, ahead, body
+    except OSError as error:
+        raise MeasureError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _spans(body: bytes, node: str, lost: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the spans of an export in the columns of :data:`_SPANS`, times as they are."""
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError:
+        lost["an export that is malformed"] += 1
+        return
+    for group in request.resource_spans:
+        resource = {each.key: each.value.string_value for each in group.resource.attributes}
+        app, service = resource.get(APPLICATION), _readable(resource.get("service.name", ""))
+        for span in (span for scope in group.scope_spans for span in scope.spans):
+            if len(span.trace_id) != 16 or len(span.span_id) != 8 or span.end_time_unix_nano >= 1 << 63:
+                lost["a span that is malformed"] += 1
+                continue
+            its = {each.key: each.value for each in span.attributes}
+            kind = KINDS[span.kind] if span.kind < len(KINDS) else KINDS[0]
+            status, error, address, port = "ok", None, None, None
+            if span.status.code == span.status.STATUS_CODE_ERROR:
+                what = its["error.type"].string_value if "error.type" in its else span.status.message
+                status = "timed-out" if "timeout" in what.lower() else "failed"
+                error = f"the client reports: {_readable(what) or 'an error'}"
+            if kind == "client":
+                address = next((its[key].string_value for key in _ADDRESSES if key in its), None)
+                port = next((its[key].int_value for key in _PORTS if key in its), None)
+            yield (
+                *(node, app, service, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None),
+                *(kind, _readable(span.name), span.start_time_unix_nano, span.end_time_unix_nano),
+                *(status, error, address, port or None),
+            )
+
+
+def _readable(text: str) -> str:
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:100])
+
+
+def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses: dict[str, str]) -> Traced:
+    """Return the calls and requests among spans, and the traces of requests. Pure.
+
+    spans: with the columns of :data:`_SPANS`. applications: whose programs report requests. addresses: nodes by name
+    and address.
+    """
+    of_node: dict[str, set[str]] = {}
+    for each in applications:
+        for node in (*each.clients, *each.servers):
+            of_node.setdefault(node, set()).add(each.name)
+    alone = {node: next(iter(names)) for node, names in of_node.items() if len(names) == 1}
+    default = pl.col("node").replace_strict(alone, default=None, return_dtype=pl.String)
+    spans = spans.with_columns(pl.coalesce("app", default)).filter(pl.col("span") != pl.col("parent").fill_null(""))
+    above = spans.select("trace", parent="span", node_above="node", kind_above="kind")
+    spans = spans.join(above, on=["trace", "parent"], how="left", maintain_order="left")
+    calls = _calls(spans)
+    named = pl.col("address").replace_strict(addresses, default=None, return_dtype=pl.String)
+    own = pl.when(pl.col("address").is_in(_LOOPBACK)).then("node")
+    calls = calls.with_columns(
+        peer=pl.coalesce("peer", own, named),
+        endpoint="node",
+        intended_ns="begin_ns",
+        reply_ns=pl.when(pl.col("status") != "timed-out").then("end_ns"),
+    ).with_columns(certain=(pl.col("status") == "ok") & (pl.col("peer") != pl.col("node")).fill_null(False))
+    clients = pl.DataFrame(
+        [(each.name, node) for each in applications for node in each.clients],
+        schema={"app": pl.String, "endpoint": pl.String},
+        orient="row",
+    )
+    requests = calls.join(clients, on=["app", "endpoint"], how="semi", maintain_order="left").sort("begin_ns")
+    requests = requests.with_columns(request=pl.int_range(pl.len()).over("app", "endpoint"))
+    numbers = requests.select("trace", "span", "request")
+    calls = calls.join(numbers, on=["trace", "span"], how="left", maintain_order="left").select(_CALLS)
+    tree, deeper = _tree(spans, requests)
+    spent = pl.col("end_ns") - pl.col("begin_ns")
+    most = (
+        tree.filter(hop=1)
+        .with_columns(spent=spent)
+        .group_by("app", "part")
+        .agg(pl.col("spent").sum())
+        .sort("spent", "part", descending=[True, False])
+    )
+    services = {
+        str(app): tuple(sorted(group["part"].head(MOST_NAMES).to_list()))
+        for (app,), group in most.group_by("app", maintain_order=True)
+    }
+    lost = spans.filter(pl.col("parent").is_not_null() & pl.col("node_above").is_null() & (pl.col("kind") != "client"))
+    warnings = []
+    if len(lost):
+        warnings.append(
+            f"OpenTelemetry: {len(lost)} spans belong to spans that did not arrive: their program ended before it had "
+            "exported them, or is not one of an application with telemetry"
+        )
+    if deeper:
+        warnings.append(f"OpenTelemetry: spans more than {DEEPEST} below their request are left out")
+    return Traced(calls, tree, services, warnings)
+
+
+def _part() -> pl.Expr:
+    """Return names of spans as names of parts: GET /items/{id} is GET-items-id."""
+    return pl.col("name").str.replace_all(r"[^A-Za-z0-9_.]+", "-").str.strip_chars("-").str.head(40).replace("", "span")
+
+
+def _calls(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the client spans that no client span of their node covers; peer: the node of the server that answered."""
+    below = (pl.col("node_above") == pl.col("node")).fill_null(False)
+    covered = spans.select("trace", "span", "parent", below=below, covered=below & (pl.col("kind_above") == "client"))
+    for _ in range(DEEPEST):
+        above = covered.select("trace", parent="span", up="covered")
+        more = covered.join(above, on=["trace", "parent"], how="left", maintain_order="left").select(
+            pl.col("covered") | (pl.col("below") & pl.col("up").fill_null(False))
+        )["covered"]
+        if more.equals(covered["covered"]):
+            break
+        covered = covered.with_columns(more)
+    clients = spans.with_columns(covered["covered"]).filter(kind="client")
+    answered = spans.filter((pl.col("kind") == "server") & (pl.col("node") != pl.col("node_above")))
+    peers = answered.group_by("trace", span="parent").agg(peer=pl.col("node").first())
+    clients = clients.join(peers, on=["trace", "span"], how="left", maintain_order="left")
+    # Of a client span around another one, which the server answered.
+    inner = clients.filter("covered").group_by("trace", span="parent").agg(peer_below=pl.col("peer").first())
+    clients = clients.join(inner, on=["trace", "span"], how="left", maintain_order="left")
+    return clients.with_columns(pl.coalesce("peer", "peer_below")).filter(~pl.col("covered"))
+
+
+def _tree(spans: pl.DataFrame, requests: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
+    """Return the spans of the traces of requests, each after its parent, and whether there are deeper ones."""
+    kept = ["trace", "span", "parent", "node", "service", "kind", "name", "begin_ns", "end_ns"]
+    place = pl.concat_str(pl.col("begin_ns").cast(pl.String).str.zfill(20), "span")
+    root = requests.select(
+        "app", "endpoint", "request", *kept, depth=pl.lit(0, pl.Int64), hop=pl.lit(0, pl.Int64), request_ns="begin_ns",
+        path=place,
+    )  # fmt: skip
+    levels = [root]
+    for depth in range(1, DEEPEST + 1):
+        above = levels[-1].select(
+            "app", "endpoint", "request", "trace", "hop", "request_ns", "path", parent="span", from_node="node"
+        )
+        below = spans.select(kept).join(above, on=["trace", "parent"])
+        if below.is_empty():
+            break
+        levels.append(
+            below.with_columns(
+                hop=pl.col("hop") + (pl.col("node") != pl.col("from_node")),
+                depth=pl.lit(depth, pl.Int64),
+                path=pl.concat_str("path", place),
+            ).select(root.columns)
+        )
+    tree = pl.concat(levels).sort("app", "endpoint", "request", "path").drop("path")
+    return tree.with_columns(part=_part()), len(levels) > DEEPEST

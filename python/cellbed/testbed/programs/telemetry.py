@@ -1,0 +1,305 @@
+"""The receiver of OpenTelemetry's spans: OTLP over HTTP with protobuf, on the loopback of nodes of this machine.
+
+One process of cellbed, in no control group of a node, serves the sockets of all nodes. It only stores what it gets;
+:mod:`cellbed.measure.telemetry` reads it after the run. Run as ``python -m cellbed.testbed.programs.telemetry`` with
+its control socket as standard input, from which it takes the sockets until the end of that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import h11
+
+from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
+from cellbed.testbed.machine.process import Place, ProgramError, kill
+
+ADDRESS = ("127.0.0.1", 4318)
+FLUSH_MS = 500
+"""How often programs export what has ended: what they have not when they are ended is lost."""
+LARGEST_REQUEST = 8 << 20
+"""Bytes of a body as it is sent."""
+MOST_CONNECTIONS = 64
+"""Of a node at the same time."""
+READ_BYTES = 1 << 16
+PATIENCE_S = 10.0
+"""How long the process may take to store what it has at the end."""
+_LARGEST_MESSAGE = 1 << 16
+
+
+class Telemetry:
+    """The receiver of a run; it starts with the first node. raw: folder for what it stores."""
+
+    def __init__(self, raw: Path, environment: Mapping[str, str]) -> None:
+        """environment: of the process, beside this one's."""
+        self._raw, self._environment = raw, environment
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._nodes: set[str] = set()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process, if there is one."""
+        return [self._process.pid] if self._process is not None else []
+
+    def listen(self, node: str, place: Place) -> None:
+        """Receive what programs of a node send. place: its namespaces. Errors: :class:`ProgramError`."""
+        if node in self._nodes:
+            return
+        self._nodes.add(node)
+        if self._control is None:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "cellbed.testbed.programs.telemetry"],
+                    stdin=theirs.fileno(),
+                    env={**os.environ, **self._environment},
+                    start_new_session=True,
+                )
+        with _listener(node, place) as listener:
+            message = json.dumps({"node": node, "file": str(self._raw / f"{node}{SUFFIX}")}).encode()
+            try:
+                socket.send_fds(self._control, [message], [listener.fileno()])
+            except OSError as error:
+                raise ProgramError(f"the receiver of OpenTelemetry has ended: {error.strerror}") from error
+
+    def close(self) -> list[str]:
+        """End the receiver when it has stored all that has arrived; returns sentences about what is lost."""
+        control, self._control = self._control, None
+        if control is None or self._process is None:
+            return []
+        with control:
+            control.settimeout(PATIENCE_S)
+            try:
+                control.shutdown(socket.SHUT_WR)
+                refused = json.loads(control.recv(1 << 20))
+            except (OSError, ValueError):
+                return ["the receiver of OpenTelemetry failed: its last spans may be missing"]
+            finally:
+                kill(self._process)
+        return [
+            f"{node}: {count} exports of OpenTelemetry were lost: {reason}"
+            for node, counts in sorted(refused.items())
+            for reason, count in sorted(counts.items())
+        ]
+
+
+def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program of an application whose own variables are `given`."""
+    host, port = ADDRESS
+    own = given.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    service = {} if "service.name=" in own else {"OTEL_SERVICE_NAME": app}
+    attributes = ",".join(filter(None, [f"{APPLICATION}={app}", own]))
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}:{port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_BSP_SCHEDULE_DELAY": str(FLUSH_MS),
+        **service,
+        **given,
+        "OTEL_RESOURCE_ATTRIBUTES": attributes,
+    }
+
+
+def _listener(node: str, place: Place) -> socket.socket:
+    """Return a socket that listens in the namespaces of `place`: a child that ends at once makes it.
+
+    Errors: :class:`ProgramError`.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        child = os.fork()
+        if child == 0:
+            try:
+                place.enter()
+                made = socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS)
+                socket.send_fds(theirs, [b"ok"], [made.fileno()])
+            except BaseException as error:
+                theirs.send(str(error).encode(errors="replace")[:2000])
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(ours, _LARGEST_MESSAGE, 1)
+        finally:
+            os.waitpid(child, 0)
+    if not descriptors:
+        reason = answer.decode(errors="replace") or "its child was killed"
+        raise ProgramError(f"cannot receive OpenTelemetry at port {ADDRESS[1]} of {node}: {reason}")
+    return socket.socket(fileno=descriptors[0])
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A node. record: file for bodies; written: its bytes. lost: exports that were not stored, by the reason."""
+
+    name: str
+    record: IO[bytes]
+    written: int = 0
+    connections: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def store(self, body: bytes) -> int:
+        """Store the body of an export; returns the status of the reply."""
+        if self.written + HEADER.size + len(body) > LARGEST_RECORD:
+            self.lost[f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept"] += 1
+            return 413
+        try:
+            self.record.write(HEADER.pack(len(body), time.monotonic_ns(), wall_clock_ahead()) + body)
+            self.record.flush()
+        except OSError as error:
+            self.lost[f"they cannot be written: {error.strerror}"] += 1
+            return 500
+        self.written += HEADER.size + len(body)
+        return 200
+
+
+class _Exporter:
+    """A connection of a program that exports."""
+
+    def __init__(self, connection: socket.socket, node: _Node) -> None:
+        self.socket, self.node = connection, node
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 14)
+        self._request: h11.Request | None = None
+        self._body = bytearray()
+
+    def read(self) -> bool:
+        """Take what has arrived; returns whether the connection stays."""
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        try:
+            self._protocol.receive_data(data)
+            return self._process()
+        except (h11.RemoteProtocolError, h11.LocalProtocolError, OSError):
+            return False
+
+    def _process(self) -> bool:
+        while True:
+            event = self._protocol.next_event()
+            match event:
+                case h11.Request():
+                    self._request, self._body = event, bytearray()
+                    if self._protocol.they_are_waiting_for_100_continue:
+                        self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                case h11.Data():
+                    self._body += event.data
+                    if len(self._body) > LARGEST_REQUEST:
+                        self.node.lost[f"a body is larger than {LARGEST_REQUEST >> 20} MiB"] += 1
+                        self._reply(413)
+                        return False
+                case h11.EndOfMessage():
+                    self._reply(self._take())
+                    if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
+                        return False
+                    self._protocol.start_next_cycle()
+                case _:
+                    return event is h11.NEED_DATA
+
+    def _take(self) -> int:
+        """Take the whole request; returns the status of the reply."""
+        assert self._request is not None
+        headers = dict(self._request.headers)
+        if self._request.method != b"POST" or not self._request.target.startswith(b"/v1/"):
+            return 404
+        if self._request.target != b"/v1/traces":
+            return 200  # metrics and logs are not kept
+        if headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/x-protobuf":
+            self.node.lost["they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)"] += 1
+            return 415
+        body, coding = bytes(self._body), headers.get(b"content-encoding", b"identity")
+        if coding == b"gzip":
+            inflater = zlib.decompressobj(wbits=31)
+            try:
+                body = inflater.decompress(body, LARGEST_BODY)
+            except zlib.error:
+                body = b""
+            if not inflater.eof:
+                self.node.lost[f"a body is damaged, or larger than {LARGEST_BODY >> 20} MiB"] += 1
+                return 400
+        elif coding != b"identity":
+            self.node.lost["they are compressed by another method than gzip"] += 1
+            return 415
+        return self.node.store(body)
+
+    def _reply(self, status: int) -> None:
+        headers = [("Content-Type", "application/x-protobuf"), ("Content-Length", "0")]
+        self._send(h11.Response(status_code=status, headers=headers))
+        self._send(h11.EndOfMessage())
+
+    def _send(self, event: Any) -> None:
+        # The buffer of a connection without other replies has room for it.
+        self.socket.send(self._protocol.send(event) or b"", socket.MSG_NOSIGNAL)
+
+
+def wall_clock_ahead() -> int:
+    """Return by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, ns."""
+    readings = []
+    for _ in range(3):
+        before = time.monotonic_ns()
+        wall = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after = time.monotonic_ns()
+        readings.append((after - before, wall - (before + after) // 2))
+    return min(readings)[1]
+
+
+def serve(control: socket.socket) -> dict[str, dict[str, int]]:
+    """Serve until the end of the control socket, and take what has arrived by then; returns what each node has lost."""
+    selector = selectors.DefaultSelector()
+    selector.register(control, selectors.EVENT_READ)
+    nodes: list[_Node] = []
+    ending = False
+    while ready := selector.select(0 if ending else None):
+        for key, _ in ready:
+            what = key.data
+            if what is None:
+                message, descriptors, _, _ = socket.recv_fds(control, _LARGEST_MESSAGE, 1)
+                if not message:
+                    ending = True
+                    selector.unregister(control)
+                    continue
+                asked = json.loads(message)
+                nodes.append(_Node(asked["node"], Path(asked["file"]).open("ab")))  # noqa: SIM115 - until the end
+                listener = socket.socket(fileno=descriptors[0])
+                listener.setblocking(False)
+                selector.register(listener, selectors.EVENT_READ, nodes[-1])
+            elif isinstance(what, _Node):
+                assert isinstance(key.fileobj, socket.socket)
+                _accept(selector, key.fileobj, what)
+            elif not what.read():
+                selector.unregister(what.socket)
+                what.socket.close()
+                what.node.connections -= 1
+    return {node.name: dict(node.lost) for node in nodes if node.lost}
+
+
+def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _Node) -> None:
+    with contextlib.suppress(OSError):
+        connection, _ = listener.accept()
+        if node.connections >= MOST_CONNECTIONS:
+            node.lost[f"more than {MOST_CONNECTIONS} connections at a time"] += 1
+            connection.close()
+            return
+        connection.setblocking(False)
+        node.connections += 1
+        selector.register(connection, selectors.EVENT_READ, _Exporter(connection, node))
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=os.dup(0)) as at:
+        at.send(json.dumps(serve(at)).encode())

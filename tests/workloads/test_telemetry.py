@@ -1,0 +1,420 @@
+"""OpenTelemetry: the receiver, spans as requests and traces, and a run of instrumented programs."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+import cellbed
+import in_process
+from any_text import many, value_or_line
+from cellbed.measure import telemetry
+from cellbed.measure.run_folder import MeasureError
+from cellbed.measure.telemetry import arrange, read_traces
+from cellbed.runformat.description import Description
+from cellbed.runformat.spans import REPORTED
+from cellbed.runformat.telemetry import HEADER, LARGEST_BODY
+from cellbed.testbed.machine.process import Place
+from cellbed.testbed.programs import telemetry as receiver
+from cellbed.testbed.programs.telemetry import LARGEST_REQUEST, MOST_CONNECTIONS, Telemetry, environment
+
+HERE = Place("/proc/self/ns/net")
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+TRACE = bytes(range(16))
+
+
+def span(number: int, parent: int | None, kind: int, name: str, begin: int, end: int, **attributes: str) -> Span:
+    made = Span(trace_id=TRACE, span_id=number.to_bytes(8), name=name, kind=kind)  # type: ignore[arg-type]
+    made.start_time_unix_nano, made.end_time_unix_nano = begin, end
+    made.parent_span_id = parent.to_bytes(8) if parent is not None else b""
+    for key, value in attributes.items():
+        made.attributes.add(key=key.replace("_", ".")).value.string_value = value
+    return made
+
+
+def export(*spans: Span, app: str | None = "shop") -> bytes:
+    made = ExportTraceServiceRequest()
+    group = made.resource_spans.add()
+    if app is not None:
+        group.resource.attributes.add(key="cellbed.app").value.string_value = app
+    group.scope_spans.add().spans.extend(spans)
+    return made.SerializeToString()
+
+
+class Received:
+    """A receiver for this machine's own network."""
+
+    def __init__(self, folder: Path) -> None:
+        self.record = folder / "phone-0.otlp"
+        self.telemetry = Telemetry(folder, {})
+        self.telemetry.listen("phone-0", HERE)
+
+    def post(self, body: bytes, path: str = "/v1/traces", method: str = "POST", **headers: str) -> int:
+        connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=60)
+        named = PROTOBUF | {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def bodies(self) -> list[bytes]:
+        """End it; what it has stored."""
+        self.warnings = self.telemetry.close()
+        return [body for _, _, body in telemetry._bodies(self.record)]
+
+
+@pytest.fixture
+def received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(receiver, "ADDRESS", free.getsockname())
+    monkeypatch.setattr(Place, "enter", lambda self, **_: None)
+    found = Received(tmp_path)
+    yield found
+    found.telemetry.close()
+
+
+def test_exports_are_stored_as_they_are(received: Received) -> None:
+    body = export(span(1, None, Span.SPAN_KIND_CLIENT, "GET", 1, 2))
+    assert received.post(body) == 200
+    assert received.post(gzip.compress(body), Content_Encoding="gzip") == 200
+    assert received.post(b"", "/v1/metrics") == 200
+    assert received.bodies() == [body, body]
+    assert received.warnings == []
+
+
+def test_a_kept_connection_serves_several_exports(received: Received) -> None:
+    connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=60)
+    for number in range(3):
+        connection.request("POST", "/v1/traces", bytes([number]) * 200_000, PROTOBUF)
+        reply = connection.getresponse()
+        assert (reply.status, reply.read()) == (200, b"")
+    assert [body[:1] for body in received.bodies()] == [b"\0", b"\1", b"\2"]
+
+
+def test_what_is_refused_is_counted(received: Received) -> None:
+    assert received.post(b"{}", Content_Type="application/json") == 415
+    assert received.post(b"x", Content_Encoding="zstd") == 415
+    assert received.post(b"not gzip", Content_Encoding="gzip") == 400
+    assert received.post(gzip.compress(bytes(LARGEST_BODY + 1)), Content_Encoding="gzip") == 400
+    assert received.post(b"x", "/elsewhere") == 404
+    assert received.post(b"x", method="PUT") == 404
+    assert received.bodies() == []
+    assert received.warnings == [
+        f"phone-0: 2 exports of OpenTelemetry were lost: a body is damaged, or larger than {LARGEST_BODY >> 20} MiB",
+        "phone-0: 1 exports of OpenTelemetry were lost: they are compressed by another method than gzip",
+        "phone-0: 1 exports of OpenTelemetry were lost: they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)",
+    ]
+
+
+def test_a_body_that_does_not_end_is_not_kept_in_memory(received: Received) -> None:
+    connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=60)
+    connection.putrequest("POST", "/v1/traces")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+
+    def flood() -> None:
+        for _ in range(8 * LARGEST_REQUEST >> 16):
+            connection.send(chunk)
+
+    with pytest.raises(OSError, match=r"Broken pipe|reset"):
+        flood()
+    assert received.bodies() == []
+    assert received.warnings == ["phone-0: 1 exports of OpenTelemetry were lost: a body is larger than 8 MiB"]
+
+
+def test_more_connections_than_allowed_are_closed_and_others_served(received: Received) -> None:
+    held = [http.client.HTTPConnection(*receiver.ADDRESS, timeout=60) for _ in range(MOST_CONNECTIONS)]
+    for each in held:
+        each.connect()
+    held[0].request("POST", "/v1/traces", b"first", PROTOBUF)
+    assert held[0].getresponse().status == 200
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)):
+        received.post(b"refused")
+    held[1].request("POST", "/v1/traces", b"second", PROTOBUF)
+    assert held[1].getresponse().status == 200
+    assert received.bodies() == [b"first", b"second"]
+    assert len(received.warnings) == 1
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_bytes_that_are_no_http_end_a_connection_and_not_the_receiver(pieces: list[bytes]) -> None:
+    ours, theirs = receiver.socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        node = receiver._Node("phone-0", Path("/dev/null").open("wb"))  # noqa: SIM115
+        exporter, open_ = receiver._Exporter(theirs, node), True
+        for piece in pieces:
+            ours.sendall(piece)
+            open_ = open_ and exporter.read()
+        node.record.close()
+
+
+def test_a_program_keeps_its_own_variables() -> None:
+    given = {"OTEL_SERVICE_NAME": "cart", "OTEL_RESOURCE_ATTRIBUTES": "team=a", "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    found = environment("shop", given)
+    assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://127.0.0.1:4318"
+    assert found["OTEL_RESOURCE_ATTRIBUTES"] == "cellbed.app=shop,team=a"
+    assert (found["OTEL_SERVICE_NAME"], found["OTEL_BSP_SCHEDULE_DELAY"]) == ("cart", "100")
+
+
+SHOP = Description(
+    "program", "", REPORTED, {}, {}, name="shop", clients=("phone-0",), servers=("edge-0", "edge-1"), reported=True
+)
+MS, AT = 1_000_000, 50_000_000_000
+ARRIVED = 100_000_000_000
+
+
+def stored(folder: Path, ahead: int = 1_700_000_000 * 10**9, **of_node: list[Span]) -> telemetry.Traced:
+    """The spans of nodes, times in ms after `AT`, as read from their stored exports."""
+    (folder / "raw").mkdir(exist_ok=True)
+    for node, spans in of_node.items():
+        moved = []
+        for each in spans:
+            copy = Span.FromString(each.SerializeToString())
+            copy.start_time_unix_nano = each.start_time_unix_nano * MS + AT + ahead
+            copy.end_time_unix_nano = each.end_time_unix_nano * MS + AT + ahead
+            moved.append(copy)
+        body = export(*moved)
+        record = folder / "raw" / f"{node.replace('_', '-')}.otlp"
+        record.write_bytes(HEADER.pack(len(body), ARRIVED, ahead) + body)
+    description = {
+        "applications": [json.loads(json.dumps(_plain(SHOP)))],
+        "nodes": [
+            {"name": name, "addresses": [f"100.64.0.{index}"]} for index, name in enumerate(("phone-0", "edge-0"))
+        ],
+    }
+    return read_traces(folder, description)
+
+
+def _plain(description: Description) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(description)
+
+
+CLIENT, SERVER, INTERNAL = Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER, Span.SPAN_KIND_INTERNAL
+
+
+def test_client_spans_are_requests_and_what_is_below_them_their_trace(tmp_path: Path) -> None:
+    found = stored(
+        tmp_path,
+        phone_0=[
+            span(1, None, INTERNAL, "visit", 0, 400),
+            span(2, 1, CLIENT, "GET /items", 10, 200),
+            span(3, 2, CLIENT, "GET", 11, 199, server_address="100.64.0.1"),  # of the library below
+            span(4, 1, CLIENT, "POST /order", 210, 300, error_type="TimeoutError"),
+        ],
+        edge_0=[
+            span(5, 3, SERVER, "GET /items/{id}", 50, 150),
+            span(6, 5, INTERNAL, "query", 60, 90),
+            span(7, 5, CLIENT, "price", 95, 140, server_address="localhost"),
+            span(9, 99, INTERNAL, "lost parent", 0, 1),
+        ],
+        edge_1=[span(8, 7, SERVER, "price", 100, 130)],
+    )
+    calls = found.calls.sort("begin_ns")
+    assert calls.select("name", "endpoint", "request", "peer").rows() == [
+        ("GET /items", "phone-0", 0, "edge-0"),
+        ("price", "edge-0", None, "edge-1"),
+        ("POST /order", "phone-0", 1, None),
+    ]
+    assert calls["begin_ns"].to_list() == [AT + 10 * MS, AT + 95 * MS, AT + 210 * MS]
+    assert calls["status"].to_list() == ["ok"] * 3
+    tree = found.tree.filter(request=0)
+    assert tree.select("name", "depth", "hop").rows() == [
+        ("GET /items", 0, 0),
+        ("GET", 1, 0),
+        ("GET /items/{id}", 2, 1),
+        ("query", 3, 1),
+        ("price", 3, 1),
+        ("price", 4, 2),
+    ]
+    assert found.services == {"shop": ("GET-items-id", "price", "query")}
+    (warning,) = found.warnings
+    assert warning.startswith("OpenTelemetry: 1 spans belong to spans that did not arrive")
+
+
+def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path: Path) -> None:
+    failed, late = span(1, None, CLIENT, "a", 0, 9), span(2, None, CLIENT, "b", 0, 9, error_type="ReadTimeout")
+    for each in (failed, late):
+        each.status.code = each.status.STATUS_CODE_ERROR
+    failed.status.message = "500 \x1b[31m"
+    calls = stored(tmp_path, phone_0=[failed, late]).calls.sort("name")
+    assert calls["status"].to_list() == ["failed", "timed-out"]
+    assert calls["reply_ns"].to_list() == [AT + 9 * MS, None]
+    assert calls["error"][0] == "the client reports: 500 \N{REPLACEMENT CHARACTER}[31m"
+
+
+def test_a_wall_clock_that_was_set_makes_spans_useless(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    body = export(span(1, None, CLIENT, "a", 1, 2))
+    exports = b"".join(HEADER.pack(len(body), ARRIVED, ahead) + body for ahead in (0, 5 * MS))
+    (tmp_path / "raw" / "phone-0.otlp").write_bytes(exports)
+    found = read_traces(tmp_path, {"applications": [_plain(SHOP)], "nodes": []})
+    assert found.calls.is_empty()
+    assert any("was set during the run, by 5 ms" in each for each in found.warnings)
+
+
+def test_spans_with_impossible_times_or_names_are_counted(tmp_path: Path) -> None:
+    odd = [
+        span(2, None, CLIENT, "after", 0, 60_000),
+        span(3, None, CLIENT, "backwards", 5, 4),
+        span(5, 5, CLIENT, "own parent", 1, 2),
+        Span(trace_id=b"short", span_id=b"x"),
+    ]
+    found = stored(tmp_path, phone_0=odd)
+    assert found.calls.is_empty()
+    assert "OpenTelemetry: 1 × a span that is malformed" in found.warnings
+    assert "OpenTelemetry: 2 × spans with an impossible time" in found.warnings
+
+
+ids = st.integers(0, 6)
+_REST = ("n", 1, 9, "ok", None, None, None)
+stories = st.lists(
+    st.tuples(st.sampled_from(["phone-0", "edge-0", "edge-1"]), ids, ids, st.integers(0, 5)), max_size=12
+)
+
+
+@many
+@given(stories)
+def test_any_parents_make_a_tree_that_ends(story: list[tuple[str, int, int, int]]) -> None:
+    rows = [
+        (node, "shop", "", "t", str(number), str(parent) if parent else None, telemetry.KINDS[kind], *_REST)
+        for node, number, parent, kind in story
+    ]
+    spans = pl.DataFrame(rows, schema=telemetry._SPANS, orient="row").unique(["trace", "span"], maintain_order=True)
+    found = arrange(spans, [SHOP], {})
+    assert found.tree.select("request", "span").is_duplicated().sum() == 0
+    assert set(found.calls["span"]) <= set(spans.filter(kind="client")["span"])
+
+
+@many
+@given(st.binary(max_size=200), st.booleans())
+def test_any_stored_bytes_give_spans_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, framed: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "raw").mkdir()
+    content = HEADER.pack(len(content), 1, 0) + content if framed else content
+    (folder / "raw" / "phone-0.otlp").write_bytes(content)
+    value_or_line(lambda: read_traces(folder, {"applications": [_plain(SHOP)], "nodes": []}))
+
+
+def test_a_file_that_is_no_record_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "phone-0.otlp").write_bytes(b"\xff" * 100)
+    with pytest.raises(MeasureError, match="not stored exports"):
+        read_traces(tmp_path, {"applications": [], "nodes": []})
+
+
+SCENARIO = f"""
+name = "traced"
+duration = "40 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+nodes.cloud = {{ class = "cloud", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
+links.core = {{ edge = "2 ms", cloud = "20 ms" }}
+
+[apps.price]
+kind = "program"
+telemetry = true
+server = {{ on = "cloud", command = ["{sys.executable}", "SERVICE", "8081"], ready = {{ port = 8081 }} }}
+
+[apps.shop]
+kind = "program"
+telemetry = true
+after = ["price"]
+client = {{ on = "phone", command = ["{sys.executable}", "CLIENT", "http://{{server.address}}:8080/items"] }}
+
+[apps.shop.server]
+on = "edge"
+command = ["{sys.executable}", "SERVICE", "8080", "http://{{price.address}}:8081/price"]
+ready = {{ port = 8080 }}
+"""
+SETUP = """
+import signal, sys
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.instrumentation.requests import RequestsInstrumentor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(provider)
+RequestsInstrumentor().instrument()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+import requests, time
+"""
+SERVICE = (
+    SETUP
+    + """
+import socketserver
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from opentelemetry.instrumentation.wsgi import OpenTelemetryMiddleware
+
+class Threading(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_):
+        pass
+
+def serve(environ, start):
+    with trace.get_tracer("shop").start_as_current_span("query"):
+        time.sleep(0.01)
+    if sys.argv[2:]:
+        requests.get(sys.argv[2])
+    start("200 OK", [("Content-Length", "2000")])
+    return [bytes(2000)]
+
+make_server("", int(sys.argv[1]), OpenTelemetryMiddleware(serve), Threading, Quiet).serve_forever()
+"""
+)
+CLIENT_PROGRAM = (
+    SETUP
+    + """
+kept = requests.Session()
+for _ in range(12):
+    kept.get(sys.argv[1]).content
+    requests.get(sys.argv[1] + "/new").content
+"""
+)
+
+
+@pytest.mark.needs_tun
+def test_a_run_of_instrumented_programs_has_requests_and_traces(tmp_path: Path) -> None:
+    folder = in_process.run_apart(tmp_path, SCENARIO, service=SERVICE, client=CLIENT_PROGRAM)
+    run = cellbed.load(folder)
+    _, application = run.summary.applications
+    assert application.requests.total == application.requests.ok == 24
+    requests = run.requests.filter(app="shop")
+    found = requests.drop_nulls("residual_s")
+    assert len(found) >= 20
+    for row in found.to_dicts():
+        assert row["server"] == "edge-0"
+        assert row["part_uplink_delay"] == pytest.approx(0.012, abs=1e-3)
+        assert row["part_service_query"] >= 0.0099
+        assert row["part_service_GET"] >= 0.05  # the service behind it, and the way there and back
+    traces = run.traces
+    assert set(traces["node"]) == {"phone-0", "edge-0", "cloud-0"}
+    calls = traces.filter(kind="client", hop=1).drop_nulls("uplink_s")
+    assert len(calls) >= 20
+    assert calls["uplink_s"].min() >= 0.021  # type: ignore[operator]
+    assert calls["server_s"].min() >= 0.0099  # type: ignore[operator]
+    assert not [each for each in run.summary.warnings if "OpenTelemetry" in each]
