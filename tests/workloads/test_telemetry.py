@@ -417,4 +417,5 @@ def test_a_run_of_instrumented_programs_has_requests_and_traces(tmp_path: Path) 
     assert len(calls) >= 20
     assert calls["uplink_s"].min() >= 0.021  # type: ignore[operator]
     assert calls["server_s"].min() >= 0.0099  # type: ignore[operator]
+    assert 'class="waterfall"' in (folder / "report.html").read_text()
     assert not [each for each in run.summary.warnings if "OpenTelemetry" in each]

@@ -38,11 +38,12 @@ TRACES: dict[str, Any] = {
     **{"app": pl.String, "endpoint": pl.String, "request": pl.Int64, "depth": pl.Int64, "hop": pl.Int64},
     **{name: _SPANS[name] for name in ("trace", "span", "parent", "node", "service", "kind", "name")},
     **dict.fromkeys(("begin_s", "duration_s"), pl.Float64),
-    **dict.fromkeys(("before_s", "uplink_s", "server_s", "downlink_s", "after_s"), pl.Float64),
+    **dict.fromkeys(("before_s", "connect_s", "uplink_s", "server_s", "downlink_s", "after_s"), pl.Float64),
 }
 """Columns of ``traces.parquet``, a row for each span of a request's trace, parents first. depth: spans above it; hop:
-nodes between it and the client; begin_s: since the request began. The last five: the time of a call whose connection
-was found: before its first byte, on the way to the server, there, on the way back, and after its last byte."""
+nodes between it and the client; begin_s: since the request began. The last six: the time of a call whose connection
+was found: its client before it sends, the handshake, on the way to the server, there, on the way back, its client
+afterwards."""
 _CALLS = (
     *("app", "endpoint", "request", "name", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
     *("peer", "peer_port", "certain"),
@@ -50,8 +51,9 @@ _CALLS = (
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ADDRESSES, _PORTS = ("server.address", "net.peer.name"), ("server.port", "net.peer.port")
 """Attributes of client spans; the second ones are those before version 1.20 of the semantic conventions."""
-_UPLINK = ("connect_up_ns", *(f"uplink_{name}_ns" for name in ("sending", "resent", "queued", "delayed")))
-_DOWNLINK = ("connect_down_ns", *(f"downlink_{name}_ns" for name in ("sending", "resent", "queued", "delayed")))
+_WAYS = {
+    way: [f"{way}_{name}_ns" for name in ("sending", "resent", "queued", "delayed")] for way in ("uplink", "downlink")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,11 @@ class Traced:
         found = calls.select(
             "trace",
             "span",
-            before_s=_seconds("before_ns"),
-            uplink_s=_seconds(*_UPLINK),
-            server_s=_seconds("served_ns", "connect_remote_ns", "between_ns"),
-            downlink_s=_seconds(*_DOWNLINK),
+            before_s=_seconds("before_ns", "between_ns"),
+            connect_s=_seconds("connect_up_ns", "connect_remote_ns", "connect_down_ns"),
+            uplink_s=_seconds(*_WAYS["uplink"]),
+            server_s=_seconds("served_ns"),
+            downlink_s=_seconds(*_WAYS["downlink"]),
             after_s=_seconds("after_ns"),
             known=known,
         ).filter("known")

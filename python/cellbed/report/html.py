@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import connections, formats, origin, plot, ranking
+from cellbed.report import connections, formats, origin, plot, ranking, waterfall
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
@@ -54,6 +54,7 @@ def render(run: Path) -> str:
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds)
+    traces = waterfall.read(run)
     applications = [
         {
             "key": f"applications.{index}",
@@ -62,6 +63,7 @@ def render(run: Path) -> str:
             "columns": figures.shown_decompositions(each),
             "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
+            "waterfalls": waterfall.of_application(of(traces, each.name), of(requests, each.name), each.decompositions),
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
@@ -102,6 +104,7 @@ def render(run: Path) -> str:
         figure=lambda path, kind: _figure(content, path, kind),
         labels=[label(quantile) for quantile in QUANTILES],
         places=PLACES,
+        segments=waterfall.SEGMENTS,
         colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
         | {place: plot.of_place(place) for place in PLACES},
         scenario=_read_text(run / "scenario.toml"),

@@ -40,6 +40,7 @@ _SHADES: dict[Place, tuple[str, ...]] = {
 _PARTS = {
     "generator": "#2a2f38", "preprocessing": "#434a57", "connection_wait": "#747d8c", "connect": "#8d96a4",
     "endpoint_stack": "#5d6675", "endpoint_receive": "#171a20",
+    "schedule": "#2a2f38", "client_before": "#434a57", "client_between": "#747d8c", "client_after": "#171a20",
     "connect_uplink": "#86bfc8", "uplink_wait": "#123258", "uplink_transport": "#1f5597",
     "uplink_retransmission": "#3f82cb", "uplink_queue": "#8fbbe8", "uplink_delay": "#0d7a8c",
     "connect_remote": "#7a4a0c", "receive_window": "#9c5f10", "server": "#d9a02b", "remote_stack": "#b9741a",
