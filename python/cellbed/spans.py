@@ -7,15 +7,19 @@
     with spans.request("checkout"):                # of a client
         post(order)
 
+As a second locustfile (``locust -f locustfile.py,spans.py``) it reports the requests of Locust.
+
 Without cellbed (no ``CELLBED_SPANS`` or ``CELLBED_REQUESTS`` in the environment) nothing happens. No call waits or
 raises, also when cellbed has ended. The protocols: docs/reference/spans.md and requests.md.
 """
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class _Sender:
@@ -97,3 +101,23 @@ def request(name: str, intended_ns: int | None = None) -> Iterator[None]:
         raise
     finally:
         report_request(name, begin_ns, time.monotonic_ns(), outcome, intended_ns)
+
+
+def _of_locust(
+    request_type: str, name: str, response_time: float, exception: object = None, start_time: float = 0, **_: Any
+) -> None:
+    """Report a request of Locust. response_time: ms; start_time: by the wall clock, s, which a request that the user
+    examines before the event has, too."""
+    now = time.monotonic_ns()
+    age_ns = round((time.clock_gettime(time.CLOCK_REALTIME) - start_time) * 1e9) if start_time else 0
+    begin_ns = now - max(age_ns, round(response_time * 1e6))
+    kind = "" if exception is None else type(exception).__name__
+    outcomes = {"": "ok", "Timeout": "timed-out", "Connect": "lost", "Disconnect": "lost"}
+    outcome = next((words for part, words in outcomes.items() if (part in kind if part else not kind)), "failed")
+    report_request(f"{request_type} {name}", begin_ns, begin_ns + round(response_time * 1e6), outcome)
+
+
+_locust = sys.modules.get("locust")
+if _locust is not None and not hasattr(_locust, "cellbed_reports"):
+    _locust.cellbed_reports = True  # type: ignore[attr-defined]
+    _locust.events.request.add_listener(_of_locust)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,9 @@ import cellbed
 import in_process
 from any_text import ODD_TEXT
 from cellbed import spans
-from cellbed.measure.summary import Summary
+from cellbed.measure.connections import read_connections
+from cellbed.measure.reported import attach
+from cellbed.measure.run_folder import read_run
 from cellbed.testbed.programs.reports import MARGIN_NS, REQUESTS, ReportSockets
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +128,49 @@ def test_any_line_is_a_request_or_malformed(tmp_path_factory: pytest.TempPathFac
     assert len(bed.record.read_text().splitlines()) <= len(lines)
 
 
+LOCUST = """
+import sys, time, types
+
+class Hook:  # as locust.event.EventHook
+    def __init__(self):
+        self.handlers = []
+
+    def add_listener(self, handler):
+        self.handlers.append(handler)
+        return handler
+
+    def fire(self, **fields):
+        for each in self.handlers:
+            each(**fields)
+
+locust = sys.modules["locust"] = types.ModuleType("locust")
+locust.events = types.SimpleNamespace(request=Hook())
+import runpy
+for _ in range(2):  # a script may import what is a locustfile, too
+    runpy.run_path("SPANS")
+begun = time.time()
+time.sleep(0.05)
+common = {"request_type": "GET", "response_length": 9, "context": {}, "url": "/", "response": None}
+fire = locust.events.request.fire
+fire(name="/cart", response_time=20.0, exception=None, start_time=begun, **common)
+fire(name="/old", response_time=20.0, exception=None, **common)
+for kind in ("ReadTimeout", "ConnectionError", "RemoteDisconnected", "HTTPError", "CatchResponseError"):
+    error = type(kind, (Exception,), {})()
+    fire(name="/", response_time=1.0, exception=error, start_time=time.time() - 0.001, **common)
+"""
+
+
+def test_requests_of_locust_are_reported_by_its_event(bed: Bed) -> None:
+    program = LOCUST.replace("SPANS", str(ROOT / "python" / "cellbed" / "spans.py"))
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, **bed.environment})
+    cart, old, *others = bed.lines()
+    assert (cart["name"], old["name"]) == ("GET_/cart", "GET_/old")
+    for each in (cart, old):
+        assert each["reply_ns"] - each["begin_ns"] == 20_000_000
+    assert cart["begin_ns"] <= old["begin_ns"] - 29_000_000  # the user had examined the reply for 30 ms
+    assert [each["status"] for each in others] == ["timed-out", "lost", "lost", "failed", "failed"]
+
+
 SCENARIO = f"""
 name = "reported"
 duration = "4 s"
@@ -210,4 +256,37 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     assert [each.app for each in run.summary.connections if each.port == 8080] == ["shop"]
     assert "Client, before sending" in (folder / "report.html").read_text()
     assert "Connections of shop" in (folder / "report.html").read_text()
-    assert isinstance(run.summary, Summary)
+
+
+HTTP = f"""
+name = "known"
+duration = "4 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms", loss = "1 %" }}
+links.core.edge = "5 ms"
+[apps.shop]
+kind = "http"
+url = "http://{{server.address}}:8080/"
+rate = "20 /s"
+arrivals = "poisson"
+server = {{ on = "edge", command = ["{sys.executable}", "SERVER"], ready = {{ port = 8080 }} }}
+"""
+
+
+@pytest.mark.needs_tun
+def test_requests_found_by_their_times_have_the_parts_of_those_whose_bytes_are_known(tmp_path: Path) -> None:
+    run = in_process.run_apart(tmp_path, HTTP, server=SERVER)
+    description = read_run(run)
+    description["applications"][0]["reported"] = True
+    truth = pl.read_parquet(run / "requests.parquet").filter(status="ok")
+    times = {"begin_ns": "started_ns", "reply_ns": "reply_ns"}
+    found, _ = attach(truth.select("request", "endpoint", "status", **times), read_connections(run, description))
+    both = truth.join(
+        found.select("request", port="local_port", served="served_ns", sending="uplink_sending_ns"), on="request"
+    )
+    right = both.filter(pl.col("port") == pl.col("local_port")).drop_nulls("residual_s")
+    assert len(right) > 0.6 * len(truth)  # fewer than all on a busy machine
+    server = pl.col("part_server") + pl.col("part_service_query")
+    for part, known in (("served", server), ("sending", pl.col("part_uplink_transport"))):
+        assert right.select((pl.col(part) / 1e9 - known).abs().max()).item() < 1e-3

@@ -9,6 +9,7 @@ does not decide, a request has no parts: another connection fits as well, or req
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,8 @@ TOLERANCE_NS = 1_000_000
 """By how much the stamps of a program and those of the packet log may differ."""
 DECISIVE = 4
 """By which factor the second best connection must fit worse."""
+SHARED = 0.1
+"""If more than this share of the requests on a connection seem to share it, all that overlap others do."""
 _TO_SERVER, _TO_CLIENT = 0, 1
 _UNDER_WAY = ("sending", "resent", "queued", "delayed", "late")
 
@@ -85,9 +88,13 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers]:
         wrote = np.where(bursts.way[own] == _TO_SERVER, bursts.wrote[own], 0)
         if (wrote > max(asked.begin[other], bursts.begin[first[one]])).any():
             unclear[[one, other]] = True
-    shared = set(bursts.connection[first[unclear & (first != NEVER)]].tolist())
-    for one, other in pairs:
-        unclear[[one, other]] |= bursts.connection[first[one]] in shared
+    of_request = np.where(first != NEVER, bursts.connection[first], NEVER)
+    for connection in np.unique(of_request[unclear & (first != NEVER)]):
+        own = of_request == connection
+        if unclear[own].mean() > SHARED:
+            others = own | ((first == NEVER) & asked.certain)
+            begun = np.searchsorted(np.sort(asked.begin[others]), asked.end[own])
+            unclear[own] |= begun - np.searchsorted(np.sort(asked.end[others]), asked.begin[own], "right") > 1
     for request in np.flatnonzero(~unclear & (first != NEVER)).tolist():
         limit = DECISIVE * cost[request] + TOLERANCE_NS**2
         unclear[request] = any(rival <= limit for rival, *_ in search.candidates(request))
@@ -231,23 +238,28 @@ def _durations(
     fields, to_server = bursts.fields, bursts.way == _TO_SERVER
     sends_next = np.r_[bursts.way[1:], NEVER][: len(bursts.way)]
 
-    def spent(value: Integers, mask: NDArray[np.bool_], *, at_last: bool = False) -> Integers:
-        """Sum from the first burst of each request to the last; at_last: what follows on the last does not count."""
+    goes_on = sends_next == bursts.way
+
+    def spent(value: Integers, mask: NDArray[np.bool_]) -> Integers:
+        """Sum from the first burst of each request to the one before the last."""
         total: Integers = np.r_[0, np.cumsum(np.where(mask, value, 0))]
-        return total[last + 1 if at_last else last] - total[first]
+        return total[last] - total[first]
 
     entered, left = bursts.begin[first], bursts.until[last]
-    sent = np.where(entered >= begin - TOLERANCE_NS, np.maximum(entered, begin), bursts.wrote[first])
-    found = {
+    sent: Integers = np.where(entered >= begin - TOLERANCE_NS, np.maximum(entered, begin), bursts.wrote[first])
+    found: dict[str, Any] = {
         "served_ns": spent(fields["waiting"], sends_next == _TO_CLIENT),
         "between_ns": spent(fields["waiting"], sends_next == _TO_SERVER),
     }
     for way, mine in (("uplink", to_server), ("downlink", ~to_server)):
         for name in _UNDER_WAY[:-1]:
-            found[f"{way}_{name}_ns"] = spent(fields[name], mine, at_last=True)
-        found[f"{way}_sending_ns"] += spent(fields["acknowledged"], mine) + spent(fields["other"], ~mine)
+            # Queue and delay of a part of a message are its transport.
+            whole = mine & ~goes_on if name in ("queued", "delayed") else mine
+            found[f"{way}_{name}_ns"] = spent(fields[name], whole) + fields[name][last] * mine[last]
+        of_parts = spent(fields["queued"] + fields["delayed"], mine & goes_on)
+        found[f"{way}_sending_ns"] += of_parts + spent(fields["acknowledged"], mine) + spent(fields["other"], ~mine)
     # What the program stamped on the wrong side of a packet, and what the last burst took after the next had begun.
-    late = spent(fields["late"], bursts.way != NEVER, at_last=True)
+    late = spent(fields["late"], bursts.way != NEVER) + fields["late"][last]
     rest = left - entered - late - sum(found.values())
     found["uplink_sending_ns"] += entered - sent
     found["downlink_sending_ns"] += rest + np.minimum(end - left, 0)
