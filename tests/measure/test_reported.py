@@ -132,6 +132,30 @@ def test_several_exchanges_of_a_request_add_up(tmp_path: Path) -> None:
     }
 
 
+def test_a_server_that_sends_on_after_a_short_packet_was_not_held_up(tmp_path: Path) -> None:
+    """As TLS's tickets are sent before the reply, and pieces of a reply that is made piece by piece."""
+    log = opened()
+    log.up(100, 1001, 100)
+    log.down(111, 501, 50)  # until 121
+    log.up(121, 1101, 0)
+    log.down(141, 551, 100)  # until 151
+    (row,) = requests(tmp_path, [log], (99, 153))
+    expected = {"client_before": 1, "uplink_delay": 10, "server": 1 + 30, "downlink_delay": 10, "client_after": 2}
+    assert parts(row) == expected
+
+
+def test_a_reply_that_waits_for_an_acknowledgement_is_transport(tmp_path: Path) -> None:
+    log = opened()
+    log.up(100, 1001, 100)
+    log.down(111, 501, 1448)  # until 121
+    log.up(121, 1101, 0)
+    log.down(131, 1949, 100)  # until 141
+    (row,) = requests(tmp_path, [log], (99, 141))
+    assert parts(row)["server"] == 1
+    assert parts(row)["downlink_transport"] == 20
+    assert parts(row)["downlink_delay"] == 10
+
+
 def test_concurrent_requests_have_each_their_connection(tmp_path: Path) -> None:
     one, other = opened(40_000), opened(40_001)
     exchange(one, 100, 0, 0, think=60)  # until 180

@@ -29,7 +29,7 @@ from cellbed.runformat.spans import REPORTED
 from cellbed.runformat.telemetry import HEADER, LARGEST_BODY
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.programs import telemetry as receiver
-from cellbed.testbed.programs.telemetry import LARGEST_REQUEST, MOST_CONNECTIONS, Telemetry, environment
+from cellbed.testbed.programs.telemetry import MOST_CONNECTIONS, Telemetry, environment
 
 HERE = Place("/proc/self/ns/net")
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -127,7 +127,7 @@ def test_a_body_that_does_not_end_is_not_kept_in_memory(received: Received) -> N
     chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
 
     def flood() -> None:
-        for _ in range(8 * LARGEST_REQUEST >> 16):
+        for _ in range(8 * LARGEST_BODY >> 16):
             connection.send(chunk)
 
     with pytest.raises(OSError, match=r"Broken pipe|reset"):

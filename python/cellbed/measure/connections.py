@@ -74,12 +74,13 @@ SCHEMA: dict[str, Any] = {
 }
 BURST = (
     *("way", "begin", "wrote", "until"),
-    *("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting"),
+    *("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting", "idle"),
 )
 """Fields of a burst, ns. way: 0 to the server. begin: its first packet entered; wrote: the last one that does not
 continue a full one; until: all its bytes had arrived. The time until the next burst of the connection: sending, resent,
 queued, delayed and late (by the emulator) until this one had arrived; other: until an earlier one of the other way had;
-acknowledged: until an acknowledgement was there, where the same end sends on; waiting: for the end that sends next."""
+acknowledged: until an acknowledgement was there, where the same end sends on; waiting: for the end that sends next.
+idle: since its last packet, where the same end sends on although that was not full."""
 TALK: dict[str, Any] = {
     **dict.fromkeys(("syn_left_ns", "answered_ns", "connected_ns"), pl.Int64),
     "bursts": pl.List(pl.Struct(dict.fromkeys(BURST, pl.Int64))),
@@ -422,6 +423,7 @@ class _Bursts:
     other: Integers
     acknowledged: Integers
     waiting: Integers
+    idle: Integers
 
 
 def _bursts(talk: _Talk) -> _Bursts:
@@ -458,6 +460,7 @@ def _bursts(talk: _Talk) -> _Bursts:
     delayed = np.minimum(packets.delayed[last], under_way - queued)
     late = np.clip(under_way - (packets.entered[last] - begin) - queued - delayed, 0, None)
     sending = under_way - queued - delayed - late
+    short = same_next & (packets.payload[new[tail]] < LEAST_FULL)
     resent = np.clip(packets.entered[last] - packets.entered[_originals(talk, last)], 0, sending)
     return _Bursts(
         of_burst,
@@ -474,6 +477,7 @@ def _bursts(talk: _Talk) -> _Bursts:
         other,
         on_acknowledgement,
         waiting - on_acknowledgement,
+        np.where(short, following - entered[tail], 0),
     )
 
 

@@ -55,10 +55,27 @@ class Bursts:
         self.way, self.begin, self.wrote, self.until = (
             self.fields[name] for name in ("way", "begin", "wrote", "until")
         )
+        self.inner = self._inner()
         self.lowest = np.searchsorted(self.connection, np.arange(len(connections)))
         self.opened = connections["opened_ns"].to_numpy()
         self.server: list[str | None] = connections["server"].to_list()
         self.port: list[int] = connections["server_port"].to_list()
+
+    def _inner(self) -> dict[str, Integers]:
+        """Return the fields of bursts that are followed by another one of their message: its transport. An end that
+        sends on after a packet that was not full had nothing to send in between."""
+        fields, idle = dict(self.fields), self.fields["idle"]
+        goes_on = np.r_[(self.way[1:] == self.way[:-1]) & (self.connection[1:] == self.connection[:-1]), False]
+        goes_on = goes_on[: len(self.way)]
+        whole = sum(fields[name] for name in (*_UNDER_WAY, "other", "acknowledged", "waiting"))
+        passing = fields["sending"] + np.where(goes_on, fields["queued"] + fields["delayed"], 0)
+        for name in ("queued", "delayed"):
+            fields[name] = np.where(goes_on, 0, fields[name])
+        for name in ("resent", "late", "other", "acknowledged"):
+            fields[name] = np.where(idle > 0, 0, fields[name])
+        fields["sending"] = np.where(idle > 0, whole - idle, passing)
+        fields["waiting"] = np.where(idle > 0, idle, fields["waiting"])
+        return fields
 
     def sent(self, burst: int, begin: int) -> int:
         """Return when a request that began at `begin` began a burst, which may have begun for something before."""
@@ -235,10 +252,8 @@ def _durations(
 ) -> pl.DataFrame:
     """Return the columns of :data:`_FOUND`. requests: row, begin and reply of each; ends: its connection."""
     begin, end = requests["begin_ns"].to_numpy(), requests["reply_ns"].to_numpy()
-    fields, to_server = bursts.fields, bursts.way == _TO_SERVER
+    inner, to_server = bursts.inner, bursts.way == _TO_SERVER
     sends_next = np.r_[bursts.way[1:], NEVER][: len(bursts.way)]
-
-    goes_on = sends_next == bursts.way
 
     def spent(value: Integers, mask: NDArray[np.bool_]) -> Integers:
         """Sum from the first burst of each request to the one before the last."""
@@ -248,18 +263,15 @@ def _durations(
     entered, left = bursts.begin[first], bursts.until[last]
     sent: Integers = np.where(entered >= begin - TOLERANCE_NS, np.maximum(entered, begin), bursts.wrote[first])
     found: dict[str, Any] = {
-        "served_ns": spent(fields["waiting"], sends_next == _TO_CLIENT),
-        "between_ns": spent(fields["waiting"], sends_next == _TO_SERVER),
+        "served_ns": spent(inner["waiting"], sends_next == _TO_CLIENT),
+        "between_ns": spent(inner["waiting"], sends_next == _TO_SERVER),
     }
     for way, mine in (("uplink", to_server), ("downlink", ~to_server)):
         for name in _UNDER_WAY[:-1]:
-            # Queue and delay of a part of a message are its transport.
-            whole = mine & ~goes_on if name in ("queued", "delayed") else mine
-            found[f"{way}_{name}_ns"] = spent(fields[name], whole) + fields[name][last] * mine[last]
-        of_parts = spent(fields["queued"] + fields["delayed"], mine & goes_on)
-        found[f"{way}_sending_ns"] += of_parts + spent(fields["acknowledged"], mine) + spent(fields["other"], ~mine)
+            found[f"{way}_{name}_ns"] = spent(inner[name], mine) + bursts.fields[name][last] * mine[last]
+        found[f"{way}_sending_ns"] += spent(inner["acknowledged"], mine) + spent(inner["other"], ~mine)
     # What the program stamped on the wrong side of a packet, and what the last burst took after the next had begun.
-    late = spent(fields["late"], bursts.way != NEVER) + fields["late"][last]
+    late = spent(inner["late"], bursts.way != NEVER) + bursts.fields["late"][last]
     rest = left - entered - late - sum(found.values())
     found["uplink_sending_ns"] += entered - sent
     found["downlink_sending_ns"] += rest + np.minimum(end - left, 0)
@@ -294,7 +306,7 @@ def _waits(rows: Integers, ends: pl.DataFrame, bursts: Bursts, first: Integers, 
     ports = ends.select("client", "client_port")[request]
     high = bursts.begin[reply]
     return (
-        pl.DataFrame({"number": rows[request], "low": high - bursts.fields["waiting"][reply - 1], "high": high})
+        pl.DataFrame({"number": rows[request], "low": high - bursts.inner["waiting"][reply - 1], "high": high})
         .with_columns(client=ports["client"], client_port=ports["client_port"])
         .select(_WAIT.keys())
     )

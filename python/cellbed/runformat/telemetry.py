@@ -5,7 +5,8 @@ import struct
 SUFFIX = ".otlp"
 HEADER = struct.Struct("<Iqq")
 """Before each body: its bytes; when it was there, monotonic; by how much the wall clock was ahead of that, ns."""
-LARGEST_BODY = 32 << 20
+LARGEST_BODY = 8 << 20
+"""Bytes of a body, also when it is inflated."""
 LARGEST_RECORD = 256 << 20
 """Bytes of a node's file."""
 APPLICATION = "cellbed.app"

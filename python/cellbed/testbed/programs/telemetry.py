@@ -30,8 +30,6 @@ from cellbed.testbed.machine.process import Place, ProgramError, kill
 ADDRESS = ("127.0.0.1", 4318)
 FLUSH_MS = 500
 """How often programs export what has ended: what they have not when they are ended is lost."""
-LARGEST_REQUEST = 8 << 20
-"""Bytes of a body as it is sent."""
 MOST_CONNECTIONS = 64
 """Of a node at the same time."""
 READ_BYTES = 1 << 16
@@ -199,8 +197,8 @@ class _Exporter:
                         self._send(h11.InformationalResponse(status_code=100, headers=[]))
                 case h11.Data():
                     self._body += event.data
-                    if len(self._body) > LARGEST_REQUEST:
-                        self.node.lost[f"a body is larger than {LARGEST_REQUEST >> 20} MiB"] += 1
+                    if len(self._body) > LARGEST_BODY:
+                        self.node.lost[f"a body is larger than {LARGEST_BODY >> 20} MiB"] += 1
                         self._reply(413)
                         return False
                 case h11.EndOfMessage():
