@@ -203,6 +203,14 @@ def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
 
 
 @EACH_IF_SLOW
+def test_a_shown_file_lies_in_the_nodes_own_folder(bed: Testbed, tmp_path: Path) -> None:
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web/key.pem").write_text("key")
+    shown = node(bed).show_file(str(tmp_path / "web/key.pem"))
+    assert output(bed, NODE, "sh", "-c", f"cat {shown} && cd / && cat {shown} && rm {shown}") == "keykey"
+
+
+@EACH_IF_SLOW
 def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
     write = "head -c 4096 /dev/zero > file && echo written"
     at = node(bed)

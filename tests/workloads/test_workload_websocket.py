@@ -51,17 +51,20 @@ def chat() -> Iterator[int]:
         server.shutdown()
 
 
-def _deployment(folder: Path, kind: str, url: str, keys: dict[str, Any]) -> Deployment:
+def _deployment(folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None) -> Deployment:
     keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
     text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
     text += "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
     table = parse(text, source="x.toml", folder=folder).applications["workload"]
-    return Deployment("web", table, 0, [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")], 0, SECOND)
+    nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
+    return Deployment("web", table, 0, *nodes, 0, SECOND, authorities=authorities)
 
 
-def load(folder: Path, kind: str, url: str, **keys: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def load(
+    folder: Path, kind: str, url: str, *, authorities: str | None = None, **keys: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
-    deployment = _deployment(folder, kind, url, keys)
+    deployment = _deployment(folder, kind, url, keys, authorities)
     module = http if kind == "http" else websocket
     (process,) = module.processes(deployment, folder, cache=folder, seed=1)
     program = Program(process, folder / "log")
@@ -73,7 +76,9 @@ def load(folder: Path, kind: str, url: str, **keys: Any) -> tuple[list[dict[str,
     finally:
         program.stop()
     files = (deployment.file(folder, deployment.clients[0], f"{name}.jsonl") for name in ("requests", "messages"))
-    requests, messages = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
+    requests, messages = (
+        [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files
+    )
     assert done["sent"] == len(requests)
     return requests, messages
 

@@ -136,4 +136,5 @@ def reason(error: ssl.SSLError) -> str:
     """Return the reason of a failure in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the server's certificate is refused: {error.verify_message}"
-    return f"TLS: {(getattr(error, 'reason', None) or str(error.args[-1])).lower().replace('_', ' ')}"
+    words = getattr(error, "reason", None)
+    return f"TLS: {words.lower().replace('_', ' ') if words else error.args[-1]}"

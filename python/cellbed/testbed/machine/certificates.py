@@ -33,7 +33,8 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
         run([*common, "-subj", "/CN=cellbed", *_added(own), "-out", str(authority), "-keyout", str(key)])
         for server, names in servers.items():
             place = folder / server
-            place.mkdir(mode=0o755)
+            place.mkdir()
+            place.chmod(0o755)
             its = [
                 "basicConstraints=critical,CA:FALSE",
                 "keyUsage=critical,digitalSignature",
@@ -43,8 +44,9 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
             ]
             files = ["-out", str(place / CERTIFICATE), "-keyout", str(place / KEY)]
             run([*common, "-subj", "/CN=server", "-CA", str(authority), "-CAkey", str(key), *_added(its), *files])
-            # In containers a server may be another user; the key is that of a test.
-            (place / KEY).chmod(0o644)
+        # In containers a program may be another user; the keys are those of a test.
+        for file in (authority, *folder.glob("*/*.pem")):
+            file.chmod(0o644)
     finally:
         key.unlink(missing_ok=True)
         settings.unlink()
