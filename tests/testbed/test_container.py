@@ -75,10 +75,11 @@ def root_file_system() -> bytes:
     return made.getvalue()
 
 
-def import_image(name: str, command: list[str]) -> None:
+def import_image(name: str, command: list[str], env: dict[str, str] | None = None) -> None:
     """Make an image of Podman from the archive. command: what starts Podman."""
     changes = [word for change in CONFIG for word in ("--change", change)]
-    done = subprocess.run([*command, "import", *changes, "-", name], input=root_file_system(), capture_output=True)
+    command = [*command, "import", *changes, "-", name]
+    done = subprocess.run(command, input=root_file_system(), capture_output=True, env=env)
     assert done.returncode == 0, done.stderr
 
 
@@ -493,15 +494,7 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
     name = "localhost/cellbed-test:rootless"
     home = world.home(ORDINARY_USER)
     command = ["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", "podman", "--storage-driver=vfs"]
-    changes = [word for change in CONFIG for word in ("--change", change)]
-    imported = subprocess.run(
-        world.command([*command, "import", *changes, "-", name], user=ORDINARY_USER),
-        input=root_file_system(),
-        env=world.environment(ORDINARY_USER),
-        capture_output=True,
-        check=False,
-    )
-    assert imported.returncode == 0, imported.stderr
+    import_image(name, world.command(command, user=ORDINARY_USER), world.environment(ORDINARY_USER))
     tests = world.folder / "tests"
     tests.mkdir()
     shutil.copy(Path(__file__).parent.with_name("support") / "emulator_process.py", tests)
