@@ -164,16 +164,16 @@ def test_a_player_on_a_steady_network() -> None:
     assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
 
 
+def sample(network: str, value: float, *, profile: str = "here", trial: int = 0, recording: int = 0,
+           measure: str = "round trip") -> dict[str, Any]:  # fmt: skip
+    """A row of the table of samples."""
+    where = {"profile": profile, "trial": trial, "recording": recording}
+    return where | {"network": network, "measure": measure, "value": value}
+
+
 def test_trials_of_one_recording_say_no_more_than_one() -> None:
     rows = [
-        {
-            "profile": "here",
-            "trial": trial,
-            "recording": trial % 2,
-            "network": network,
-            "measure": "round trip",
-            "value": value,
-        }
+        sample(network, value, trial=trial, recording=trial % 2)
         for trial in range(40)
         for network, value in (("reference", 1.0), ("conditional", (1.0, 1.1)[trial % 2]))
     ]
@@ -187,14 +187,7 @@ def test_trials_of_one_recording_say_no_more_than_one() -> None:
 def some_samples(errors: dict[str, dict[str, float]]) -> pl.DataFrame:
     """Round trips of 100 ms on the reference of each condition, and by each method longer by a relative error."""
     rows = [
-        {
-            "profile": profile,
-            "trial": trial,
-            "recording": trial,
-            "network": network,
-            "measure": "round trip",
-            "value": 0.1 * (1 + error),
-        }
+        sample(network, 0.1 * (1 + error), profile=profile, trial=trial, recording=trial)
         for profile, of in errors.items()
         for network, error in {"reference": 0.0, **of}.items()
         for trial in range(3)
@@ -238,14 +231,7 @@ def test_samples_that_never_ended_are_counted() -> None:
 def test_pages_are_told_one_by_one_and_together() -> None:
     errors = {"google": 0.10, "amazon": -0.02}
     rows = [
-        {
-            "profile": "here",
-            "trial": 0,
-            "recording": 0,
-            "network": network,
-            "measure": f"page {name} HTTP/2",
-            "value": 1 + wrong,
-        }
+        sample(network, 1 + wrong, measure=f"page {name} HTTP/2")
         for name, error in errors.items()
         for network, wrong in (("reference", 0.0), ("conditional", error))
     ]
