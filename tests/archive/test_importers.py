@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from cellbed.archive.soundness import require_sound
 from cellbed.recordings.importing import recognise
 from cellbed.recordings.tool_files import NAMES
 from recorded_files import DEVICE, MS, SECOND, SERVER, Packet
+from run_commands import free_port
 
 TO_US = Options(direction="downlink")
 
@@ -226,9 +226,7 @@ def test_a_report_of_iperf3_gives_rates_of_both_directions(tmp_path: Path, draft
     ],
 )
 def test_what_iperf3_itself_reports_is_read(tmp_path: Path, draft: Draft, words: list[str], parts: set[str]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     server = subprocess.Popen(["iperf3", "-s", "-1", "-p", port, "-J"], stdout=subprocess.PIPE)
     try:
         for _ in range(100):

@@ -17,6 +17,8 @@ import pytest
 
 from cellbed import _core
 from emulator_process import EDGE, EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
+from run_commands import has_ended
+from shell_world import wait_until
 
 ECHO = """
 import socket, sys
@@ -36,19 +38,6 @@ with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
     answer = b"".join(iter(lambda: connection.recv(65536), b""))
 print(answer == question)
 """
-
-
-def wait_for_end(pid: int) -> None:
-    """Wait until a process that is not our child has gone (or is a zombie of somebody else)."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        time.sleep(0.02)
-    pytest.fail(f"process {pid} still runs")
 
 
 @pytest.mark.parametrize("namespaces", ["auto", "user"])
@@ -272,7 +261,7 @@ time.sleep(600)
         outer.ready()
         outer.process.send_signal(signal.SIGKILL)
         outer.process.wait()
-        wait_for_end(pid)
+        wait_until(lambda: has_ended(pid))
 
 
 def test_an_interrupt_from_the_keyboard_is_for_others() -> None:

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 
 from cellbed.experiments.sweep.trials import plan
 from run_commands import command, needs_limits
+from shell_world import wait_until
 from test_sweep_run import SCENARIO, write
 
 pytest.importorskip("distributed")
@@ -28,11 +28,6 @@ pytestmark = [
     pytest.mark.timeout(600),  # several runs, on a machine that may be busy
 ]
 UNMEASURED = ["point", "repetition", "key", "seed", "start_s", "rate"]
-
-
-def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        time.sleep(0.05)
 
 
 @dataclass
@@ -59,7 +54,7 @@ class Cluster:
         self.machines: list[Machine] = []
         self.file = folder / "scheduler.json"
         self._begin("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(self.file))
-        until(self.file.exists)
+        wait_until(self.file.exists)
 
     def worker(self, *words: str, path: Path | None = None) -> Machine:
         return self._begin(
@@ -128,7 +123,7 @@ def test_a_killed_worker_changes_nothing_of_the_dataset(tmp_path: Path, cluster:
     write_sweep(tmp_path, "500 ms")
     workers = [cluster.worker("--resources", "cellbed=1") for _ in range(2)]
     process = begun(tmp_path, cluster)
-    until(lambda: any(trial_runs(worker, tmp_path) for worker in workers) or process.poll() is not None)
+    wait_until(lambda: any(trial_runs(worker, tmp_path) for worker in workers) or process.poll() is not None)
     killed = next(worker for worker in workers if worker.trials())
     killed.process.kill()
     killed.process.wait()
@@ -151,7 +146,7 @@ def test_a_killed_worker_changes_nothing_of_the_dataset(tmp_path: Path, cluster:
     # A sweep that is interrupted leaves nothing on its workers.
     (tmp_path / "short.toml").write_text((tmp_path / "short.toml").read_text().replace("500 ms", "60 s"))
     process = begun(tmp_path, cluster)
-    until(lambda: trial_runs(other, tmp_path) or process.poll() is not None)
+    wait_until(lambda: trial_runs(other, tmp_path) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors
@@ -160,10 +155,10 @@ def test_a_killed_worker_changes_nothing_of_the_dataset(tmp_path: Path, cluster:
 
     # Nor does one that was killed.
     process = begun(tmp_path, cluster)
-    until(lambda: trial_runs(other, tmp_path) or process.poll() is not None)
+    wait_until(lambda: trial_runs(other, tmp_path) or process.poll() is not None)
     process.kill()
     process.communicate()
-    until(lambda: not other.trials())
+    wait_until(lambda: not other.trials())
 
 
 def test_a_cluster_that_cannot_be_used_is_one_error(tmp_path: Path, cluster: Cluster) -> None:
@@ -188,12 +183,12 @@ def test_a_cluster_that_cannot_be_used_is_one_error(tmp_path: Path, cluster: Clu
     assert "not the address of a Dask scheduler" in error("host:8786")
     assert "pip install distributed" in error(cluster.file, broken.parent)
     address = json.loads(cluster.file.read_text())["address"]
-    until(lambda: "Registered to" in plain.log())
+    wait_until(lambda: "Registered to" in plain.log())
     assert "no worker has the resource 'cellbed'" in (found := error(cluster.file))
     assert "dask worker tcp://127.0.0.1:" in found
     assert "--resources cellbed=1" in found
     cluster.worker("--resources", "cellbed=1", path=tmp_path / "old")
-    until(lambda: "Registered to" in cluster.machines[-1].log())
+    wait_until(lambda: "Registered to" in cluster.machines[-1].log())
     assert "has cellbed 0.0.1, and this machine cellbed " in error(cluster.file)
     cluster.end()
     assert "no Dask scheduler answers" in error(address.replace("tcp:", "dask:"))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -54,3 +55,16 @@ def processes_of(identifier: str) -> list[int]:
             if any(entry.startswith(mark) for entry in environ.read_bytes().split(b"\0")):
                 found.append(int(environ.parent.name))
     return found
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process is gone, or waits for its parent to notice that it ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

@@ -22,6 +22,8 @@ from cellbed.testbed.nodes.copies import copy, read
 from cellbed.testbed.programs import unmodified
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.programs.unmodified import Command, Ready, Stop, UnmodifiedProgram
+from run_commands import free_port, has_ended
+from shell_world import wait_until
 
 SECOND = 1_000_000_000
 PATIENCE_NS = 60 * SECOND
@@ -97,11 +99,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(tmp_path)
     yield site
     site.supervisor.stop()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def output(site: Site, name: str = "web.edge-0.server") -> str:
@@ -328,7 +325,7 @@ def test_a_program_is_ended_by_its_signal_and_killed_after_its_grace_time(site: 
     now = time.monotonic_ns()
     for each in (writing, deaf):
         each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
-    site.until(lambda: all("begun" in output(site, each.name) for each in (writing, deaf)))
+    site.until(lambda: all(each.process is not None and "begun" in output(site, each.name) for each in (writing, deaf)))
     for each in (writing, deaf):
         each.send_command({"t0_ns": now, "end_ns": now})
     site.until(lambda: all({"event": "done"} in each.events for each in (writing, deaf)))
@@ -449,11 +446,7 @@ def test_what_a_program_has_started_ends_with_it(site: Site) -> None:
     child = int(output(site))
     site.supervisor.stop()
     site.supervisor = Supervisor(site.raw, "again")
-    status = Path(f"/proc/{child}/stat")
-    deadline = time.monotonic() + 60
-    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: has_ended(child))
 
 
 def test_listening_ports_are_read_from_the_kernels_tables() -> None:

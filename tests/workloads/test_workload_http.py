@@ -21,6 +21,7 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine.process import find
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
+from run_commands import free_port
 from scenario_text import NODES
 from workload_program import PATIENCE, Program
 
@@ -42,13 +43,6 @@ class Node:
     node_class: str
     cpus: float = 1.0
     ipv4: IPv4Address = LOOPBACK
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Grouping(BaseHTTPRequestHandler):

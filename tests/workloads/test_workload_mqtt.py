@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cellbed.workloads.offloading.mqtt import Connection, PacketOffsets, PacketSocket
 from cellbed.workloads.tcp import tcp_info
+from run_commands import free_port
 
 
 def _packet(body: int) -> bytes:
@@ -61,9 +62,7 @@ def _drive(connection: Connection, until: Callable[[], bool]) -> None:
 
 
 def test_a_refused_connection_is_tried_again_and_the_reason_is_kept() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     connection = Connection("127.0.0.1", port, "tester")
     _drive(connection, lambda: bool(connection.trouble))
     assert connection.trouble == "Connection refused"

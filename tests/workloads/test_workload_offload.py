@@ -5,7 +5,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,8 @@ from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading.broker import find_mosquitto
 from cellbed.workloads.offloading.mqtt import request_properties
+from run_commands import free_port, has_ended
+from shell_world import wait_until
 from workload_program import PATIENCE, Program
 
 needs_mosquitto = pytest.mark.skipif(
@@ -129,10 +130,7 @@ def make_bed(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Bed]]:
     def make(**changes: Any) -> Bed:
         raw = tmp_path / f"raw-{len(beds)}"
         raw.mkdir()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        beds.append(Bed(raw, cache, port, _spec(**changes), {}, []))
+        beds.append(Bed(raw, cache, free_port(), _spec(**changes), {}, []))
         return beds[-1]
 
     yield make
@@ -359,7 +357,7 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     workers = _descendants(service)
     assert bed.programs["app.edge-0.service"].stop() == 0
     assert bed.programs["app.edge-0.broker"].stop() == 0
-    _await_gone(workers)
+    wait_until(lambda: all(map(has_ended, workers)))
 
 
 @needs_mosquitto
@@ -371,7 +369,7 @@ def test_what_a_killed_process_started_dies_with_it(make_bed: Callable[..., Bed]
     started = _descendants(process.pid)
     process.kill()
     process.wait()
-    _await_gone(started)
+    wait_until(lambda: all(map(has_ended, started)))
 
 
 def _descendants(pid: int) -> list[int]:
@@ -381,18 +379,3 @@ def _descendants(pid: int) -> list[int]:
     found = [int(child) for child in path.read_text().split()]
     assert found
     return found
-
-
-def _await_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while alive := [pid for pid in pids if _runs(pid)]:
-        assert time.monotonic() < deadline, f"still running: {alive}"
-        time.sleep(0.01)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
