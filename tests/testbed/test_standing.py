@@ -20,11 +20,10 @@ import pytest
 import in_process
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.process import Place as NodePlace
-from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.reach import Guests
-from run_commands import needs_limits
+from run_commands import needs_limits, processes_of
 from shell_world import ORDINARY_USER, World, missing
 
 SCENARIO = """
@@ -93,21 +92,9 @@ class Place:
         return found
 
 
-def marked() -> set[str]:
-    """Identifiers in the environments of all processes."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        found |= {word.split(b"=", 1)[1].decode() for word in words if word.startswith(RUN_VARIABLE.encode() + b"=")}
-    return found
-
-
 def nothing_of(identifier: str, place: Place) -> None:
     """Assert that no process, control group or record of a testbed is left."""
-    assert identifier not in marked()
+    assert not processes_of(identifier)
     _, bases = cgroups.locate()
     assert not [base for base in set(bases.values()) if (base / identifier).exists()]
     assert not list((place.folder / "state").rglob(f"{identifier}*"))
