@@ -111,14 +111,24 @@ def simulate(
     return run(found, found.file.seed if seed is None else seed, progress)
 
 
-def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:
-    """Run a simulation that has been read. Raises SimulationError."""
+def run_content(
+    content: Mapping[str, Any], seed: int, progress: Progress | None = None, source: str = ""
+) -> dict[str, Any]:
+    """Run a simulation that is described as the simulator reads it, and return its outcome with ``elapsed_s``.
+
+    source: name of its file in errors. Raises SimulationError.
+    """
     began = time.perf_counter()
     try:
-        found = _core.simulate(json.dumps({**described.content, "seed": seed}), progress)
+        found = _core.simulate(json.dumps({**content, "seed": seed}), progress)
     except ValueError as error:
-        raise SimulationError(f"{described.source}: {error}" if described.source else str(error)) from None
-    elapsed = time.perf_counter() - began
+        raise SimulationError(f"{source}: {error}" if source else str(error)) from None
+    return {**found, "elapsed_s": time.perf_counter() - began}
+
+
+def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:
+    """Run a simulation that has been read. Raises SimulationError."""
+    found = run_content(described.content, seed, progress, described.source)
     duration = found["end_ps"] * 1e-12
     return Simulation(
         _flows(found["flows"]),
@@ -128,7 +138,7 @@ def run(described: Described, seed: int, progress: Progress | None = None) -> Si
         seed,
         duration,
         found["packet_hops"],
-        elapsed,
+        found["elapsed_s"],
     )
 
 
