@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +32,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cellbed import _core
-from cellbed.experiments.reproduce import pdcell, simulated
-from cellbed.experiments.reproduce.publication import Finding, evaluate, statements
-from cellbed.experiments.reproduce.reproduction import check_names
+from cellbed.experiments.reproduce.simulated import Simulations
 from cellbed.measure.repetitions import paired_difference
+from cellbed.reproduction import Finding, ends, evaluate, run_content, statements
+from cellbed_reproductions import pdcell
 
 PERCENTILES = (10, 25, 50, 90, 99)
 ALONE = {"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_from": "credit"}
@@ -85,7 +83,7 @@ def simulate(run: Run, flows: int) -> dict[str, float]:
 
 def short_flows(description: Mapping[str, Any], run: Run) -> list[list[int]]:
     """The short flows of a simulation as a trace: at their times, or one after the other."""
-    found = _core.simulate(json.dumps({**description, "seed": run.seed}))["flows"]
+    found = run_content(description, run.seed)["flows"]
     order = np.argsort(found["flow"])
     order = order[found["bytes"][order] <= pdcell.SHORT_BYTES]
     columns = [found[name][order].tolist() for name in ("bytes", "source", "destination", "start_ps", "user")]
@@ -97,7 +95,7 @@ def short_flows(description: Mapping[str, Any], run: Run) -> list[list[int]]:
 def verdict(values: Sequence[float], limit: float) -> str:
     """Whether the mean is at least a limit."""
     interval = paired_difference(list(values))
-    low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
+    low, high = ends(interval)
     return "holds" if low >= limit else "no" if high < limit else "open"
 
 
@@ -187,8 +185,8 @@ def times(above: Sequence[float], below: Sequence[float]) -> str:
     """The geometric mean of ratios with its 95 % interval. A seed without such flows does not count."""
     pairs = zip(above, below, strict=True)
     found = paired_difference([math.log(a / b) for a, b in pairs if a is not None and b is not None])
-    ends = [math.exp(found.value if each is None else each) for each in (found.low, found.high)]
-    return f"{math.exp(found.value):.2f} ({ends[0]:.2f}–{ends[1]:.2f})"
+    value, low, high = (math.exp(each) for each in (found.value, *ends(found)))
+    return f"{value:.2f} ({low:.2f}–{high:.2f})"
 
 
 def refused(seeds: Sequence[int]) -> list[Run]:
@@ -261,14 +259,14 @@ def show_batches(flows: int, seeds: int, jobs: int, figures: Sequence[str]) -> N
     """Print the assertions on the paper-like load side by side, by the number of flows."""
     columns = {}
     for size in (round(share * flows) for share in BATCHES):
-        scaled = simulated.scaled(pdcell.PDCELL_PAPER, short=False, seeds=seeds, flows=size)
-        chosen = check_names(scaled, figures, "--figure")
-        found = simulated.runs(scaled, chosen, short=False, inputs=pdcell.sizes())
-        runs = {name: [run for run in group if run.labels["load"] == pdcell.PAPER] for name, group in found.items()}
+        scale = {"seeds": seeds, "flows": size}
         with tempfile.TemporaryDirectory() as folder:
-            simulated.perform(scaled, simulated.missing(runs, Path(folder)), Path(folder), Quiet(), jobs)
-            data = {name: simulated.collect(group, Path(folder)) for name, group in runs.items()}
-        findings = {key: each for key, each in evaluate(scaled, data).items() if key.endswith("-paper")}
+            found = Simulations(pdcell.PUBLICATION, figures, Path(folder), short=False, jobs=jobs, **scale)
+            for name, group in found.runs.items():
+                found.runs[name] = [run for run in group if run.labels["load"] == pdcell.PAPER]
+            found.run(Quiet())
+            every = evaluate(pdcell.PUBLICATION, found.data())
+        findings = {key: each for key, each in every.items() if key.endswith("-paper")}
         columns[size] = findings
         print(f"{size} flows: {statements(findings.values())}", flush=True)
     print(f"\n| Fig. | assertion | {' | '.join(f'{size} flows | ' for size in columns)} |")
@@ -280,7 +278,7 @@ def show_batches(flows: int, seeds: int, jobs: int, figures: Sequence[str]) -> N
 
 def verdict_of(finding: Finding) -> str:
     """Of the direction, and of the magnitude where a figure is published."""
-    words = pdcell.PDCELL_PAPER.verdicts
+    words = pdcell.PUBLICATION.verdicts
     text = words[finding.same]
     return text + (f"; magnitude: {words[finding.magnitude]}" if finding.magnitude != "–" else "")
 

@@ -11,43 +11,35 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.experiments.reproduce import page, reproduction
+from cellbed.experiments.reproduce import page, swept
 from cellbed.experiments.reproduce.page import Result
-from cellbed.experiments.reproduce.publication import (
-    Data,
-    Trials,
-    Unit,
-    determination,
-    evaluate,
-    magnitude,
-    ratio,
-    rounds,
-    slope,
-)
-from cellbed.experiments.reproduce.reproduction import Played, Prepared
-from cellbed.experiments.reproduce.thesis import ONE_WAY_MS, THESIS
+from cellbed.experiments.reproduce.swept import Sweeps
 from cellbed.experiments.sweep.library import Execution
 from cellbed.experiments.sweep.store import Result as Row
 from cellbed.experiments.sweep.store import dataset
+from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
+from cellbed.reproduction import Data, Input, Trials, Unit, determination, evaluate, magnitude, ratio, rounds, slope
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
+from cellbed_reproductions.thesis import ONE_WAY_MS
+from cellbed_reproductions.thesis import PUBLICATION as THESIS
 from in_process import cellbed
 from run_commands import needs_limits
 
 Measure = Callable[[Mapping[str, str], int], dict[str, float]]
-NAMES = [each.name for each in THESIS.experiments]
+FACTORS = {each.name: list(each.factors) for each in THESIS.experiments}
+Planned = tuple[list[Input], dict[str, Plan]]
 
 
-def prepared_in(folder: Path, *, short: bool) -> tuple[list[Played], dict[str, Prepared]]:
-    played = reproduction.traces(THESIS, NAMES, folder / "traces", None)
-    found = reproduction.prepare(THESIS, NAMES, folder, folder, played, Execution(), short=short, running=False)
-    return played, {each.experiment.name: each for each in found}
+def sweeps_in(folder: Path, *, short: bool) -> Sweeps:
+    return Sweeps(THESIS, [], folder, Execution(), short=short, running=False)
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Played], dict[str, Prepared]]:
-    return prepared_in(tmp_path_factory.mktemp("full"), short=False)
+def full(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    sweeps = sweeps_in(tmp_path_factory.mktemp("full"), short=False)
+    return list(sweeps.played), {each.name: plan for each, plan in sweeps.plans}
 
 
 def network(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
@@ -97,12 +89,11 @@ def load(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
 MEASURES: dict[str, Measure] = {"E1": network, "E2": workload, "E3": place, "E4": load, "6G": network}
 
 
-def trials_of(prepared: Prepared, measure: Measure, status: str = "complete") -> Trials:
+def trials_of(plan: Plan, measure: Measure, status: str = "complete") -> Trials:
     """Trials of a sweep with these measures, which differ between repetitions by 1 %."""
-    table = dataset(prepared.plan, {key: Row(status, 1, 0, 1.0, rows=[]) for key in prepared.plan.distinct})
-    factors = list(prepared.experiment.factors)
+    table = dataset(plan, {key: Row(status, 1, 0, 1.0, rows=[]) for key in plan.distinct})
     rows = []
-    for row in table.select("repetition", *factors).iter_rows(named=True):
+    for row in table.select("repetition", *FACTORS[plan.sweep.name]).iter_rows(named=True):
         repetition = row.pop("repetition")
         rows.append({name: value * (1 + repetition / 100) for name, value in measure(row, repetition).items()})
     more = pl.DataFrame(rows, infer_schema_length=None)
@@ -110,28 +101,29 @@ def trials_of(prepared: Prepared, measure: Measure, status: str = "complete") ->
 
 
 @pytest.fixture(scope="module")
-def data(full: tuple[list[Played], dict[str, Prepared]]) -> Data:
+def data(full: Planned) -> Data:
     return {name: trials_of(each, MEASURES[name]) for name, each in full[1].items()}
 
 
-def test_the_experiments_are_sweeps_of_valid_scenarios(
-    tmp_path: Path, full: tuple[list[Played], dict[str, Prepared]]
-) -> None:
-    played, prepared = full
-    assert {name: len(each.plan.points) for name, each in prepared.items()} == {
+def test_the_experiments_are_sweeps_of_valid_scenarios(tmp_path: Path, full: Planned) -> None:
+    played, plans = full
+    assert {name: len(plan.points) for name, plan in plans.items()} == {
         "E1": 3, "E2": 2, "E3": 8, "E4": 8, "6G": 2,
     }  # fmt: skip
     assert all(each.stand_in for each in played)
-    keys = [set(prepared[name].plan.distinct) for name in ("E1", "E2", "E3", "6G")]
+    keys = [set(plans[name].distinct) for name in ("E1", "E2", "E3", "6G")]
     assert len(set.intersection(*keys)) == 5, "the same base is run once in each repetition"
-    tables = prepared["E1"].plan.trials[0].tables
+    tables = plans["E1"].trials[0].tables
     assert tables["links"]["core"] == {"edge": "0 ms"}, "section 6.2: no core network latency simulated"
-    short = prepared_in(tmp_path, short=True)[1]
-    assert reproduction.seconds(list(short.values()), 0) <= 600
-    assert short["E4"].plan.trials[0].offset_ns is None, "it lies in the trace's poorest time"
-    assert 30_000 <= float(short["E4"].plan.trials[0].tables["links"]["mobile"]["start"].split()[0]) <= 70_000
+    short = sweeps_in(tmp_path, short=True)
+    assert short.seconds() <= 600
+    (load,) = (plan.trials[0] for each, plan in short.plans if each.name == "E4")
+    assert load.offset_ns is None, "it lies in the trace's poorest time"
+    assert 30_000 <= float(load.tables["links"]["mobile"]["start"].split()[0]) <= 70_000
+    assert not list(tmp_path.iterdir()), "a forecast leaves nothing"
     # The stand-in has the drop that is published: 30 s below 5 Mbit/s.
-    stamps = [int(line) for line in (tmp_path / "traces" / "lte-2016.up").read_text().split()]
+    swept.traces(THESIS, THESIS.chosen(["E4"], ""), tmp_path, None)
+    stamps = [int(line) for line in (tmp_path / "lte-2016.up").read_text().split()]
     rate = sum(40_000 <= at < 70_000 for at in stamps) * 12_000 / 30
     assert rate < 5e6 < (len(stamps) - sum(40_000 <= at < 70_000 for at in stamps)) * 12_000 / 110
 
@@ -141,12 +133,12 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     assert [(nodes[name]["cpus"], nodes[name]["memory"]) for name in ("endpoint", "edge")] == [
         (2, "4 GB"), (4, "16 GB"),  # table 6.2
     ]  # fmt: skip
-    assert reproduction.fitting(nodes, processors=4, memory=16_000) == {}
-    small = reproduction.fitting(nodes, processors=2, memory=8_000)
+    assert swept.fitting(nodes, processors=4, memory=16_000) == {}
+    small = swept.fitting(nodes, processors=2, memory=8_000)
     assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
     scenario = with_values(dict(THESIS.scenario), small)
-    assert reproduction.deviations(THESIS, dict(THESIS.scenario)) == []
-    assert reproduction.deviations(THESIS, scenario) == [
+    assert swept.deviations(THESIS, dict(THESIS.scenario)) == []
+    assert swept.deviations(THESIS, scenario) == [
         "edge: 2 processors, all of this machine's, in place of 4.",
         "edge: 8000 MiB, all of this machine's, in place of 16 GB.",
     ]
@@ -212,7 +204,7 @@ def test_a_magnitude_is_the_published_figure_in_the_interval_or_near_the_value(
 
 @pytest.mark.parametrize(("factor", "window", "standard"), [(1.0, "yes", "yes"), (6.0, "no", "no"), (0.5, "yes", "no")])
 def test_no_improvement_is_limited_on_the_sides_that_the_sentence_is_about(
-    full: tuple[list[Played], dict[str, Prepared]], factor: float, window: str, standard: str
+    full: Planned, factor: float, window: str, standard: str
 ) -> None:
     """LTE better than 5G by this factor: the P99 has no best standard, and LTE is no better than a window."""
 
@@ -224,10 +216,8 @@ def test_no_improvement_is_limited_on_the_sides_that_the_sentence_is_about(
     assert (found["window"].same, found["standard-p99"].same) == (window, standard)
 
 
-def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(
-    full: tuple[list[Played], dict[str, Prepared]], data: Data
-) -> None:
-    inputs = [each.input for each in full[0]]
+def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(full: Planned, data: Data) -> None:
+    inputs = full[0]
     result = Result(THESIS, {"E4": data["E4"]}, inputs, False, "", "")
     assert (result.findings["collapse"].same, result.findings["collapse"].magnitude) == ("stand-in", "stand-in")
     assert result.findings["limit-1 MB"].same == "–"
@@ -253,7 +243,7 @@ def test_the_page_has_predicted_and_real_values_side_by_side(tmp_path: Path, dat
     assert "<th>Ours (95 % interval)</th><th>Direction</th>" in page.page(real)
 
 
-def test_reproduced_needs_the_magnitude(full: tuple[list[Played], dict[str, Prepared]], data: Data) -> None:
+def test_reproduced_needs_the_magnitude(full: Planned, data: Data) -> None:
     def smaller(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         return load(labels, repetition) | ({"uplink_p50_s": 0.5} if labels["rate"] == "2 /s" else {})
 
@@ -270,7 +260,7 @@ def test_the_places_have_the_delays_of_the_thesis() -> None:
     assert ONE_WAY_MS == {"edge": 0, "local": 5, "regional": 10, "transcontinental": 40}
 
 
-def test_an_interval_with_both_directions_is_undecided(full: tuple[list[Played], dict[str, Prepared]]) -> None:
+def test_an_interval_with_both_directions_is_undecided(full: Planned) -> None:
     def varying(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         slow = labels["network"] == "LTE" and repetition % 2 == 0
         return network(labels, repetition) | {"uplink_p50_s": 0.05 if slow else 0.0095}
@@ -283,7 +273,7 @@ def test_an_interval_with_both_directions_is_undecided(full: tuple[list[Played],
 
 
 def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
-    full: tuple[list[Played], dict[str, Prepared]],
+    full: Planned,
 ) -> None:
     def collapsed(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         tail = math.inf if labels["policy"] == "none" and repetition == 2 else 5.5
@@ -297,7 +287,7 @@ def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
     assert "1 of 5 repetitions have no finite value" in found.why, "a repetition is not left out silently"
 
 
-def test_reasons_do_not_confuse_factors_with_places(full: tuple[list[Played], dict[str, Prepared]]) -> None:
+def test_reasons_do_not_confuse_factors_with_places(full: Planned) -> None:
     def slow(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         return place(labels, repetition) | {"latency_p50_s": 0.2}
 
@@ -306,13 +296,9 @@ def test_reasons_do_not_confuse_factors_with_places(full: tuple[list[Played], di
     assert found.why.startswith("At edge, on the mean request takes")
 
 
-def test_the_page_has_every_claim_and_what_a_reader_must_know(
-    full: tuple[list[Played], dict[str, Prepared]], data: Data
-) -> None:
+def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, data: Data) -> None:
     disturbed = {**data, "E2": trials_of(full[1]["E2"], workload, "disturbed")}
-    result = Result(
-        THESIS, disturbed, [each.input for each in full[0]], False, "cellbed reproduce thesis", "2 processors"
-    )
+    result = Result(THESIS, disturbed, full[0], False, "cellbed reproduce thesis", "2 processors")
     text = page.page(result)
     for claim in THESIS.claims:
         assert f'data-claim="{claim.key}"' in text
@@ -326,7 +312,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(
     assert content["trials"]["E2"] == {"disturbed": 10}
     # Of some experiments only, the findings that need others are left out; without a trial nothing is claimed.
     failed = trials_of(full[1]["E4"], load, "failed")
-    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, [each.input for each in full[0]], True, "", "")
+    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, full[0], True, "", "")
     assert set(part.answers()) == {"MF1", "MF3"}
     assert part.findings["collapse"].same == "not measured"
     assert part.answers()["MF3"][1].startswith("Not measured in full.")
@@ -336,12 +322,13 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(
 def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
-    played = reproduction.traces(THESIS, ["E2"], tmp_path / "traces", tmp_path / "given")
+    chosen = THESIS.chosen(["E2"], "")
+    played = swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
     given = [each for each in played if not each.stand_in]
-    assert [(each.role, each.way, each.note) for each in given] == [("5g", "up", "KPN_5G.up (given)")]
+    assert [(each.name, each.note) for each in given] == [("5g.up", "KPN_5G.up (given)")]
     (tmp_path / "given" / "KPN_5G.up").write_text("1\ntwo\n")
     with pytest.raises(CellbedError, match=r"KPN_5G\.up"):
-        reproduction.traces(THESIS, ["E2"], tmp_path / "traces", tmp_path / "given")
+        swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
 
 
 def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
@@ -379,15 +366,12 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     one["network"]["levels"] = {"LTE": one["network"]["levels"]["LTE"]}
     experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
     tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
-    played = reproduction.traces(tiny, ["E1"], tmp_path / "traces", None)
-    (prepared,) = reproduction.prepare(tiny, ["E1"], tmp_path, tmp_path, played, Execution(), short=False)
-    account = Execution().run(prepared.plan, prepared.folder, Quiet(), 0)
-    assert account.failed == 0
-    environment = json.loads(next(prepared.folder.glob("*/*/environment.json")).read_text())
+    sweeps = Sweeps(tiny, [], tmp_path, Execution(), short=False, repeats=0)
+    assert sweeps.run(Quiet()) == 0
+    folder = sweeps.folder / "E1"
+    environment = json.loads(next(folder.glob("*/*/environment.json")).read_text())
     assert environment["slow_start_after_idle"] == "0"
-    result = Result(
-        tiny, {"E1": reproduction.collect(prepared.folder)}, [each.input for each in played], False, "", page.machine()
-    )
+    result = sweeps.result("")
     frame = result.data["E1"].frame
     assert frame["packets_mean"][0] > 1
     assert frame["cwnd_p50"][0] >= 10
@@ -396,8 +380,10 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     assert found["uplink-lte-p50"].interval.value is not None
     assert "at least 2 repetitions" in found["uplink-lte-p50"].why
     assert found["best"].same == "not measured"
-    assert page.write(result, tmp_path).read_text().count("<svg") == 1
+    assert page.write(result, sweeps.folder).read_text().count("<svg") == 1
     # Again: nothing is run, and another experiment takes the trial from this one.
-    assert Execution().run(prepared.plan, prepared.folder, Quiet(), 0).ran == 0
-    if account.complete:
-        assert Execution().run(prepared.plan, tmp_path / "other", Quiet(), 0, [prepared.folder]).ran == 0
+    plan = sweeps.plans[0][1]
+    again = Execution().run(plan, folder, Quiet(), 0)
+    assert again.ran == 0
+    if again.complete:
+        assert Execution().run(plan, tmp_path / "other", Quiet(), 0, [folder]).ran == 0

@@ -13,13 +13,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.experiments.reproduce import page, pdcell, simulated
-from cellbed.experiments.reproduce.pdcell import PDCELL_PAPER, STABLE, USUAL
-from cellbed.experiments.reproduce.publication import Data, Finding, Trials, evaluate, statements
+from cellbed.experiments.reproduce import page
+from cellbed.experiments.reproduce.simulated import Run, Simulations
+from cellbed.reproduction import Data, Finding, Trials, evaluate, statements
+from cellbed_reproductions import pdcell
+from cellbed_reproductions.pdcell import PUBLICATION as PDCELL_PAPER
+from cellbed_reproductions.pdcell import STABLE, USUAL
 from in_process import cellbed
 
 NAMES = [each.name for each in PDCELL_PAPER.experiments]
 FLOWS = 200
+
+
+def runs_of(*names: str, short: bool = False) -> dict[str, list[Run]]:
+    return Simulations(PDCELL_PAPER, names, Path(), short=short).runs
 
 
 def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
@@ -42,7 +49,6 @@ def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    runs = simulated.runs(PDCELL_PAPER, NAMES, PDCELL_PAPER.short, pdcell.sizes(), Path())
     return {
         name: Trials(
             pl.DataFrame(
@@ -57,9 +63,10 @@ def data() -> Data:
                     for at, run in enumerate(group)
                 ],
                 infer_schema_length=None,
-            )
+            ),
+            USUAL,
         )
-        for name, group in runs.items()
+        for name, group in runs_of(short=True).items()
     }
 
 
@@ -70,14 +77,14 @@ def found(data: Data) -> dict[str, Finding]:
 
 
 def test_settings_are_simulations_that_are_run_once() -> None:
-    full = simulated.runs(PDCELL_PAPER, NAMES, PDCELL_PAPER.full, pdcell.sizes(), Path())
+    full = runs_of()
     assert {run.seed for run in full["9"]} == set(range(1, 21))
     assert len(full["9"]) == 4 * 2 * 20
     keys = {name: {run.file for run in group} for name, group in full.items()}
     assert keys["10b"] < keys["9"], "the same settings"
     assert keys["11b"] < keys["11a"]
-    short = simulated.runs(PDCELL_PAPER, ["9"], PDCELL_PAPER.short, pdcell.sizes(), Path())["9"]
-    assert not {run.file for run in short} & keys["9"], "fewer flows are another simulation"
+    short = {run.file.name for run in runs_of("9", short=True)["9"]}
+    assert not short & {file.name for file in keys["9"]}, "fewer flows are another simulation"
     one = pdcell.describe({**USUAL, "load": STABLE, "buffer": "15 MB"}, {"flows": 100}, [(1460.0, 1.0)])
     assert (one["radio"]["load_of"], one["radio"]["buffer_bytes"]) == ("cell", 15_000_000)
     share = pdcell.describe({**USUAL, "traffic": pdcell.SHARE}, {"flows": 100}, [(1460.0, 1.0)])
@@ -114,7 +121,7 @@ def test_claims_hold_where_they_do_and_have_reasons(data: Data, found: dict[str,
     assert "pHost + PFS: median " in found["9-phost-p50-paper"].why
     assert "it refuses 90 % of those that arrive" in found["9-phost-p50-paper"].why
     assert pdcell.name({"scheduler": "PFS", "buffer": "30 MB"}) == "pDCell-PFS, 30 MB"
-    worse = {"9": Trials(data["9"].frame.with_columns(pl.lit(1.0).alias("fct_p99_s")))}
+    worse = {"9": Trials(data["9"].frame.with_columns(pl.lit(1.0).alias("fct_p99_s")), USUAL)}
     assert evaluate(PDCELL_PAPER, worse)["9-tcp-p99-stable"].same == "no"
 
 
@@ -122,7 +129,7 @@ def changed(data: Data, figure: str, column: str, factor: float, **labels: str) 
     """The data of a figure, with another measure where the labels are these."""
     chosen = pl.all_horizontal(pl.col(name) == value for name, value in labels.items())
     value = pl.when(chosen).then(pl.col(column) * factor).otherwise(pl.col(column))
-    return {figure: Trials(data[figure].frame.with_columns(value.alias(column)))}
+    return {figure: Trials(data[figure].frame.with_columns(value.alias(column)), USUAL)}
 
 
 def test_significantly_is_more_than_the_same(data: Data) -> None:
@@ -168,7 +175,7 @@ def test_an_interval_around_a_range_is_undecided(data: Data) -> None:
         .otherwise(pl.col("fct_mean_s"))
         .alias("fct_mean_s")
     )
-    found = evaluate(PDCELL_PAPER, {"11c": Trials(wide)})["11c-mrfs-paper"]
+    found = evaluate(PDCELL_PAPER, {"11c": Trials(wide, USUAL)})["11c-mrfs-paper"]
     assert found.interval.low is not None
     assert found.interval.low < 0.9 < 1.1 < found.interval.value < found.interval.high
     assert found.same == "open"

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import tempfile
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from cellbed.experiments.reproduce.page import Result
+    from cellbed.experiments.reproduce.simulated import Simulations
+    from cellbed.experiments.reproduce.swept import Sweeps
+
+PUBLICATIONS = {"thesis": "cellbed_reproductions.thesis", "pdcell": "cellbed_reproductions.pdcell"}
+"""Modules with a `PUBLICATION`, by name."""
 
 app = typer.Typer(
     add_completion=False,
@@ -63,47 +68,20 @@ def thesis(
       cellbed reproduce thesis --virtual
       cellbed reproduce thesis --experiment E3 --experiment E4 --traces recordings
     """
-    from cellbed.cli.sweep import Terminal
-    from cellbed.experiments.reproduce import page, reproduction
-    from cellbed.experiments.reproduce.thesis import THESIS
-    from cellbed.experiments.sweep import runner
+    from cellbed.experiments.reproduce.swept import Sweeps
     from cellbed.experiments.sweep.library import Execution
-    from cellbed.experiments.sweep.store import results_in
 
-    chosen = reproduction.check_names(THESIS, experiment or [])
-    folder, other = (out / ("thesis" + "-short" * short + "-virtual" * clock) for clock in (virtual, not virtual))
-    execution = Execution(virtual=virtual, limits=not no_limits)
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary) if dry_run else folder
-        played = reproduction.traces(THESIS, chosen, place / "traces", traces)
-        prepared = reproduction.prepare(
-            THESIS, chosen, place, folder, played, execution, short=short, running=not dry_run
-        )
-    if dry_run:
-        for each in prepared:
-            missing = runner.missing(each.plan, results_in(each.folder), repeats)
-            print(f"{each.experiment.name}: {len(each.plan.points)} points, {len(missing)} trials to run")
-        print(f"in all, with shared trials run once: {runner.words(reproduction.seconds(prepared, repeats))}")
-        for trace in played:
-            print(f"{trace.input.name}: {trace.note}")
-        return
-    failed, folders = 0, [each.folder for each in prepared]
-    with Terminal() as terminal:
-        for each in prepared:
-            left = reproduction.seconds(prepared, repeats)
-            terminal.note(f"{each.experiment.name}: {each.experiment.title}; in all {runner.words(left)} left")
-            account = execution.run(each.plan, each.folder, terminal, repeats, folders)
-            if account.interrupted:
-                _interrupted()
-            failed += account.failed
-    data = {each.experiment.name: reproduction.collect(each.folder) for each in prepared}
-    notes = reproduction.deviations(THESIS, prepared[0].plan.trials[0].tables)
-    if no_limits:
-        notes.append("CPU and memory of the nodes were not limited (--no-limits).")
-    inputs = [*(each.input for each in played), *THESIS.inputs]
-    clock: Literal["real", "virtual"] = "virtual" if virtual else "real"
-    result = page.Result(THESIS, data, inputs, short, _command(), page.machine(), notes, clock, page.values_in(other))
-    _finish(result, folder, failed, "trials", as_json)
+    sweeps = Sweeps(
+        _publication("thesis"),
+        experiment or [],
+        out,
+        Execution(virtual=virtual, limits=not no_limits),
+        short=short,
+        given=traces,
+        repeats=repeats,
+        running=not dry_run,
+    )
+    _carry_out(sweeps, dry_run, as_json)
 
 
 @app.command()
@@ -146,55 +124,41 @@ def pdcell(
       cellbed reproduce pdcell --short
       cellbed reproduce pdcell --figure 9 --figure 11a --sizes CDF_aditya.txt
     """
+    from cellbed.experiments.reproduce.simulated import Simulations
+
+    simulations = Simulations(
+        _publication("pdcell"), figure or [], out, short=short, given=sizes, jobs=jobs, seeds=seeds, flows=flows
+    )
+    _carry_out(simulations, dry_run, as_json)
+
+
+def _publication(name: str) -> Any:
+    return import_module(PUBLICATIONS[name]).PUBLICATION
+
+
+def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool) -> None:
+    """Run what is missing, write the page and print the findings; or print the forecast."""
     from cellbed.cli.sweep import Terminal
-    from cellbed.experiments.reproduce import page, reproduction, simulated
-    from cellbed.experiments.reproduce.pdcell import PDCELL_PAPER, flow_sizes
-
-    scale = dict(PDCELL_PAPER.short if short else PDCELL_PAPER.full)
-    scale |= {name: value for name, value in (("seeds", seeds), ("flows", flows)) if value is not None}
-    chosen = reproduction.check_names(PDCELL_PAPER, figure or [], "--figure")
-    points, used = flow_sizes(sizes)
-    folder = out / ("pdcell" + "-short" * short)
-    runs = simulated.runs(PDCELL_PAPER, chosen, scale, points, folder)
-    wanted = simulated.missing(runs)
-    if dry_run:
-        for name, group in runs.items():
-            print(f"{name}: {len(group)} simulations")
-        print(f"in all, with shared ones run once: {len(wanted)} to run")
-        print(f"{used.name}: {used.note}")
-        return
-    with Terminal() as terminal:
-        terminal.note(f"{len(wanted)} simulations to run")
-        try:
-            failed = simulated.perform(PDCELL_PAPER, wanted, terminal, jobs)
-        except KeyboardInterrupt:
-            _interrupted()
-    data = simulated.collect(runs)
-    result = page.Result(PDCELL_PAPER, data, [used], short, _command(), page.machine(), simulated.notes(data))
-    _finish(result, folder, failed, "simulations", as_json)
-
-
-def _command() -> str:
-    return shlex.join(["cellbed", *sys.argv[1:]])
-
-
-def _interrupted() -> NoReturn:
-    print("interrupted: run the same command to continue", file=sys.stderr)
-    raise typer.Exit(130)
-
-
-def _finish(result: Result, folder: Path, failed: int, what: str, as_json: bool) -> None:
-    """Write the page and print the findings. failed: how many of `what`."""
     from cellbed.experiments.reproduce import page
 
-    path = page.write(result, folder)
+    if dry_run:
+        print("\n".join(reproduction.forecast()))
+        return
+    with Terminal() as terminal:
+        try:
+            failed = reproduction.run(terminal)
+        except KeyboardInterrupt:
+            print("interrupted: run the same command to continue", file=sys.stderr)
+            raise typer.Exit(130) from None
+    result = reproduction.result(shlex.join(["cellbed", *sys.argv[1:]]))
+    path = page.write(result, reproduction.folder)
     if as_json:
         print(json.dumps(result.json(), indent=1, ensure_ascii=False))
     else:
         _show(result)
         print(f"page: {path}")
     if failed:
-        print(f"error: {failed} {what} failed: run the same command to try them again", file=sys.stderr)
+        print(f"error: {failed} {reproduction.what} failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)
 
 

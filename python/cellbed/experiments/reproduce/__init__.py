@@ -1,4 +1,4 @@
-"""Published experiments, reproduced: sweeps, and what a publication claims beside what their trials show.
+"""Published experiments, reproduced: sweeps or simulations, and a publication's claims beside what their trials show.
 
-`publication` has the parts of a reproduction and evaluates claims (pure), `reproduction` runs it, `thesis` is data.
+`swept` and `simulated` run a publication of `cellbed.reproduction`, `page` shows the result.
 """

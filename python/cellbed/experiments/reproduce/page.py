@@ -6,19 +6,19 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import cycle
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.experiments.reproduce.publication import (
+from cellbed.measure.repetitions import Interval
+from cellbed.report import html, plot
+from cellbed.reproduction import (
     Data,
     Experiment,
     Finding,
     Input,
-    Lines,
     Publication,
     Simulated,
     Swept,
@@ -27,8 +27,6 @@ from cellbed.experiments.reproduce.publication import (
     shown,
     statements,
 )
-from cellbed.measure.repetitions import Interval
-from cellbed.report import html, plot
 from cellbed.runformat.spans import PLACES
 from cellbed.support import inputs
 
@@ -43,17 +41,23 @@ _NOTABLE = 0.01
 """Share of requests without a reply that a reader must know of."""
 
 
+def this_machine() -> str:
+    """This machine now, in words."""
+    processors, load = os.cpu_count() or 1, os.getloadavg()[0]
+    return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
+
+
 @dataclass(frozen=True)
 class Result:
     """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: what else a reader
     must know of the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
 
-    publication: Publication
+    publication: Publication[Any]
     data: Data
     inputs: Sequence[Input]
     short: bool
     command: str
-    machine: str
+    machine: str = field(default_factory=this_machine)
     notes: Sequence[str] = ()
     clock: Literal["real", "virtual"] = "real"
     other: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +67,7 @@ class Result:
         """The heading of the values."""
         return "predicted" if self.clock == "virtual" else "ours"
 
-    @property
+    @cached_property
     def findings(self) -> dict[str, Finding]:
         """The claims beside our trials, by key."""
         return evaluate(self.publication, self.data, self.inputs)
@@ -80,7 +84,11 @@ class Result:
 
     def states(self) -> dict[str, dict[str, int]]:
         """Trials by status, by experiment."""
-        return {name: _states(trials) for name, trials in self.data.items()}
+        found = {}
+        for name, trials in self.data.items():
+            distinct = trials.frame.unique(["point", "repetition"])
+            found[name] = dict(distinct.group_by("status").len().sort("status").iter_rows())
+        return found
 
     def cautions(self) -> list[str]:
         """Return what a reader must know of the values."""
@@ -93,8 +101,9 @@ class Result:
             ):
                 if states.get(status):
                     found.append(f"{name}: {states[status]} of {total} trials {what}.")
-            lost = [each for each in trials_lost(self.data[name]) if each > _NOTABLE]
-            if lost:
+            measured = self.data[name].measured
+            shares = measured["lost_share"].drop_nulls() if "lost_share" in measured.columns else ()
+            if lost := [each for each in shares if each > _NOTABLE]:
                 found.append(
                     f"{name}: in {len(lost)} of {total} trials requests had no reply by the end, up to "
                     f"{max(lost):.0%}: times at places, such as the uplink's, are those of the others and too short."
@@ -145,25 +154,6 @@ def values_in(folder: Path) -> dict[str, str]:
     return {each["key"]: shown(Interval(*(each[end] for end in _INTERVAL)), each["unit"]) for each in claims}
 
 
-def trials_lost(trials: Trials) -> list[float]:
-    """Return the share of requests without a reply, of each trial."""
-    found: list[float] = (
-        trials.at()["lost_share"].drop_nulls().to_list() if "lost_share" in trials.frame.columns else []
-    )
-    return found
-
-
-def machine() -> str:
-    """This machine now, in words."""
-    processors, load = os.cpu_count() or 1, os.getloadavg()[0]
-    return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
-
-
-def _states(trials: Trials) -> dict[str, int]:
-    counts = trials.frame.unique(["point", "repetition"]).group_by("status").len().sort("status").rows()
-    return {str(status): int(count) for status, count in counts}
-
-
 def page(result: Result) -> str:
     """Return the page, self-contained."""
     findings = result.findings
@@ -174,39 +164,23 @@ def page(result: Result) -> str:
             drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
-    verdicts = {**result.publication.verdicts, "part": "in part"}
+    verdicts = result.publication.verdicts
     grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
     return html.rendered(
-        "reproduction.html",
-        result=result,
-        answers=result.answers(),
-        sections=sections,
-        swept=_is_swept,
-        statements=grouped,
+        "reproduction.html", result=result, answers=result.answers(), sections=sections, statements=grouped
     )
 
 
-def _is_swept(experiment: Experiment) -> bool:
-    return isinstance(experiment, Swept)
-
-
 def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callable[[], Figure]]]:
-    match experiment:
-        case Simulated():
-            return [(title, partial(draw, trials)) for title, draw in experiment.drawings]
-        case Swept():
-            lines = experiment.lines
-            over = [] if lines is None else [(lines.label, partial(_lines, trials, lines))]
-            return [(experiment.title, partial(_bars, trials)), *over]
-        case _:
-            return []
+    found: list[tuple[str, Callable[[], Figure]]] = []
+    if isinstance(experiment, Swept):
+        found.append((experiment.title, partial(_bars, trials, list(experiment.factors))))
+    return found + [(title, partial(draw, trials)) for title, draw in experiment.drawings]
 
 
-def _points(trials: Trials) -> list[tuple[str, dict[str, str]]]:
+def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Return name and labels of each point with measures, in order."""
-    names = trials.frame.columns
-    factors = names[names.index("late_p99_s") + 1 : names.index("app")]
-    rows = trials.at().unique("point").sort("point").select(factors).rows()
+    rows = trials.measured.unique("point").sort("point").select(factors).rows()
     varied = [at for at in range(len(factors)) if len({row[at] for row in rows}) > 1]
     return [
         (", ".join(row[at] for at in varied or range(len(factors))), dict(zip(factors, row, strict=True)))
@@ -214,11 +188,11 @@ def _points(trials: Trials) -> list[tuple[str, dict[str, str]]]:
     ]
 
 
-def _bars(trials: Trials) -> Figure:
+def _bars(trials: Trials, factors: Sequence[str]) -> Figure:
     """Percentiles of each place's time as bars, as in the publication: of each place by itself."""
     from matplotlib.figure import Figure
 
-    points = _points(trials)
+    points = _points(trials, factors)
     figure = Figure(figsize=(9, 1.6 + 0.5 * len(points)), layout="constrained")
     for axes, (name, title) in zip(
         figure.subplots(1, 2, sharey=True), (("p50", "Median"), ("p99", "P99")), strict=True
@@ -238,41 +212,15 @@ def _bars(trials: Trials) -> Figure:
     return figure
 
 
-def _lines(trials: Trials, lines: Lines) -> Figure:
-    """Percentiles of each trial over a quantity, with least-squares lines."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    colours = (plot.of_place("uplink")[1], plot.of_place("remote")[2], plot.of_place("downlink")[1], plot.INK)
-    levels = trials.frame[lines.by].unique(maintain_order=True).to_list()
-    columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
-    for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
-        for level, colour in zip(levels, cycle(colours), strict=False):
-            found = [
-                (at, value * 1e3)
-                for label, at in lines.at.items()
-                for value in trials.values(f"{lines.place}_{name}_s", **{lines.factor: label, lines.by: level}).values()
-            ]
-            if len({at for at, _ in found}) > 1:
-                x, y = np.array(found).T
-                axes.plot(x, y, "o", ms=4, color=colour, label=f"{lines.legend} {level}")
-                axes.plot(ends := np.array([x.min(), x.max()]), np.polyval(np.polyfit(x, y, 1), ends), color=colour)
-        axes.set(xlabel=lines.label, ylabel=f"{lines.place} latency, ms", title=title, ylim=(0, None))
-    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
-
-
 def rows(result: Result) -> list[tuple[str, ...]]:
     """Return the table: experiment, section, statement, published, ours, direction, magnitude."""
+    verdicts = result.publication.verdicts
     return [
         (
-            each.claim.experiment,
-            each.claim.section,
-            each.claim.statement,
-            each.claim.published,
+            *(getattr(each.claim, name) for name in ("experiment", "section", "statement", "published")),
             each.ours,
-            result.publication.verdicts[each.same],
-            result.publication.verdicts[each.magnitude],
+            verdicts[each.same],
+            verdicts[each.magnitude],
         )
         for each in result.findings.values()
     ]
@@ -290,7 +238,7 @@ def write(result: Result, folder: Path) -> Path:
         trials = result.data.get(name)
         if trials is not None and isinstance(experiment, Simulated):
             write_whole(folder / f"{name}.parquet", trials.frame.write_parquet)
-        elif trials is not None and len(trials.at()):
+        elif trials is not None and len(trials.measured):
             Sweep.load(folder / name).report(_MEASURES, disturbed=True).write(folder / name / "report.html")
     path = folder / "report.html"
     content = page(result)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.experiments.reproduce.publication import Data, Simulated, SimulatedPublication, Trials
+from cellbed.experiments.reproduce.page import Result
 from cellbed.experiments.sweep.runner import words
+from cellbed.reproduction import Data, SimulatedPublication, Trials
 from cellbed.runformat.folder import write_json
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
@@ -34,85 +35,109 @@ class Run:
     file: Path
 
 
-def runs(
-    publication: SimulatedPublication, chosen: Sequence[str], scale: Mapping[str, int], inputs: Any, folder: Path
-) -> dict[str, list[Run]]:
-    """Return the simulations of each chosen experiment. Those of several experiments are equal in each, so that they
-    are run once. scale, inputs: of the publication's `describe`; ``seeds`` of the scale: of each setting."""
-    found = {}
-    for experiment in publication.experiments:
-        assert isinstance(experiment, Simulated)
-        if experiment.name in chosen:
-            found[experiment.name] = group = list[Run]()
-            for setting in experiment.settings:
+class Simulations:
+    """The simulations of experiments of a publication, of all without names.
+
+    given: file with the publication's input. jobs: at once. scale: what differs from the publication's. folder: of the
+    results. runs: by experiment; those of several are equal in each, so that they are run once. Errors:
+    :class:`CellbedError`.
+    """
+
+    what = "simulations"
+
+    def __init__(
+        self,
+        publication: SimulatedPublication,
+        names: Sequence[str],
+        out: Path,
+        *,
+        short: bool,
+        given: Path | None = None,
+        jobs: int | None = None,
+        **scale: int | None,
+    ) -> None:
+        chosen = publication.chosen(names, "--figure")
+        content, self._used = publication.read(given)
+        self._publication, self._short, self._jobs = publication, short, jobs
+        self.folder = out / (publication.name + "-short" * short)
+        self.runs: dict[str, list[Run]] = {each.name: [] for each in chosen}
+        usual = publication.short if short else publication.full
+        scaled = {name: scale.get(name) or value for name, value in usual.items()}
+        for each in chosen:
+            for setting in each.settings:
                 labels = {**publication.usual, **setting}
-                description = publication.describe(labels, scale, inputs)
-                for seed in range(1, scale["seeds"] + 1):
+                description = publication.describe(labels, scaled, content)
+                for seed in range(1, scaled["seeds"] + 1):
                     text = json.dumps([FORMAT, description, seed], sort_keys=True)
                     key = hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
-                    group.append(Run(labels, seed, description, folder / "simulations" / f"{key}.json"))
-    return found
+                    file = self.folder / "simulations" / f"{key}.json"
+                    self.runs[each.name].append(Run(labels, seed, description, file))
 
+    @property
+    def missing(self) -> list[Run]:
+        """Those without a result, each once; those of low seeds first, so that an early stop leaves few repetitions of
+        everything."""
+        distinct = {run.file: run for group in self.runs.values() for run in group}
+        return sorted((run for run in distinct.values() if not run.file.is_file()), key=lambda run: run.seed)
 
-def missing(of_experiments: Mapping[str, Sequence[Run]]) -> list[Run]:
-    """Return the simulations without a result, each once; those of low seeds first, so that an early stop leaves few
-    repetitions of everything."""
-    distinct = {run.file: run for group in of_experiments.values() for run in group}
-    return sorted((run for run in distinct.values() if not run.file.is_file()), key=lambda run: run.seed)
+    def forecast(self) -> list[str]:
+        """Return what `run` would do, in lines."""
+        return [
+            *(f"{name}: {len(group)} simulations" for name, group in self.runs.items()),
+            f"in all, with shared ones run once: {len(self.missing)} to run",
+            f"{self._used.name}: {self._used.note}",
+        ]
 
+    def run(self, terminal: StatusLine) -> int:
+        """Run what is missing, in processes, and return how many failed. ``KeyboardInterrupt`` ends the running ones.
 
-def perform(
-    publication: SimulatedPublication, wanted: Sequence[Run], terminal: StatusLine, jobs: int | None = None
-) -> int:
-    """Run simulations in processes; returns how many failed. ``KeyboardInterrupt`` ends those that are running.
+        Errors: :class:`CellbedError`, OSError.
+        """
+        missing = self.missing
+        terminal.note(f"{len(missing)} simulations to run")
+        failed, began = 0, time.monotonic()
+        killed = CellbedError(
+            "a process of the simulations was killed (too little memory?): run the same command to continue"
+        )
+        with WorkerPool(min(self._jobs or processors(), len(missing)) or 1, killed) as pool:
+            running = {pool.submit(self._publication.measure, run.description, run.seed): run for run in missing}
+            for done, future in enumerate(as_completed(running), 1):
+                run = running.pop(future)
+                try:
+                    run.file.parent.mkdir(parents=True, exist_ok=True)
+                    write_json(run.file, future.result())
+                except CellbedError as error:
+                    failed += 1
+                    terminal.note(f"failed: {', '.join(run.labels.values())}, seed {run.seed}: {error}")
+                left = (time.monotonic() - began) / done * len(running)
+                terminal.state(f"{done} of {len(missing)} simulations, {words(left)} left")
+        return failed
 
-    Errors: :class:`CellbedError`, OSError.
-    """
-    failed, began = 0, time.monotonic()
-    killed = CellbedError(
-        "a process of the simulations was killed (too little memory?): run the same command to continue"
-    )
-    with WorkerPool(min(jobs or processors(), len(wanted)) or 1, killed) as pool:
-        running = {pool.submit(publication.measure, run.description, run.seed): run for run in wanted}
-        for done, future in enumerate(as_completed(running), 1):
-            run = running.pop(future)
-            try:
-                run.file.parent.mkdir(parents=True, exist_ok=True)
-                write_json(run.file, future.result())
-            except CellbedError as error:
-                failed += 1
-                terminal.note(f"failed: {', '.join(run.labels.values())}, seed {run.seed}: {error}")
-            left = (time.monotonic() - began) / done * len(running)
-            terminal.state(f"{done} of {len(wanted)} simulations, {words(left)} left")
-    return failed
+    def data(self) -> Data:
+        """Return the results of each experiment: a row for each simulation, with its labels and measures."""
+        import polars as pl
 
+        data = {}
+        for name, group in self.runs.items():
+            points: dict[tuple[str, ...], int] = {}
+            rows = []
+            for run in group:
+                point = points.setdefault(tuple(run.labels.values()), len(points))
+                found = inputs.json_value(run.file) if run.file.is_file() else {}
+                about = {"point": point, "repetition": run.seed, "key": run.file.stem, **run.labels}
+                rows.append({**about, "status": "complete" if found else "failed", **found})
+            data[name] = Trials(pl.DataFrame(rows, infer_schema_length=None), self._publication.usual)
+        return data
 
-def collect(of_experiments: Mapping[str, Sequence[Run]]) -> Data:
-    """Return the results of each experiment: a row for each simulation, with its labels and measures."""
-    import polars as pl
-
-    data = {}
-    for name, group in of_experiments.items():
-        points: dict[tuple[str, ...], int] = {}
-        rows = []
-        for run in group:
-            point = points.setdefault(tuple(run.labels.values()), len(points))
-            found = inputs.json_value(run.file) if run.file.is_file() else {}
-            about = {"point": point, "repetition": run.seed, "key": run.file.stem, **run.labels}
-            rows.append({**about, "status": "complete" if found else "failed", **found})
-        data[name] = Trials(pl.DataFrame(rows, infer_schema_length=None))
-    return data
-
-
-def notes(data: Data) -> list[str]:
-    """Return what a reader must know of the simulations."""
-    found = []
-    for name, trials in data.items():
-        done = trials.at()
-        if "unfinished" in done.columns and (ended := done.filter(done["unfinished"] > 0)).height:
-            share = float(ended["unfinished"].sum()) / float(done["flows"].sum())
-            found.append(
-                f"{name}: in {ended.height} of {done.height} simulations flows did not end, {share:.1%} of all: they "
-                "count as infinitely long."
-            )
-    return found
+    def result(self, command: str) -> Result:
+        """Return the findings of what has been run. command: that ran it."""
+        data, notes = self.data(), []
+        for name, trials in data.items():
+            done = trials.measured
+            if "unfinished" in done.columns and (ended := done.filter(done["unfinished"] > 0)).height:
+                share = float(ended["unfinished"].sum()) / float(done["flows"].sum())
+                notes.append(
+                    f"{name}: in {ended.height} of {done.height} simulations flows did not end, {share:.1%} of all: "
+                    "they count as infinitely long."
+                )
+        return Result(self._publication, data, [self._used], self._short, command, notes=notes)

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed import _core
-from cellbed.experiments.reproduce.publication import (
+from cellbed.reproduction import (
     NEAR,
     Answer,
     Claim,
     Data,
     Finding,
     Input,
+    Interval,
+    Measure,
+    Range,
     Simulated,
     SimulatedPublication,
     Trials,
     Unit,
     Values,
+    above,
+    duration,
+    ends,
+    label_decades,
+    mean_interval,
     paired,
     ratio,
+    read_sizes,
+    run_content,
+    share,
     statements,
 )
-from cellbed.report.formats import duration, share
-from cellbed.report.plot import label_decades
-from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,16 +95,14 @@ def sizes() -> list[tuple[float, float]]:
     (pDCell, §4.1).
     """
     found = []
-    for (low, below), (high, above) in (((SEGMENT, 0.0), (10_240, 0.8)), ((10_240, 0.8), (3_000_000, 1.0))):
+    for (low, first), (high, last) in (((SEGMENT, 0.0), (10_240, 0.8)), ((10_240, 0.8), (3_000_000, 1.0))):
         steps = np.linspace(0, 1, 17)
-        found += [(float(low * (high / low) ** each), float(below + each * (above - below))) for each in steps]
+        found += [(float(low * (high / low) ** each), float(first + each * (last - first))) for each in steps]
     return found[:16] + found[17:]
 
 
 def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
     """Return the distribution of flow sizes in a file, or ours; and what it is. Errors: :class:`CellbedError`."""
-    from cellbed.datacentre.flow_files import read_sizes
-
     if file is None:
         note = "log-uniform from 1460 B to 10 KB (80 % of the flows) and to 3 MB, after published values"
         return sizes(), Input("flow sizes", note, True)
@@ -155,12 +157,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     packets; ``full_after_s``, ``full_share``: when it was full first, and for which share of the time from the first
     packet to the last.
     """
-    began = time.perf_counter()
-    try:
-        found = _core.simulate(json.dumps({**description, "seed": seed}))
-    except ValueError as error:
-        raise CellbedError(str(error)) from None
-    elapsed = time.perf_counter() - began
+    found = run_content(description, seed)
     flows = found["flows"]
     users, queues, counts = (found["tables"][name] for name in ("users", "queues", "counts"))
     mobile = flows["user"] >= 0
@@ -176,22 +173,19 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
         **{f"fct_p{each}_s": rank(times, each / 100) for each in PERCENTILES},
         "bytes_mean": float(size.mean()),
         "duration_s": found["end_ps"] * 1e-12,
-        "elapsed_s": elapsed,
+        "elapsed_s": found["elapsed_s"],
         "packet_hops": int(found["packet_hops"]),
         "refused_share": refused / offered if offered else None,
         "bits_per_block": 8 * float(counts["delivered_bytes"][0]) / max(1.0, float(counts["resource_blocks"][0])),
         "offered_per_delivered": offered / max(1.0, delivered),
     }
     quality = np.round(users["mean_cqi"])[user]
-    for name, (low, high) in QUALITIES.items():
-        chosen = ends[(size <= SHORT_BYTES) & (quality >= low) & (quality <= high)]
+    groups = {name: (quality >= low) & (quality <= high) for name, (low, high) in QUALITIES.items()}
+    beside = behind(user, size > LONG_BYTES, start, np.where(end < 0, np.iinfo(np.int64).max, end))
+    for name, group in {**groups, "beside": beside, "alone": ~beside}.items():
+        chosen = ends[(size <= SHORT_BYTES) & group]
         measured[f"short_{name}_s"] = float(chosen.mean()) if len(chosen) else None
         measured[f"short_{name}"] = len(chosen)
-    short = size <= SHORT_BYTES
-    beside = short & behind(user, size > LONG_BYTES, start, np.where(end < 0, np.iinfo(np.int64).max, end))
-    for name, flows_of in (("beside", beside), ("alone", short & ~beside)):
-        measured[f"short_{name}_s"] = float(ends[flows_of].mean()) if flows_of.any() else None
-        measured[f"short_{name}"] = int(flows_of.sum())
     capacity = description["radio"].get("buffer_bytes", BUFFERS["3 MB"]) // 1500
     return measured | filled(queues["time_s"], queues["unit_packets"], capacity)
 
@@ -240,39 +234,24 @@ def _name(load: str) -> str:
     return load.replace("-like", "")
 
 
+def _section(experiment: str) -> str:
+    return "§1" if experiment == "load" else f"Fig. {experiment}"
+
+
 Setting = Mapping[str, str]
 """Levels that differ from the usual ones, by factor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A measure of a setting, by `how` with that of another one in each repetition: both have the same flows."""
+def _later_full(one: Setting, other: Setting, data: Data) -> Values:
+    """Return how much later the buffer is full for the first time; never counts as the end of the simulation."""
+    trials = data["11b"]
+    times = [[trials.values(each, **setting) for each in ("full_after_s", "duration_s")] for setting in (one, other)]
+    first, second = ({seed: min(value, ends[seed]) for seed, value in full.items()} for full, ends in times)
+    return paired(operator.sub, first, second)
 
-    experiment: str
-    column: str
-    load: str
-    setting: Setting
-    other: Setting | None = None
-    how: Callable[[float, float], float] = operator.truediv
 
-    def __call__(self, data: Data) -> Values:
-        settings = [self.setting] if self.other is None else [self.setting, self.other]
-        found = [self._values(data[self.experiment], each) for each in settings]
-        return found[0] if self.other is None else paired(self.how, *found)
-
-    def _values(self, trials: Trials, setting: Setting) -> Values:
-        labels = {**USUAL, "load": self.load, **setting}
-        found = trials.values(self.column, **labels)
-        if self.column != "full_after_s":
-            return found
-        # A buffer that is never full counts as full at the end of the simulation.
-        ends = trials.values("duration_s", **labels)
-        return {seed: min(value, ends[seed]) for seed, value in found.items()}
-
-    def why(self, data: Data) -> str:
-        """Return what happened to the flows and packets of the settings."""
-        settings = [self.setting] if self.other is None else [self.setting, self.other]
-        return " ".join(filter(None, (account(data[self.experiment], self.load, each) for each in settings)))
+def _accounts(experiment: str, settings: Sequence[Setting], data: Data) -> str:
+    return " ".join(filter(None, (account(data[experiment], each) for each in settings)))
 
 
 def name(setting: Mapping[str, str]) -> str:
@@ -283,20 +262,13 @@ def name(setting: Mapping[str, str]) -> str:
     return ", ".join([f"{labels['transport']}{joined}{labels['scheduler']}", *others])
 
 
-def account(trials: Trials, load: str, setting: Mapping[str, str]) -> str:
+def account(trials: Trials, setting: Setting) -> str:
     """Return a sentence on a setting: times, refused packets and the buffer; empty without simulations."""
-
-    def mean(column: str) -> float | None:
-        found = _finite(trials, column, load, setting)
-        return float(np.mean(found)) if found else None
-
-    median, tail, packets, refused = (
-        mean(each) for each in ("fct_p50_s", "fct_p99_s", "mean_packets", "refused_share")
-    )
+    measured = ("fct_p50_s", "fct_p99_s", "mean_packets", "refused_share", "short_beside_s", "short_alone_s")
+    median, tail, packets, refused, beside, alone = (_mean(trials, each, setting).value for each in measured)
     if median is None:
         return ""
     text = f"{name(setting)}: median {duration(median)}" + (f", P99 {duration(tail)}" if tail is not None else "")
-    beside, alone = mean("short_beside_s"), mean("short_alone_s")
     if beside is not None and alone is not None:
         text += (
             f"; flows of at most 10 KB take {duration(alone)} on average, {duration(beside)} where they begin while "
@@ -306,19 +278,25 @@ def account(trials: Trials, load: str, setting: Mapping[str, str]) -> str:
         text += f"; {packets:,.0f} packets wait at the CU on average"
     if refused:
         text += f", and it refuses {share(refused)} of those that arrive"
-    if unfinished := mean("unfinished"):
+    if unfinished := _mean(trials, "unfinished", setting).value:
         text += f"; {unfinished:.3g} flows in a simulation do not end"
     return f"{text}."
 
 
+def _mean(trials: Trials, column: str, setting: Setting) -> Interval:
+    """Return the mean of the finite values over seeds, with its interval."""
+    found = trials.values(column, **setting).values()
+    return mean_interval([each for each in found if math.isfinite(each)], least=0)
+
+
 def _distance(load: str, data: Data) -> Values:
     """Return the distance between the distributions of the completion times of all repetitions, by traffic matrix."""
-    found = [_pooled(data["8"], load, each) for each in _MATRICES.values()]
+    found = [_pooled(data["8"], {"load": load, **each}) for each in _MATRICES.values()]
     return {1: distance(*found)} if all(map(len, found)) else {}
 
 
-def _pooled(trials: Trials, load: str, setting: Setting) -> list[float]:
-    found = trials.at(**{**USUAL, "load": load, **setting})
+def _pooled(trials: Trials, setting: Setting) -> list[float]:
+    found = trials.at(**setting)
     if "fct_s" not in found.columns:
         return []
     return [time for times in found["fct_s"].drop_nulls() for time in times]
@@ -326,7 +304,7 @@ def _pooled(trials: Trials, load: str, setting: Setting) -> list[float]:
 
 def _chance(load: str, data: Data) -> str:
     """Return what chance alone makes of such a distance."""
-    counts = [len(_pooled(data["8"], load, each)) for each in _MATRICES.values()]
+    counts = [len(_pooled(data["8"], {"load": load, **each})) for each in _MATRICES.values()]
     critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
     return (
         f"One value over all repetitions: {counts[0]:,} and {counts[1]:,} flows. Two samples of one distribution "
@@ -334,17 +312,13 @@ def _chance(load: str, data: Data) -> str:
     )
 
 
-Judged = tuple[Callable[[float], bool] | None, str]
-"""A test of whether a value has the direction of the paper, and the name of the direction."""
-_ABOVE_1: Judged = lambda value: value > 1, "above 1"
-_ABOVE_0: Judged = lambda value: value > 0, "above 0"
-_ALIKE: Judged = lambda value: abs(value - 1) <= 0.1, "within 10 % of 1"
-_SIGNIFICANT: Judged = lambda value: value > NEAR, f"above {NEAR:g} times"
+Judged = tuple[Range | None, str]
+"""Values that have the direction of the paper, and the name of the direction."""
+_ABOVE_1: Judged = above(1), "above 1"
+_ABOVE_0: Judged = above(0), "above 0"
+_ALIKE: Judged = (0.9, 1.1), "within 10 % of 1"
+_SIGNIFICANT: Judged = above(NEAR), f"above {NEAR:g} times"
 """Of what the paper calls significant."""
-
-
-def _settings(*settings: Mapping[str, str]) -> tuple[dict[str, str], ...]:
-    return tuple({**USUAL, "load": load, **each} for load in MODES for each in settings)
 
 
 _PDCELL_MRFS: Setting = {}
@@ -352,60 +326,57 @@ _PDCELL_PFS: Setting = {"scheduler": PFS}
 _PHOST_PFS: Setting = {"transport": PHOST, "scheduler": PFS}
 _INFINITE_PFS: Setting = {"transport": INFINITE, "scheduler": PFS}
 _TCP_PFS: Setting = {"transport": TCP, "scheduler": PFS}
-_NAMES = {
-    "pDCell-MRFS": _PDCELL_MRFS,
-    "pDCell-PFS": _PDCELL_PFS,
-    "pHost+PFS": _PHOST_PFS,
-    "TCP+PFS": _TCP_PFS,
-}
+_NAMES = {"pDCell-MRFS": _PDCELL_MRFS, "pDCell-PFS": _PDCELL_PFS, "pHost+PFS": _PHOST_PFS, "TCP+PFS": _TCP_PFS}
 _MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 
 
-def _claims() -> Iterator[Claim]:
-    for load in MODES:
-        yield from _claims_of(load)
-
-
-def _claims_of(load: str) -> Iterator[Claim]:
-    mode, subtract = f" ({load})", operator.sub
-    of = partial(Measure, load=load)
+def _claims(load: str) -> Iterator[Claim]:
+    mode = f" ({load})"
 
     def claim(
         key: str, experiment: str, statement: str, published: str, measure: Callable[[Data], Values], judged: Judged,
         unit: Unit = "ratio", explain: Callable[[Data], str] | None = None, group: str = "",
-        figure: tuple[float, float] | None = None,
+        figure: Range | None = None,
     ) -> Claim:  # fmt: skip
-        section = "§1" if experiment == "load" else f"Fig. {experiment}"
         return Claim(
-            f"{key}-{_name(load)}", experiment, section, statement + mode, published, measure, unit, judged[1],
-            judged[0], explain=explain, figure=figure, group=group and group + mode,
+            f"{key}-{_name(load)}", experiment, _section(experiment), statement + mode, published, measure, unit,
+            judged[1], judged[0], explain=explain, figure=figure, group=group and group + mode,
         )  # fmt: skip
 
+    def compared(
+        experiment: str, column: str, one: Setting, other: Setting, how: Callable[[float, float], float]
+    ) -> tuple[Measure, Callable[[Data], str]]:
+        """Return a comparison of two settings, and its explanation."""
+        first, second = ({"load": load, **each} for each in (one, other))
+        return Measure(experiment, column, first, second, how=how), partial(_accounts, experiment, (first, second))
+
+    over, minus = operator.truediv, operator.sub
     for key, statement, one, other in (
         ("3-finite", "Median FCT, TCP over pHost with a finite queue", _TCP_PFS, _PHOST_PFS),
         ("3-infinite", "Median FCT, pHost with an infinite queue over TCP", _INFINITE_PFS, _TCP_PFS),
     ):
-        found = of("3", "fct_p50_s", setting=one, other=other)
-        yield claim(key, "3", statement, "above 1", found, _ABOVE_1, explain=found.why)
+        found, why = compared("3", "fct_p50_s", one, other, over)
+        yield claim(key, "3", statement, "above 1", found, _ABOVE_1, explain=why)
     yield claim(
         "8", "8", "Distance of the FCT distributions, all traffic to the CU and 20 % of it", "negligible",
-        partial(_distance, load), (lambda value: value <= 0.05, "at most 0.05"), "number", partial(_chance, load),
+        partial(_distance, load), ((0.0, 0.05), "at most 0.05"), "number", partial(_chance, load),
     )  # fmt: skip
     for key, statement, published, one, other, judged in (
         ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", _PDCELL_PFS, _PDCELL_MRFS,
-         (lambda value: value >= 1, "at least 1")),
+         ((1.0, math.inf), "at least 1")),
         ("9-phost", "pHost+PFS over pDCell-PFS", "outperforms significantly", _PHOST_PFS, _PDCELL_PFS, _SIGNIFICANT),
         ("9-tcp", "TCP+PFS over pDCell-PFS", "outperforms significantly", _TCP_PFS, _PDCELL_PFS, _SIGNIFICANT),
     ):  # fmt: skip
         for percentile in PERCENTILES:
-            found = of("9", f"fct_p{percentile}_s", setting=one, other=other)
+            found, why = compared("9", f"fct_p{percentile}_s", one, other, over)
             yield claim(
                 f"{key}-p{percentile}", "9", f"P{percentile} of the FCT, {statement}", published, found, judged,
-                explain=found.why, group=f"FCT, {statement}",
+                explain=why, group=f"FCT, {statement}",
             )  # fmt: skip
+    found, _ = compared("10a", "fct_mean_s", _PDCELL_PFS, _PDCELL_MRFS, over)
     yield claim(
-        "10a-advantage", "10a", "Mean FCT with varying CQI, PFS over MRFS", "a significant advantage",
-        of("10a", "fct_mean_s", setting=_PDCELL_PFS, other=_PDCELL_MRFS), _SIGNIFICANT,
+        "10a-advantage", "10a", "Mean FCT with varying CQI, PFS over MRFS", "a significant advantage", found,
+        _SIGNIFICANT,
     )  # fmt: skip
     for scheduler, published, judged in (
         (MRFS, "sub-optimal with fixed CQI", _ABOVE_1), (PFS, "similar", _ALIKE), (ROUND_ROBIN, "–", (None, "")),
@@ -423,54 +394,51 @@ def _claims_of(load: str) -> Iterator[Claim]:
             )  # fmt: skip
     for quality in QUALITIES:
         worst = quality == "bad"
+        found, _ = compared("10b", f"short_{quality}_s", _PDCELL_PFS, _PDCELL_MRFS, over)
         yield claim(
             f"10b-{quality}", "10b",
             f"Mean FCT of flows of at most 10 KB to users with a {quality} channel, PFS over MRFS",
-            "two orders of magnitude" if worst else "outperforms significantly",
-            of("10b", f"short_{quality}_s", setting=_PDCELL_PFS, other=_PDCELL_MRFS), _SIGNIFICANT,
+            "two orders of magnitude" if worst else "outperforms significantly", found, _SIGNIFICANT,
             explain=partial(_of_quality, load), figure=_HUNDREDFOLD if worst else None,
             group="Mean FCT of flows of at most 10 KB, PFS over MRFS",
         )  # fmt: skip
     for buffer in BUFFERS:
-        found = of("11a", "refused_share", setting={**_PHOST_PFS, "buffer": buffer},
-                   other={**_PDCELL_PFS, "buffer": buffer}, how=subtract)  # fmt: skip
+        one, other = ({**each, "buffer": buffer} for each in (_PHOST_PFS, _PDCELL_PFS))
+        found, why = compared("11a", "refused_share", one, other, minus)
         yield claim(
             f"11a-{buffer}", "11a", f"Share of packets that the CU refuses, pHost minus pDCell, {buffer}", "above 0",
-            found, _ABOVE_0, "change", found.why, "Refused packets, pHost minus pDCell",
+            found, _ABOVE_0, "change", why, "Refused packets, pHost minus pDCell",
         )  # fmt: skip
-    phost, pdcell = (dict(each, buffer="3 MB") for each in (_PHOST_PFS, _PDCELL_PFS))
-    found = of("11b", "full_after_s", setting=pdcell, other=phost, how=subtract)
+    phost, pdcell = ({"load": load, **each, "buffer": "3 MB"} for each in (_PHOST_PFS, _PDCELL_PFS))
     yield claim(
-        "11b-first", "11b", "Time until the buffer of 3 MB is full, pDCell minus pHost", "pHost is quicker", found,
-        (_ABOVE_0[0], "above 0 s"), "change", found.why,
+        "11b-first", "11b", "Time until the buffer of 3 MB is full, pDCell minus pHost", "pHost is quicker",
+        partial(_later_full, pdcell, phost), (_ABOVE_0[0], "above 0 s"), "change",
+        partial(_accounts, "11b", (pdcell, phost)),
     )  # fmt: skip
     yield claim(
         "11b-full", "11b", "Share of the time in which the buffer is full with pHost", "the entire period",
-        of("11b", "full_share", setting=phost), (lambda value: value >= 0.95, "at least 95 %"), "share",
-        partial(_of_fullness, load, phost),
+        Measure("11b", "full_share", phost), ((0.95, 1.0), "at least 95 %"), "share", partial(_of_fullness, phost),
     )  # fmt: skip
-    found = of("11b", "full_share", setting=phost, other=pdcell, how=subtract)
-    yield claim(
-        "11b-less", "11b", "The same, pHost minus pDCell", "pDCell has less", found, _ABOVE_0, "change", found.why
-    )
-    for key, experiment, statement, factor, ends, published, judged in (
+    found, why = compared("11b", "full_share", phost, pdcell, minus)
+    yield claim("11b-less", "11b", "The same, pHost minus pDCell", "pDCell has less", found, _ABOVE_0, "change", why)
+    for key, experiment, statement, factor, levels, published, judged in (
         ("11c", "11c", "buffer of 30 MB over 3 MB", "buffer", ("30 MB", "3 MB"), "very similar", _ALIKE),
         ("load", "load", "load 0.8 over 0.2", "network load", ("0.8", "0.2"), "not significantly affected",
-         (lambda value: 1 / NEAR <= value <= NEAR, "from 0.8 to 1.25 times")),
+         ((1 / NEAR, NEAR), "from 0.8 to 1.25 times")),
     ):  # fmt: skip
         for scheduler in (MRFS, PFS):
-            high, low = ({"scheduler": scheduler, factor: each} for each in ends)
-            found = of(experiment, "fct_mean_s", setting=high, other=low)
+            high, low = ({"scheduler": scheduler, factor: each} for each in levels)
+            found, why = compared(experiment, "fct_mean_s", high, low, over)
             yield claim(
                 f"{key}-{scheduler.lower()}", experiment, f"Mean FCT of pDCell-{scheduler}, {statement}", published,
-                found, judged, explain=found.why, group=f"Mean FCT, {statement}",
+                found, judged, explain=why, group=f"Mean FCT, {statement}",
             )  # fmt: skip
 
 
 def _gain(load: str, scheduler: str) -> Measure:
     """Return the saving by varying channels, a factor of the mean completion time."""
-    fixed, varying = ({"scheduler": scheduler, "cqi": cqi} for cqi in (FIXED, TRACE))
-    return Measure("10a", "fct_mean_s", load, fixed, varying)
+    fixed, varying = ({"load": load, "scheduler": scheduler, "cqi": cqi} for cqi in (FIXED, TRACE))
+    return Measure("10a", "fct_mean_s", fixed, varying)
 
 
 def _net(load: str, scheduler: str, data: Data) -> Values:
@@ -478,39 +446,39 @@ def _net(load: str, scheduler: str, data: Data) -> Values:
     return ratio(_gain(load, scheduler)(data), _gain(load, ROUND_ROBIN)(data))
 
 
-def _of_fullness(load: str, setting: Setting, data: Data) -> str:
+def _of_fullness(setting: Setting, data: Data) -> str:
     shares, lengths = [], []
-    found = data["11b"].at(**{**USUAL, "load": load, **setting})
+    found = data["11b"].at(**setting)
     for times, packets in found.select("times_s", "occupancy").drop_nulls().iter_rows():
         full = np.flatnonzero(np.array(packets, float) >= FULL * BUFFERS["3 MB"] / 1500)
         if len(full):
             shares.append(len(full) / (full[-1] - full[0] + 1))
             lengths.append(float(times[full[-1]]) / float(times[-1]))
     if not shares:
-        return account(data["11b"], load, setting)
+        return account(data["11b"], setting)
     part, end = (share(float(np.mean(each))) for each in (shares, lengths))
     return (
         f"From the first to the last instant at which it is full, the buffer is full for {part} of the time; the "
-        f"last one is after {end} of the simulation. {account(data['11b'], load, setting)}"
+        f"last one is after {end} of the simulation. {account(data['11b'], setting)}"
     )
 
 
 def _of_channels(load: str, scheduler: str, data: Data) -> str:
-    settings = [{"scheduler": scheduler, "cqi": cqi} for cqi in (TRACE, FIXED)]
-    varying, fixed = (Measure("10a", "bits_per_block", load, each)(data) for each in settings)
-    if not varying or not fixed:
+    settings = [{"load": load, "scheduler": scheduler, "cqi": cqi} for cqi in (TRACE, FIXED)]
+    varying, fixed = (_mean(data["10a"], "bits_per_block", each).value for each in settings)
+    if varying is None or fixed is None:
         return ""
-    means = [float(np.mean(list(each.values()))) for each in (varying, fixed)]
-    return f"With varying CQI the cell delivers {means[0]:.0f} bits in a resource block, with fixed CQI {means[1]:.0f}."
+    return f"With varying CQI the cell delivers {varying:.0f} bits in a resource block, with fixed CQI {fixed:.0f}."
 
 
 def _of_quality(load: str, data: Data) -> str:
     texts = []
     for scheduler in (MRFS, PFS):
+        setting = {"load": load, "scheduler": scheduler}
         means = {
-            name: float(np.mean(found))
+            name: mean
             for name in (*QUALITIES, "beside", "alone")
-            if (found := _finite(data["10b"], f"short_{name}_s", load, {"scheduler": scheduler}))
+            if (mean := _mean(data["10b"], f"short_{name}_s", setting).value) is not None
         }
         text = f"{scheduler}: " + ", ".join(f"{duration(means[name])} ({name})" for name in QUALITIES if name in means)
         if "beside" in means and "alone" in means:
@@ -551,7 +519,7 @@ def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
 
     def draw(axes: Axes, load: str) -> None:
         for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
-            times = np.sort(_pooled(trials, load, setting))
+            times = np.sort(_pooled(trials, {"load": load, **setting}))
             if len(times):
                 ranks = np.unique(np.linspace(0, len(times) - 1, _POINTS).astype(int))
                 ranks = ranks[np.isfinite(times[ranks])]
@@ -562,31 +530,23 @@ def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
     return _figure("share of flows", draw)
 
 
-def _finite(trials: Trials, column: str, load: str, setting: Setting) -> list[float]:
-    found = trials.values(column, **{**USUAL, "load": load, **setting})
-    return [each for each in found.values() if math.isfinite(each)]
-
-
 def _bars(
     groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
 ) -> Figure:
     """Means over repetitions with 95 % intervals, as bars in groups; a logarithmic scale. levels: of a factor, or in
     the name of the column."""
-    from cellbed.measure.repetitions import mean_interval
-
     width = 0.8 / len(groups)
 
     def draw(axes: Axes, load: str) -> None:
         for number, ((name, setting), colour) in enumerate(zip(groups.items(), _COLOURS, strict=False)):
             for place, level in enumerate(levels):
-                at = setting if factor is None else {**setting, factor: level}
-                if found := _finite(trials, column.format(level), load, at):
-                    interval = mean_interval(found, least=0)
-                    value = float(np.mean(found))
-                    axes.bar(place + number * width, value, width, color=colour, label=name if not place else None)
-                    if interval.low is not None and interval.high is not None:
-                        low, high = max(interval.low, value * 0.01), interval.high
-                        axes.vlines(place + number * width, low, high, color="black", lw=1)
+                at = {"load": load, **setting} | ({} if factor is None else {factor: level})
+                mean = _mean(trials, column.format(level), at)
+                if mean.value is not None:
+                    left = place + number * width
+                    axes.bar(left, mean.value, width, color=colour, label=name if not place else None)
+                    if mean.low is not None and mean.high is not None:
+                        axes.vlines(left, max(mean.low, mean.value * 0.01), mean.high, color="black", lw=1)
         axes.set_xticks([each + 0.4 - width / 2 for each in range(len(levels))], levels)
         axes.set_yscale("log")
         label_decades(axes.yaxis, *axes.get_ylim())
@@ -594,20 +554,18 @@ def _bars(
     return _figure(label, draw)
 
 
-def _over_buffers(named: Mapping[str, Setting], column: str, factor: float, label: str, trials: Trials) -> Figure:
+def _over_buffers(names: Sequence[str], column: str, factor: float, label: str, trials: Trials) -> Figure:
     """Return a measure over the size of the buffer, mean over repetitions with 95 % intervals."""
-    from cellbed.measure.repetitions import mean_interval
 
     def draw(axes: Axes, load: str) -> None:
-        for (name, setting), colour in zip(named.items(), _COLOURS, strict=False):
+        for name, colour in zip(names, _COLOURS, strict=False):
             points = []
             for buffer, size in BUFFERS.items():
-                if found := _finite(trials, column, load, {**setting, "buffer": buffer}):
-                    value, interval = float(np.mean(found)), mean_interval(found, least=0)
-                    ends = (value if each is None else each for each in (interval.low, interval.high))
-                    points.append((size / 1e6, value, *ends))
+                mean = _mean(trials, column, {"load": load, **_NAMES[name], "buffer": buffer})
+                if mean.value is not None:
+                    points.append((size / 1e6, *(factor * each for each in (mean.value, *ends(mean)))))
             if points:
-                x, y, low, high = np.array(points).T * np.array([[1], [factor], [factor], [factor]])
+                x, y, low, high = np.array(points).T
                 axes.plot(x, y, "o-", ms=4, color=colour, label=name)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
         axes.set(xlabel="buffer at the CU, MB", ylim=(0, None))
@@ -620,7 +578,7 @@ def _occupancy(trials: Trials) -> Figure:
 
     def draw(axes: Axes, load: str) -> None:
         for name, colour in zip(("pHost+PFS", "pDCell-PFS"), _COLOURS, strict=False):
-            found = trials.at(**{**USUAL, "load": load, **_NAMES[name], "buffer": "3 MB"})
+            found = trials.at(**{"load": load, **_NAMES[name], "buffer": "3 MB"})
             rows = found.select("times_s", "occupancy").iter_rows() if "times_s" in found.columns else ()
             if drawn := [(np.array(t, float), np.array(p, float)) for t, p in rows if t]:
                 grid = np.linspace(0, max(t[-1] for t, _ in drawn), 300)
@@ -633,58 +591,80 @@ def _occupancy(trials: Trials) -> Figure:
 
 _LEGACY = {"pHost, finite queue": _PHOST_PFS, "TCP": _TCP_PFS, "pHost, infinite queue": _INFINITE_PFS}
 _SCHEDULED = {MRFS: {"scheduler": MRFS}, PFS: {"scheduler": PFS}}
+_REPORTED = {"fixed CQI": {"cqi": FIXED}, "varying CQI": {"cqi": TRACE}}
+_SCHEDULERS_10A = (MRFS, PFS, ROUND_ROBIN)
 _LEVELS = ("0.2", "0.4", "0.6", "0.8")
-_BUFFERED = tuple({**each, "buffer": buffer} for buffer in BUFFERS for each in (_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS))
+
+
+def _experiment(
+    name: str, title: str, settings: Sequence[Setting], drawn: str, draw: Callable[[Trials], Figure]
+) -> Simulated:
+    both = tuple({"load": load, **each} for load in MODES for each in settings)
+    return Simulated(name, title, _section(name), both, drawings=((drawn, draw),))
+
+
+def _varied(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
+    return [{**each, factor: level} for level in levels for each in settings]
+
+
 EXPERIMENTS = (
-    Simulated(
-        "3", "Transports that do not know the radio", "Fig. 3", _settings(*_LEGACY.values()),
-        (("Flow completion times", partial(_distributions, _LEGACY)),),
+    *(
+        _experiment(name, title, tuple(named.values()), "Flow completion times", partial(_distributions, named))
+        for name, title, named in (
+            ("3", "Transports that do not know the radio", _LEGACY),
+            ("8", "Traffic matrices", _MATRICES),
+            ("9", "pDCell, pHost and TCP", _NAMES),
+        )
     ),
-    Simulated(
-        "8", "Traffic matrices", "Fig. 8", _settings(*_MATRICES.values()),
-        (("Flow completion times", partial(_distributions, _MATRICES)),),
+    _experiment(
+        "10a",
+        "Reports of the channel quality",
+        _varied(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
+        "Mean completion times",
+        partial(_bars, _REPORTED, _SCHEDULERS_10A, "fct_mean_s", "scheduler", "mean FCT, s (logarithmic)"),
     ),
-    Simulated(
-        "9", "pDCell, pHost and TCP", "Fig. 9", _settings(*_NAMES.values()),
-        (("Flow completion times", partial(_distributions, _NAMES)),),
+    _experiment(
+        "10b",
+        "Short flows by channel quality",
+        (_PDCELL_MRFS, _PDCELL_PFS),
+        "Mean completion times",
+        partial(_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None, "mean FCT of flows ≤ 10 KB, s (logarithmic)"),
     ),
-    Simulated(
-        "10a", "Reports of the channel quality", "Fig. 10a",
-        _settings(*({"scheduler": scheduler, "cqi": cqi} for scheduler in (MRFS, PFS, ROUND_ROBIN)
-                    for cqi in (FIXED, TRACE))),
-        (("Mean completion times", partial(_bars, {"fixed CQI": {"cqi": FIXED}, "varying CQI": {"cqi": TRACE}},
-                                           (MRFS, PFS, ROUND_ROBIN), "fct_mean_s", "scheduler",
-                                           "mean FCT, s (logarithmic)")),),
+    _experiment(
+        "11a",
+        "Packets that are not admitted",
+        _varied((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
+        "Refused packets",
+        partial(
+            _over_buffers,
+            ("pHost+PFS", "pDCell-PFS", "pDCell-MRFS"),
+            "refused_share",
+            100.0,
+            "packets that the CU refuses, %",
+        ),
     ),
-    Simulated(
-        "10b", "Short flows by channel quality", "Fig. 10b", _settings(_PDCELL_MRFS, _PDCELL_PFS),
-        (("Mean completion times", partial(_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None,
-                                           "mean FCT of flows ≤ 10 KB, s (logarithmic)")),),
+    _experiment(
+        "11b",
+        "Buffer over time",
+        _varied((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
+        "Occupancy of the buffer",
+        _occupancy,
     ),
-    Simulated(
-        "11a", "Packets that are not admitted", "Fig. 11a", _settings(*_BUFFERED),
-        (("Refused packets", partial(_over_buffers, {"pHost+PFS": _PHOST_PFS, "pDCell-PFS": _PDCELL_PFS,
-                                                     "pDCell-MRFS": _PDCELL_MRFS}, "refused_share", 100.0,
-                                     "packets that the CU refuses, %")),),
+    _experiment(
+        "11c",
+        "Completion times by buffer",
+        _varied((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
+        "Mean completion times",
+        partial(_over_buffers, ("pDCell-MRFS", "pDCell-PFS"), "fct_mean_s", 1.0, "mean FCT, s"),
     ),
-    Simulated(
-        "11b", "Buffer over time", "Fig. 11b",
-        _settings(*({**each, "buffer": "3 MB"} for each in (_PHOST_PFS, _PDCELL_PFS))),
-        (("Occupancy of the buffer", _occupancy),),
+    _experiment(
+        "load",
+        "Network load",
+        _varied((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
+        "Mean completion times",
+        partial(_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load", "mean FCT, s (logarithmic)"),
     ),
-    Simulated(
-        "11c", "Completion times by buffer", "Fig. 11c",
-        _settings(*({**each, "buffer": buffer} for buffer in BUFFERS for each in (_PDCELL_MRFS, _PDCELL_PFS))),
-        (("Mean completion times", partial(_over_buffers, {"pDCell-MRFS": _PDCELL_MRFS, "pDCell-PFS": _PDCELL_PFS},
-                                           "fct_mean_s", 1.0, "mean FCT, s")),),
-    ),
-    Simulated(
-        "load", "Network load", "§1",
-        _settings(*({**each, "network load": level} for level in _LEVELS for each in (_PDCELL_MRFS, _PDCELL_PFS))),
-        (("Mean completion times", partial(_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load",
-                                           "mean FCT, s (logarithmic)")),),
-    ),
-)  # fmt: skip
+)
 
 
 # ---- main findings
@@ -735,12 +715,14 @@ _DIFFERENCES = (
     "results had been seen, and favour the paper's claims; the same page compares them with the other readings.",
     "A flow ends when its last byte is at the user.",
 )
-PDCELL_PAPER = SimulatedPublication(
+PUBLICATION = SimulatedPublication(
     name="pdcell",
     title="pDCell: an End-to-End Transport Protocol for Mobile Edge Computing Architectures",
     citation="Fiandrino, de la Oliva, Widmer & Kogan, ICDCN 2019, doi:10.1145/3288599.3288636",
     experiments=EXPERIMENTS,
-    claims=tuple(sorted(_claims(), key=lambda claim: [each.name for each in EXPERIMENTS].index(claim.experiment))),
+    claims=tuple(
+        claim for each in EXPERIMENTS for load in MODES for claim in _claims(load) if claim.experiment == each.name
+    ),
     answers=(
         Answer(
             "Transports",
@@ -762,8 +744,10 @@ PDCELL_PAPER = SimulatedPublication(
     differences=_DIFFERENCES,
     short_note="A short reproduction: few seeds and few flows. Its intervals are wide, and with the paper-like load "
     "its verdicts are those of a smaller batch, which can be others.",
-    verdicts={"yes": "holds", "no": "does not hold", "open": "undecided", "–": "", "not measured": "not measured"},
+    yes="holds",
+    no="does not hold",
     usual=USUAL,
+    read=flow_sizes,
     full={"flows": 1000, "seeds": 20},
     short={"flows": 200, "seeds": 5},
     describe=describe,

@@ -1,37 +1,59 @@
-"""Experiments and claims of a publication, and findings of trials. Pure."""
+"""Reproductions of publications: experiments, claims, findings of trials, and what a publication's file needs.
+
+The file of a publication (``cellbed_reproductions``) imports from cellbed this module alone.
+"""
 
 from __future__ import annotations
 
 import math
+import operator
+import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from cellbed.measure.repetitions import Interval, mean_interval
-from cellbed.report.formats import duration
+from cellbed.archive.generation.capacity import Capacity as Capacity
+from cellbed.archive.generation.model import SLOT_LTE as SLOT_LTE
+from cellbed.archive.generation.model import Model as Model
+from cellbed.archive.generation.model import each_way as each_way
+from cellbed.archive.generation.presets import PRESETS as PRESETS
+from cellbed.archive.generation.wander import TICK_NS as TICK_NS
+from cellbed.archive.generation.wander import Wander as Wander
+from cellbed.archive.randomness import Stream as Stream
+from cellbed.datacentre.flow_files import read_sizes as read_sizes
+from cellbed.datacentre.simulation import run_content as run_content
+from cellbed.link import Link as Link
+from cellbed.measure.repetitions import Interval as Interval
+from cellbed.measure.repetitions import mean_interval as mean_interval
+from cellbed.path import Path as Path
+from cellbed.report.formats import duration as duration
+from cellbed.report.formats import share as share
+from cellbed.report.plot import INK as INK
+from cellbed.report.plot import label_decades as label_decades
+from cellbed.report.plot import of_place as of_place
+from cellbed.scenario.places import PLACES as PLACES
+from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from cellbed.archive.generation.model import Model
-
 Values = dict[int, float]
 """By repetition."""
-Way = Literal["up", "down"]
+Range = tuple[float, float]
+"""Least and greatest value, both included."""
 Unit = Literal["share", "ratio", "time", "number", "change"]
 """Of a claim: a part of a whole, a factor between two measurements (averaged geometrically), seconds, a plain number, a
 difference of plain numbers."""
 MEAN = "mean_"
 """Begins the columns with the mean of a part over the requests of a trial, seconds."""
-SEGMENT = 1448
-"""Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
 NEAR = 1.25
 """Factor, of shares of their odds, up to which two values count as the same."""
 WIDE = 2.0
 """Factor, of shares of their odds, of an interval's ends to the value, beyond which a magnitude is undecided."""
+_VERDICTS = {"open": "undecided", "part": "in part", "stand-in": "stand-in", "not measured": "not measured", "–": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,61 +61,45 @@ class Role:
     """A network that the publication recorded.
 
     files: stems of its recordings' files in a user's folder, without regard to case, `-` and `_`. entry: of the user's
-    archive. model: makes the stand-in, which `stand_in` describes.
+    archive. model: makes the stand-in, which `stand_in` describes; by default it is the name of the model.
     """
 
     name: str
     files: tuple[str, ...]
     entry: str
     model: Model
-    stand_in: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A figure of a place's latency over a quantity: P1, median and P99, with a line for each level of `by`.
-
-    factor: whose levels have the values `at`. label: of the quantity, with its unit; legend: of `by`.
-    """
-
-    place: str
-    factor: str
-    at: Mapping[str, float]
-    label: str
-    by: str
-    legend: str
+    stand_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A part of the publication, with a title of ours."""
+    """A part of the publication, with a title of ours. drawings: titles, and what draws the trials."""
 
     name: str
     title: str
     section: str
+    drawings: tuple[tuple[str, Callable[[Trials], Figure]], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated(Experiment):
-    """Simulations. settings: levels by factor. drawings: titles, and what draws the trials as the publication does."""
+    """Simulations. settings: levels by factor."""
 
     settings: tuple[Mapping[str, str], ...]
-    drawings: tuple[tuple[str, Callable[[Trials], Figure]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
     short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
-    factor. worst: the role in whose poorest time a short trial lies. lines: a figure in addition."""
+    factor. worst: whether a short trial lies in the poorest time of its uplink."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
     design: str = "factorial"
     repetitions: int = 5
     short: Mapping[str, Any] = field(default_factory=dict)
-    worst: str | None = None
-    lines: Lines | None = None
+    worst: bool = False
 
     def shortened(self) -> Swept:
         """Return the experiment of a short reproduction."""
@@ -109,17 +115,21 @@ class Swept(Experiment):
 @dataclass(frozen=True)
 class Trials:
     """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
-    simulations."""
+    simulations. usual: levels by factor of a point that names no others."""
 
     frame: pl.DataFrame
+    usual: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> pl.DataFrame:
+        """The trials with measures."""
+        return self.frame.filter(self.frame["status"] != "failed")
 
     def at(self, **labels: str) -> pl.DataFrame:
         """Return the trials with measures at these levels, by repetition."""
-        import polars as pl
-
-        found = self.frame.filter(pl.col("status") != "failed").sort("repetition")
-        for name, label in labels.items():
-            found = found.filter(pl.col(name) == label)
+        found = self.measured.sort("repetition")
+        for name, label in {**self.usual, **labels}.items():
+            found = found.filter(found[name] == label)
         return found
 
     def values(self, column: str, **labels: str) -> Values:
@@ -143,14 +153,36 @@ Data = Mapping[str, Trials]
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the trials at a point; or what `how` makes of it and that column, or `against`, at `other`.
+
+    at, other: levels by factor.
+    """
+
+    experiment: str
+    column: str
+    at: Mapping[str, str]
+    other: Mapping[str, str] | None = None
+    against: str = ""
+    how: Callable[[float, float], float] = operator.truediv
+
+    def __call__(self, data: Data) -> Values:
+        """Return its values."""
+        found = data[self.experiment].values(self.column, **self.at)
+        if self.other is None:
+            return found
+        return paired(self.how, found, data[self.experiment].values(self.against or self.column, **self.other))
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence of the publication with a figure.
 
-    published: as printed, "–" where it gives none. measure: one value per repetition. agrees: whether a value points
-    into the published direction, which `direction` names; None for a figure of ours. figure: the published value as a
-    range, or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the
-    data. made: the input from whose stand-in the claim follows, such as one that was made after it. group: the
-    statement of the publication of which this is one of several assertions.
+    published: as printed, "–" where it gives none. measure: one value per repetition. agrees: values that point into
+    the published direction, which `direction` names; None for a figure of ours. figure: the published value as a range,
+    or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the data.
+    made: the input from whose stand-in the claim follows, such as one that was made after it. group: the statement of
+    the publication of which this is one of several assertions.
     """
 
     key: str
@@ -161,10 +193,10 @@ class Claim:
     measure: Callable[[Data], Values]
     unit: Unit = "ratio"
     direction: str = ""
-    agrees: Callable[[float], bool] | None = None
+    agrees: Range | None = None
     shown: tuple[Mapping[str, str], ...] = ()
     explain: Callable[[Data], str] | None = None
-    figure: tuple[float, float] | None = None
+    figure: Range | None = None
     made: str = ""
     group: str = ""
 
@@ -199,24 +231,42 @@ class Answer:
     paragraph: Callable[[Mapping[str, Finding], Data], str]
 
 
+E = TypeVar("E", bound=Experiment)
+
+
 @dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Generic[E]):
     """A publication to reproduce. short_note: what a reader must know of short trials. differences: what of our setting
-    differs, for the page. verdicts: words for `Finding.same`."""
+    differs, for the page. yes, no: a claim that holds, and one that does not, in words."""
 
     name: str
     title: str
     citation: str
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[E, ...]
     claims: tuple[Claim, ...]
     answers: tuple[Answer, ...]
     differences: tuple[str, ...]
     short_note: str
-    verdicts: Mapping[str, str]
+    yes: str
+    no: str
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Words for `Finding.same` and `Finding.magnitude`."""
+        return {**_VERDICTS, "yes": self.yes, "no": self.no}
+
+    def chosen(self, names: Sequence[str], option: str) -> list[E]:
+        """Return the experiments that a user names, in their order; all by default. Errors: :class:`CellbedError`."""
+        known = {each.name.casefold(): each for each in self.experiments}
+        for name in names:
+            if name.casefold() not in known:
+                raise CellbedError(f"{option} {name}: not one of {', '.join(each.name for each in self.experiments)}")
+        wanted = {name.casefold() for name in names}
+        return [each for key, each in known.items() if not names or key in wanted]
 
 
 @dataclass(frozen=True, slots=True)
-class SweptPublication(Publication):
+class SweptPublication(Publication[Swept]):
     """A publication whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a
     trace. short: values by dotted key for short trials. inputs: others than the traces."""
 
@@ -227,12 +277,14 @@ class SweptPublication(Publication):
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedPublication(Publication):
-    """A publication whose experiments are simulations. usual: levels by factor where a setting names none. full,
-    short: what `describe` needs, and ``seeds``. describe: the simulation of a setting; its last argument is the
-    publication's input. measure: runs that with a seed, and returns what the trials have of it."""
+class SimulatedPublication(Publication[Simulated]):
+    """A publication whose experiments are simulations. usual: levels by factor where a setting names none. read:
+    returns the content of a file that a user gives, or of a stand-in. full, short: what `describe` needs, and
+    ``seeds``. describe: the simulation of a setting with that content. measure: runs that with a seed, and returns what
+    the trials have of it."""
 
     usual: Mapping[str, str]
+    read: Callable[[pathlib.Path | None], tuple[Any, Input]]
     full: Mapping[str, int]
     short: Mapping[str, int]
     describe: Callable[[Mapping[str, str], Mapping[str, int], Any], dict[str, Any]]
@@ -251,6 +303,16 @@ class Input:
 # ---- values
 
 
+def above(least: float) -> Range:
+    """Return the values above a limit."""
+    return math.nextafter(least, math.inf), math.inf
+
+
+def below(most: float) -> Range:
+    """Return the values below a limit."""
+    return -math.inf, math.nextafter(most, -math.inf)
+
+
 def paired(function: Callable[..., float], *columns: Values) -> Values:
     """Return a function of measures, for each repetition that has all of them; not a number where one is not finite, so
     that no such repetition is left out silently."""
@@ -264,9 +326,9 @@ def paired(function: Callable[..., float], *columns: Values) -> Values:
     return found
 
 
-def ratio(above: Values, below: Values) -> Values:
+def ratio(one: Values, other: Values) -> Values:
     """One measure over another."""
-    return paired(lambda one, other: one / other, above, below)
+    return paired(operator.truediv, one, other)
 
 
 def slope(columns: Sequence[tuple[float, Values]]) -> Values:
@@ -297,21 +359,20 @@ def rounds(packets: float, first: int = 10) -> int:
 # ---- findings
 
 
-def evaluate(publication: Publication, data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
+def evaluate(publication: Publication[Any], data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
     """Return the claims of the experiments in `data`, by key."""
     made = {each.name for each in inputs if each.stand_in}
     return {claim.key: _finding(claim, data, made) for claim in publication.claims if claim.experiment in data}
 
 
-def magnitude(interval: Interval, figure: tuple[float, float], unit: Unit) -> str:
+def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
     """Compare an interval with a published figure: "yes", "no", or "open" where the interval is too wide.
 
     "no": the figure is outside of the interval, and more than a factor of `NEAR` from the value. "yes": it is not, and
     the ends of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
     """
     assert interval.value is not None
-    ends = (interval.value if each is None else each for each in (interval.low, interval.high))
-    value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends, *figure))
+    value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends(interval), *figure))
     near, wide = math.log(NEAR), math.log(WIDE)
     if least - near <= low and high <= most + near:
         return "yes"
@@ -346,13 +407,12 @@ def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
     elif claim.made in made:
         same = "stand-in"
         sized = same if claim.figure is not None else sized
-    elif claim.agrees is not None:
-        low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
-        scale = np.geomspace if low > 0 else np.linspace  # limits can be on two sides, inside of the interval
-        verdicts = {bool(claim.agrees(each)) for each in (*scale(low, high, 1001), low, interval.value, high)}
-        same = "open" if len(verdicts) == 2 else "yes" if True in verdicts else "no"
-    if same not in ("not measured", "stand-in") and claim.figure is not None:
-        sized = magnitude(interval, claim.figure, claim.unit)
+    else:
+        if claim.agrees is not None:
+            (low, high), (least, most) = ends(interval), claim.agrees
+            same = "yes" if least <= low and high <= most else "no" if high < least or most < low else "open"
+        if claim.figure is not None:
+            sized = magnitude(interval, claim.figure, claim.unit)
     sentences = []
     if same == "stand-in":
         sentences.append(
@@ -375,24 +435,32 @@ def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
     return Finding(claim, interval, same, sized, " ".join(filter(None, sentences)))
 
 
+def ends(interval: Interval) -> Range:
+    """Return the ends of an interval; the value where there are none."""
+    assert interval.value is not None
+    low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
+    return low, high
+
+
 def _interval(values: Sequence[float], unit: Unit) -> Interval:
     """Return the mean with its interval; of a ratio the geometric mean."""
     logarithmic = unit == "ratio" and bool(values) and bool(np.min(values) > 0)
     possible = {"share": (0.0, 1.0), "time": (0.0, math.inf)}.get(unit, ())
     found = mean_interval(np.log(values) if logarithmic else values, *possible)
-    ends = [found.value, found.low, found.high]
-    if logarithmic:
-        ends = [None if each is None else math.exp(min(each, 700.0)) for each in ends]
-    return replace(found, value=ends[0], low=ends[1], high=ends[2])
+    if not logarithmic:
+        return found
+    value, low, high = (
+        None if each is None else math.exp(min(each, 700.0)) for each in (found.value, found.low, found.high)
+    )
+    return replace(found, value=value, low=low, high=high)
 
 
 def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
     lost = list(trials.values("lost_share", **labels).values())
     if not lost or not max(lost):
         return ""
-    share = quantity(float(np.mean(lost)), "share")
-    at = ", ".join(labels.values())
-    return f"At {at} {share} of the requests had no reply by the end: percentiles among them are infinite."
+    point, part = ", ".join(labels.values()), quantity(float(np.mean(lost)), "share")
+    return f"At {point} {part} of the requests had no reply by the end: percentiles among them are infinite."
 
 
 def where(trials: Trials, labels: Mapping[str, str]) -> str:
