@@ -52,7 +52,7 @@ def requests(
     (raw / "shop.phone-0.requests.jsonl").write_text("".join(lines))
     read(folder, *logs, applications=[app])
     run = {"t0_ns": 0, "directions": DIRECTIONS, "nodes": NODES, "applications": [app]}
-    table, _ = read_requests(folder, run, read_connections(folder, run), read_traces(folder, run))
+    table, _, _ = read_requests(folder, run, read_connections(folder, run), read_traces(folder, run))
     return table.sort("request").to_dicts()
 
 
