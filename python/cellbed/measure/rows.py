@@ -94,10 +94,17 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             *found.own_problems[:_PROBLEMS],
         ]
         rows.append(
-            {"app": each.name, "kind": each.kind, **machine, **measures(own, each, summary.measured_s)}
+            {**dict.fromkeys(MEASURES), "app": each.name, "kind": each.kind, **machine}
+            | measures(own, each, summary.measured_s)
             | {"refused": "; ".join(filter(None, refused)) or None}
             | (asdict(found.traffic) if found.traffic is not None else {})
             | own_columns(found.own)
+            | {
+                f"{measure.column.removesuffix('_s')}_{name}_s": value
+                for measure in found.measures
+                if measure.unit == "s"
+                for name, value in (("p50", measure.median), ("p99", measure.p99))
+            }
         )
     return rows, summary.disturbances
 

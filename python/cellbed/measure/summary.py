@@ -88,7 +88,7 @@ class Residual:
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
     """A measure that the application declares. unit: of least, median, most and p99, which is ``None`` where the
-    values are too few; requests: with a good reply, or messages."""
+    values are too few; requests: with a good reply, or messages; column: its name in tables."""
 
     label: str
     unit: str
@@ -97,6 +97,7 @@ class MeasureSummary:
     median: float
     most: float
     p99: float | None = None
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +477,8 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
         if len(values):
             least, median, most = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
             p99 = percentile_value(values.to_numpy(), 0.99) if len(values) >= needed(0.99) else None
-            found.append(MeasureSummary(measure.label, measure.unit, len(values), least, median, most, p99))
+            summary = MeasureSummary(measure.label, measure.unit, len(values), least, median, most, p99, measure.column)
+            found.append(summary)
     return found
 
 
