@@ -9,7 +9,9 @@ mod prefix;
 mod tun;
 
 pub use error::{Error, Result, Trying};
-pub use namespace::{NetworkNamespace, enter_user_namespace, is_privileged, unshare_host_name, unshare_mounts};
+pub use namespace::{
+    NetworkNamespace, enter_user_namespace, is_privileged, unshare_host_name, unshare_mounts,
+};
 pub use netlink::Netlink;
 pub use prefix::Prefix;
 pub use tun::{create_tun, end_with_namespace, set_owner};
