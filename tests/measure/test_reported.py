@@ -21,7 +21,7 @@ SHOP = Description(
     "program",
     "",
     REPORTED,
-    {"name": "text", "begin_ns": "integer"},
+    {"step": "text", "begin_ns": "integer"},
     {},
     name="shop",
     clients=("phone-0",),
@@ -45,7 +45,7 @@ def requests(
     lines = []
     for number, (begin, end, *more) in enumerate(reported):
         outcome = str(more[0]) if more else "ok"
-        fields = {"request": number, "endpoint": "phone-0", "name": "order", "status": outcome}
+        fields = {"request": number, "endpoint": "phone-0", "step": "order", "status": outcome}
         intended = float(more[1]) if len(more) > 1 else begin
         times = {"intended_ns": round(intended * MS), "begin_ns": round(begin * MS), "reply_ns": round(end * MS)}
         lines.append(json.dumps(fields | times) + "\n")
@@ -83,7 +83,7 @@ def opened(port: int = 40_000, at: float = 0) -> Log:
 def test_a_request_on_a_new_connection_has_all_parts(tmp_path: Path) -> None:
     (row,) = requests(tmp_path, [fetch(at=10)], (9, 66, "ok", 8))
     assert row["latency_s"] == pytest.approx(0.058)
-    assert (row["server"], row["local_port"], row["remote_port"], row["name"]) == ("edge-0", 40_000, 80, "order")
+    assert (row["server"], row["local_port"], row["remote_port"], row["step"]) == ("edge-0", 40_000, 80, "order")
     assert parts(row) == {
         "schedule": 1,
         "client_before": 1 + 2,

@@ -67,7 +67,7 @@ def test_requests_of_a_python_client_are_recorded_with_their_outcome(bed: Bed) -
         with contextlib.suppress(type(error)), spans.request("order"):
             raise error
     first, failed, late, lost = bed.lines()
-    assert (first["request"], first["endpoint"], first["name"], first["status"]) == (0, "phone-0", "GET_/cart", "ok")
+    assert (first["request"], first["endpoint"], first["step"], first["status"]) == (0, "phone-0", "GET_/cart", "ok")
     assert first["intended_ns"] == began - 5
     assert began <= first["begin_ns"] <= first["reply_ns"] <= time.monotonic_ns()
     assert [each["status"] for each in (failed, late, lost)] == ["failed", "timed-out", "lost"]
@@ -123,7 +123,7 @@ def test_any_line_is_a_request_or_malformed(tmp_path_factory: pytest.TempPathFac
     lines = [line.replace("\n", " ") for line in lines][:50]
     _send(bed, *lines)
     for line in bed.lines():
-        assert line["name"].isprintable()
+        assert line["step"].isprintable()
         assert line["intended_ns"] <= line["begin_ns"] < 1 << 62
     assert len(bed.record.read_text().splitlines()) <= len(lines)
 
@@ -164,7 +164,7 @@ def test_requests_of_locust_are_reported_by_its_event(bed: Bed) -> None:
     program = LOCUST.replace("SPANS", str(ROOT / "python" / "cellbed" / "spans.py"))
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, **bed.environment})
     cart, old, *others = bed.lines()
-    assert (cart["name"], old["name"]) == ("GET_/cart", "GET_/old")
+    assert (cart["step"], old["step"]) == ("GET_/cart", "GET_/old")
     for each in (cart, old):
         assert each["reply_ns"] - each["begin_ns"] == 20_000_000
     assert cart["begin_ns"] <= old["begin_ns"] - 29_000_000  # the user had examined the reply for 30 ms
@@ -250,8 +250,9 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
         assert row["part_service_query"] >= 0.019
         assert row["part_uplink_delay"] >= 0.015 - 1e-6
         assert row["part_downlink_delay"] >= 0.015 - 1e-6
-        opened = row["part_connect_uplink"] + row["part_connect_downlink"]
-        assert (opened >= 0.029) if row["name"] == "new" else opened <= 0.2
+    opened = found.filter(step="new").select(pl.col("part_connect_uplink") + pl.col("part_connect_downlink"))
+    assert opened.to_series().median() == pytest.approx(0.03, abs=1e-3)
+    assert {each.endpoint for each in application.steps} == {"kept", "new", "refused"}
     assert application.decompositions[0].requests
     assert [each.app for each in run.summary.connections if each.port == 8080] == ["shop"]
     assert "Client, before sending" in (folder / "report.html").read_text()

@@ -227,7 +227,7 @@ def test_client_spans_are_requests_and_what_is_below_them_their_trace(tmp_path: 
         edge_1=[span(8, 7, SERVER, "price", 100, 130)],
     )
     calls = found.calls.sort("begin_ns")
-    assert calls.select("name", "endpoint", "request", "peer").rows() == [
+    assert calls.select("step", "endpoint", "request", "peer").rows() == [
         ("GET /items", "phone-0", 0, "edge-0"),
         ("price", "edge-0", None, "edge-1"),
         ("POST /order", "phone-0", 1, None),
@@ -253,7 +253,7 @@ def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path
     for each in (failed, late):
         each.status.code = each.status.STATUS_CODE_ERROR
     failed.status.message = "500 \x1b[31m"
-    calls = stored(tmp_path, phone_0=[failed, late]).calls.sort("name")
+    calls = stored(tmp_path, phone_0=[failed, late]).calls.sort("step")
     assert calls["status"].to_list() == ["failed", "timed-out"]
     assert calls["reply_ns"].to_list() == [AT + 9 * MS, None]
     assert calls["error"][0] == "the client reports: 500 \N{REPLACEMENT CHARACTER}[31m"

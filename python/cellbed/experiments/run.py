@@ -224,7 +224,7 @@ def _drive(
             take_reports()
             state.warnings += [*sockets.warnings(), *telemetry.close()]
             if telemetry.pids and state.t0_ns is not None:
-                from cellbed.measure import traced_services
+                from cellbed.measure.telemetry import traced_services
 
                 for name, names in traced_services(path).items():
                     state.services[name] = tuple(sorted({*state.services.get(name, ()), *names}))

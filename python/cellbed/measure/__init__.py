@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cellbed.measure.judgement import collect
-    from cellbed.measure.summary import Summary, traced_services
+    from cellbed.measure.summary import Summary
 
-__all__ = ["Summary", "collect", "traced_services"]
+__all__ = ["Summary", "collect"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,8 @@ from cellbed.runformat.spans import SERVICE, Span
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""
+MOST_STEPS = 50
+"""Names of the requests that the programs of an application report; all others are one."""
 
 _REQUEST = {
     "request": pl.Int64,
@@ -120,7 +122,10 @@ def _found(
     for application, table in recorded:
         if application.reported:
             calls = traced.calls.filter(pl.col("request").is_not_null(), app=application.name)
-            reporting.append((application, pl.concat([table, calls], how="diagonal_relaxed")))
+            both = pl.concat([table, calls], how="diagonal_relaxed")
+            common = both["step"].value_counts(sort=True)["step"].head(MOST_STEPS).implode()
+            step = pl.when(pl.col("step").is_in(common)).then("step").otherwise(pl.lit("others"))
+            reporting.append((application, both.with_columns(step)))
     # All calls of a node together: each may be a candidate for the connection of another.
     inner = traced.calls.filter(pl.col("request").is_null())
     attached, waits = attach(

@@ -308,11 +308,6 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     )
 
 
-def traced_services(run: Path) -> dict[str, tuple[str, ...]]:
-    """Return the names of spans of OpenTelemetry that are parts of requests, by application."""
-    return read_traces(run, read_run(run)).services
-
-
 def _write(path: Path, table: pl.DataFrame) -> None:
     try:
         replace(path, table.write_parquet)

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.measure.run_folder import MeasureError, applications_of
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.runformat.description import Description
 from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
 from cellbed.support import inputs
@@ -45,7 +45,7 @@ nodes between it and the client; begin_s: since the request began. The last six:
 was found: its client before it sends, the handshake, on the way to the server, there, on the way back, its client
 afterwards."""
 _CALLS = (
-    *("app", "endpoint", "request", "name", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
+    *("app", "endpoint", "request", "step", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
     *("peer", "peer_port", "certain"),
 )
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -113,6 +113,11 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     }
     found = arrange(spans, applications, addresses)
     return Traced(found.calls, found.tree, found.services, [*warnings, *found.warnings])
+
+
+def traced_services(run: Path) -> dict[str, tuple[str, ...]]:
+    """Return the names of spans of OpenTelemetry that are parts of requests, by application."""
+    return read_traces(run, read_run(run)).services
 
 
 def _size(path: Path) -> int:
@@ -221,6 +226,7 @@ def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses:
     calls = calls.with_columns(
         peer=pl.coalesce("peer", own, named),
         endpoint="node",
+        step="name",
         intended_ns="begin_ns",
         reply_ns=pl.when(pl.col("status") != "timed-out").then("end_ns"),
     ).with_columns(certain=(pl.col("status") == "ok") & (pl.col("peer") != pl.col("node")).fill_null(False))

@@ -11,7 +11,7 @@ ColumnType = Literal["integer", "text"]
 Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
-REPORTED_COLUMNS: dict[str, ColumnType] = {"name": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
+REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
 """Columns of requests that programs report: its name, when it began, and its identifiers in OpenTelemetry."""
 
 

@@ -289,7 +289,7 @@ class ReportSockets:
         return {
             "request": program.lines,
             "endpoint": program.node,
-            "name": found["name"].decode(),
+            "step": found["name"].decode(),
             "status": outcome,
             "intended_ns": intended,
             "begin_ns": begin,
