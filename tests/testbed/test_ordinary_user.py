@@ -9,18 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from cellbed.runformat.telemetry import HEADER
 from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, cellbed, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
-FETCH = "import sys, urllib.request as r; open('page', 'wb').write(r.urlopen(sys.argv[1]).read())"
+FETCH = """
+import os, sys, urllib.request as r
+open('page', 'wb').write(r.urlopen(sys.argv[1]).read())
+to = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+r.urlopen(r.Request(to, b"", dict([("Content-Type", "application/x-protobuf")])))
+"""
 SCENARIO = f"""
 name = "ordinary"
 duration = "5 s"
 {NODES}
 [apps.web]
 kind = "program"
+telemetry = true
 [apps.web.client]
 on = "endpoint"
 command = CLIENT
@@ -58,6 +65,7 @@ def test_a_run_of_an_ordinary_user_is_whole_and_leaves_nothing(world: World) -> 
     content = json.loads((folder / "run.json").read_text())
     assert content["status"] == "complete"
     assert folder.stat().st_uid == ORDINARY_USER
+    assert (folder / "raw" / "endpoint-0.otlp").stat().st_size == HEADER.size  # of an empty export
     assert left(home) == []
 
 
