@@ -76,6 +76,7 @@ fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
 
 #[pyfunction]
 #[pyo3(signature = (*, user_namespace, network_namespace, mount_namespace=None, disk=None, binds, cgroups, host_name=None, keep_capabilities))]
+#[allow(clippy::too_many_arguments)] // Python's keywords
 fn enter(
     user_namespace: Option<String>,
     network_namespace: String,
