@@ -306,7 +306,7 @@ def _server_parts(
         }
     )
     application = replace(http.describe({}), name="web", services=names)
-    table = attach_services(requests, tmp_path, application, {})
+    table = attach_services(requests, tmp_path, application, {}, requests.clear().select("endpoint", "request"))
     columns = [f"service_{name}_ns" for name in (*names, "rest")]
     assert table.select("endpoint", "request").rows() == requests.select("endpoint", "request").rows()
     assert table.row(2, named=True)[columns[0]] is None

@@ -297,7 +297,7 @@ def test_any_parents_make_a_tree_that_ends(story: list[tuple[str, int, int, int]
         for node, number, parent, kind in story
     ]
     spans = pl.DataFrame(rows, schema=telemetry._SPANS, orient="row").unique(["trace", "span"], maintain_order=True)
-    found = arrange(spans, [SHOP], {})
+    found = arrange(spans, [SHOP], {}, pl.DataFrame(schema=telemetry._ROOT))
     assert found.tree.select("request", "span").is_duplicated().sum() == 0
     assert set(found.calls["span"]) <= set(spans.filter(kind="client")["span"])
 
@@ -340,6 +340,13 @@ kind = "program"
 telemetry = true
 after = ["price"]
 client = {{ on = "phone", command = ["{sys.executable}", "CLIENT", "http://{{server.address}}:8080/items"] }}
+
+[apps.load]
+kind = "http"
+telemetry = true
+url = "http://{{shop.address}}:8080/items"
+rate = "4 /s"
+stop = "3 s"
 
 [apps.shop.server]
 on = "edge"
@@ -401,7 +408,7 @@ for _ in range(12):
 def test_a_run_of_instrumented_programs_has_requests_and_traces(tmp_path: Path) -> None:
     folder = in_process.run_apart(tmp_path, SCENARIO, service=SERVICE, client=CLIENT_PROGRAM)
     run = cellbed.load(folder)
-    _, application = run.summary.applications
+    application = next(each for each in run.summary.applications if each.name == "shop")
     assert application.requests.total == application.requests.ok == 24
     requests = run.requests.filter(app="shop")
     found = requests.drop_nulls("residual_s")
@@ -411,7 +418,13 @@ def test_a_run_of_instrumented_programs_has_requests_and_traces(tmp_path: Path) 
         assert row["part_uplink_delay"] == pytest.approx(0.012, abs=1e-3)
         assert row["part_service_query"] >= 0.0099
         assert row["part_service_GET"] >= 0.05  # the service behind it, and the way there and back
-    traces = run.traces
+    load = run.requests.filter(app="load").drop_nulls("residual_s")
+    assert load["part_service_query"].min() >= 0.0099  # type: ignore[operator]
+    assert load["part_service_GET"].min() >= 0.05  # type: ignore[operator]
+    roots = run.traces.filter(app="load", depth=0)
+    assert set(roots["request"]) == set(run.requests.filter(app="load")["request"])
+    assert roots.select(pl.col("server_s").min()).item() >= 0.06
+    traces = run.traces.filter(app="shop")
     assert set(traces["node"]) == {"phone-0", "edge-0", "cloud-0"}
     calls = traces.filter(kind="client", hop=1).drop_nulls("uplink_s")
     assert len(calls) >= 20

@@ -186,7 +186,8 @@ def _description(deployment: Deployment, state: RunState) -> Description:
     table, services = deployment.table, state.services.get(deployment.name, ())
     described = workload(table.kind).describe(table.model_dump(mode="json"))
     load = [getattr(table, key, None) for key in ("arrivals", "policy")]
-    if deployment.name in state.requesting or (deployment.clients and getattr(table, "telemetry", False)):
+    exports = bool(deployment.clients) and getattr(table, "telemetry", False)
+    if not described.spans and (exports or deployment.name in state.requesting):
         described = replace(described, spans=REPORTED, reported=True, client_columns=dict(REPORTED_COLUMNS))
     return replace(
         described,

@@ -108,7 +108,7 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     :data:`TALK`.
     """
     t0 = description.get("t0_ns")
-    talk = TALK if any(each.reported for each in applications_of(description)) else {}
+    talk = TALK if any(each.reported or each.traced for each in applications_of(description)) else {}
     if t0 is None:
         return pl.DataFrame(schema=SCHEMA | talk)
     directions = description.get("directions") or []

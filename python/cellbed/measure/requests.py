@@ -13,7 +13,7 @@ from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
 from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.measure.telemetry import TRACES, Traced
+from cellbed.measure.telemetry import Traced, timed
 from cellbed.runformat.description import ANSWERED, Description
 from cellbed.runformat.spans import SERVICE, Span
 
@@ -87,20 +87,23 @@ def read_requests(
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
     streams = Streams(crossings(packets, description.get("directions") or [], ports, nodes))
     t0 = description.get("t0_ns")
-    tables = [
-        _measured(
-            application,
-            attach_services(_attach_packets(table, application, streams), run / "raw", application, ahead),
-            t0,
-        )
-        for application, table in recorded
-        if not application.reported
-    ]
+    inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
+    tables, timings = [], []
+    for application, table in recorded:
+        if application.reported:
+            continue
+        attached = _attach_packets(table, application, streams)
+        own = inside.filter(app=application.name).drop("app")
+        attached = attach_services(attached, run / "raw", application, ahead, own)
+        tables.append(_measured(application, attached, t0))
+        if application.traced:
+            timings.append(traced.sent(application, tables[-1]))
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
-    traces = pl.DataFrame(schema=TRACES)
-    if any(application.reported for application, _ in recorded):
-        reported, traces = _found(recorded, connections, traced, run / "raw", ahead)
+    if any(application.reported or application.traced for application, _ in recorded):
+        reported, calls = _found(recorded, connections, traced, run / "raw", ahead)
         tables += [_measured(application, table, t0) for application, table in reported]
+        timings.append(timed(calls))
+    traces = traced.table(*timings)
     requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
     return requests, messages, traces
 
@@ -112,8 +115,8 @@ def _found(
     raw: Path,
     ahead: dict[str, int],
 ) -> tuple[list[tuple[Description, pl.DataFrame]], pl.DataFrame]:
-    """Return the applications whose programs report their requests, with what the packet log shows of these, and the
-    table of traces."""
+    """Return the applications whose programs report their requests, with what the packet log shows of these, and all
+    calls."""
     ends = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
     others = [table.select(**ends).drop_nulls() for application, table in recorded if not application.reported]
     if others:
@@ -140,7 +143,7 @@ def _found(
         own = attached[begin : begin + len(table)]
         begin += len(table)
         found.append((application, divide_waits(own, waits, inside, raw, application, ahead).drop("number")))
-    return found, traced.table(attached.drop_nulls("trace"))
+    return found, attached
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:

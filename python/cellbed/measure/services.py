@@ -23,16 +23,21 @@ _SPAN = {
 _FEW = pl.int_range(pl.len()).over("row") < MOST
 
 
-def attach_services(requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
+def attach_services(
+    requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int], inside: pl.DataFrame
+) -> pl.DataFrame:
     """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
 
     Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``: spans are cut to the reply's first
     byte, the server is not ready before the end of the last one, and of spans that overlap an instant counts for the
-    one that began last. raw: folder of the records; ahead: by how much the clocks of nodes are ahead, ns.
+    one that began last. raw: folder of the records; ahead: by how much the clocks of nodes are ahead, ns. inside:
+    further spans: endpoint, request, span, begin_ns, end_ns.
     """
     if not application.services:
         return requests
-    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+    spans = pl.concat(
+        [read_records(raw, application.name, ".service.jsonl", _SPAN, ahead), inside], how="diagonal_relaxed"
+    )
     rows = requests.with_row_index("row")
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
     matched = _matched(known, spans)

@@ -13,9 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run
+from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records, read_run
 from cellbed.runformat.description import Description
-from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
+from cellbed.runformat.spans import HANDSHAKE, Place
+from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
 from cellbed.support import inputs
 
 MOST_SPANS = 1 << 20
@@ -34,11 +35,19 @@ _SPANS: dict[str, Any] = {
     **dict.fromkeys(("begin_ns", "end_ns"), pl.Int64),
     **{"status": pl.String, "error": pl.String, "address": pl.String, "peer_port": pl.Int64},
 }
+_TIMED: dict[str, Any] = {
+    **dict.fromkeys(("trace", "span"), pl.String),
+    **dict.fromkeys(("before_s", "connect_s", "uplink_s", "server_s", "downlink_s", "after_s"), pl.Float64),
+}
+_ROOT: dict[str, Any] = {
+    **{"app": pl.String, "endpoint": pl.String, "request": pl.Int64, "trace": pl.String, "span": pl.String},
+    **{"begin_ns": pl.Int64, "end_ns": pl.Int64},
+}
 TRACES: dict[str, Any] = {
     **{"app": pl.String, "endpoint": pl.String, "request": pl.Int64, "depth": pl.Int64, "hop": pl.Int64},
     **{name: _SPANS[name] for name in ("trace", "span", "parent", "node", "service", "kind", "name")},
     **dict.fromkeys(("begin_s", "duration_s"), pl.Float64),
-    **dict.fromkeys(("before_s", "connect_s", "uplink_s", "server_s", "downlink_s", "after_s"), pl.Float64),
+    **{name: _TIMED[name] for name in _TIMED if name.endswith("_s")},
 }
 """Columns of ``traces.parquet``, a row for each span of a request's trace, parents first. depth: spans above it; hop:
 nodes between it and the client; begin_s: since the request began. The last six: the time of a call whose connection
@@ -72,25 +81,50 @@ class Traced:
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def table(self, calls: pl.DataFrame) -> pl.DataFrame:
-        """Return the table of traces. calls: with their durations."""
-        known = pl.col("served_ns").is_not_null()
-        found = calls.select(
-            "trace",
-            "span",
-            before_s=_seconds("before_ns", "between_ns"),
-            connect_s=_seconds("connect_up_ns", "connect_remote_ns", "connect_down_ns"),
-            uplink_s=_seconds(*_WAYS["uplink"]),
-            server_s=_seconds("served_ns"),
-            downlink_s=_seconds(*_WAYS["downlink"]),
-            after_s=_seconds("after_ns"),
-            known=known,
-        ).filter("known")
-        joined = self.tree.join(found, on=["trace", "span"], how="left", maintain_order="left")
+    def table(self, *timed: pl.DataFrame) -> pl.DataFrame:
+        """Return the table of traces. timed: calls with the last columns of :data:`TRACES`."""
+        keys = ["trace", "span"]
+        found = pl.concat([pl.DataFrame(schema=_TIMED), *(each.select(*_TIMED) for each in timed)]).unique(keys)
+        joined = self.tree.join(found, on=keys, how="left", maintain_order="left")
         return joined.with_columns(
             begin_s=(pl.col("begin_ns") - pl.col("request_ns")) / 1e9,
             duration_s=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9,
         ).select(*TRACES)
+
+    def sent(self, application: Description, requests: pl.DataFrame) -> pl.DataFrame:
+        """Return requests of a load with the times of calls, by their parts. requests: measured, of the application."""
+        roots = self.tree.filter(depth=0, app=application.name).select("endpoint", "request", "trace", "span")
+        parts = [span for span in application.spans if span.column in requests.columns]
+
+        def total(*places: Place, connect: bool = False) -> pl.Expr:
+            handshake = [span for span in HANDSHAKE if span.place != "endpoint"]
+            chosen = (span for span in parts if span.place in places and (span in handshake) == connect)
+            return pl.sum_horizontal(pl.lit(0.0), *(span.column for span in chosen))
+
+        return (
+            requests.drop_nulls("residual_s")
+            .join(roots, on=["endpoint", "request"])
+            .with_columns(
+                before_s=total("endpoint") - pl.col("part_endpoint_receive"),
+                connect_s=total("uplink", "remote", "downlink", connect=True),
+                uplink_s=total("uplink"),
+                server_s=total("remote"),
+                downlink_s=total("downlink"),
+                after_s="part_endpoint_receive",
+            )
+        )
+
+
+def timed(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls whose connection was found, with their times."""
+    return calls.drop_nulls(["trace", "served_ns"]).with_columns(
+        before_s=_seconds("before_ns", "between_ns"),
+        connect_s=_seconds("connect_up_ns", "connect_remote_ns", "connect_down_ns"),
+        uplink_s=_seconds(*_WAYS["uplink"]),
+        server_s=_seconds("served_ns"),
+        downlink_s=_seconds(*_WAYS["downlink"]),
+        after_s=_seconds("after_ns"),
+    )
 
 
 def _seconds(*columns: str) -> pl.Expr:
@@ -101,17 +135,20 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     """Return the spans of a run; description: the content of ``run.json``. Raises MeasureError."""
     spans, warnings = _read(run / "raw")
     # Where clients report their requests to cellbed, their spans are not further requests.
+    described = applications_of(description)
     applications = [
         replace(each, clients=()) if any(map(_size, (run / "raw").glob(f"{each.name}.*.requests.jsonl"))) else each
-        for each in applications_of(description)
-        if each.reported
+        for each in described
+        if each.reported or each.traced
     ]
+    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+    roots = [_roots(run / "raw", each, ahead) for each in described if each.traced and len(spans)]
     addresses = {
         name: str(node["name"])
         for node in description.get("nodes") or []
         for name in (str(node["name"]), *(node.get("addresses") or ()))
     }
-    found = arrange(spans, applications, addresses)
+    found = arrange(spans, applications, addresses, pl.concat([pl.DataFrame(schema=_ROOT), *roots]))
     return Traced(found.calls, found.tree, found.services, [*warnings, *found.warnings])
 
 
@@ -205,11 +242,30 @@ def _readable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:100])
 
 
-def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses: dict[str, str]) -> Traced:
+def _roots(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
+    """Return the requests of a load in the columns of :data:`_ROOT`."""
+    sent = {"endpoint": pl.String, "request": pl.Int64, "started_ns": pl.Int64, "reply_ns": pl.Int64}
+    requests = read_records(raw, application.name, ".requests.jsonl", sent, ahead).drop_nulls()
+    names = [identifiers(application.name, *row) for row in requests.select("endpoint", "request").iter_rows()]
+    traces, spans = zip(*names, strict=True) if names else ((), ())
+    return requests.select(
+        "endpoint",
+        "request",
+        app=pl.lit(application.name),
+        trace=pl.Series(traces, dtype=pl.String),
+        span=pl.Series(spans, dtype=pl.String),
+        begin_ns="started_ns",
+        end_ns="reply_ns",
+    ).select(*_ROOT)
+
+
+def arrange(
+    spans: pl.DataFrame, applications: Sequence[Description], addresses: dict[str, str], roots: pl.DataFrame
+) -> Traced:
     """Return the calls and requests among spans, and the traces of requests. Pure.
 
     spans: with the columns of :data:`_SPANS`. applications: whose programs report requests. addresses: nodes by name
-    and address.
+    and address. roots: requests of loads that were sent with identifiers, in the columns of :data:`_ROOT`.
     """
     of_node: dict[str, set[str]] = {}
     for each in applications:
@@ -231,7 +287,7 @@ def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses:
         reply_ns=pl.when(pl.col("status") != "timed-out").then("end_ns"),
     ).with_columns(certain=(pl.col("status") == "ok") & (pl.col("peer") != pl.col("node")).fill_null(False))
     clients = pl.DataFrame(
-        [(each.name, node) for each in applications for node in each.clients],
+        [(each.name, node) for each in applications if each.reported for node in each.clients],
         schema={"app": pl.String, "endpoint": pl.String},
         orient="row",
     )
@@ -239,7 +295,9 @@ def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses:
     requests = requests.with_columns(request=pl.int_range(pl.len()).over("app", "endpoint"))
     numbers = requests.select("trace", "span", "request")
     calls = calls.join(numbers, on=["trace", "span"], how="left", maintain_order="left").select(_CALLS)
-    tree, deeper = _tree(spans, requests)
+    served = roots.join(spans.select("trace", span="parent"), on=["trace", "span"], how="semi", maintain_order="left")
+    sent = served.with_columns(node="endpoint", kind=pl.lit("client"), name=pl.lit("request"))
+    tree, deeper = _tree(spans, pl.concat([requests, sent], how="diagonal_relaxed"))
     spent = pl.col("end_ns") - pl.col("begin_ns")
     most = (
         tree.filter(hop=1)
@@ -252,7 +310,8 @@ def arrange(spans: pl.DataFrame, applications: Sequence[Description], addresses:
         str(app): tuple(sorted(group["part"].head(MOST_NAMES).to_list()))
         for (app,), group in most.group_by("app", maintain_order=True)
     }
-    lost = spans.filter(pl.col("parent").is_not_null() & pl.col("node_above").is_null() & (pl.col("kind") != "client"))
+    known = spans.join(roots.select("trace", parent="span"), on=["trace", "parent"], how="anti")
+    lost = known.filter(pl.col("parent").is_not_null() & pl.col("node_above").is_null() & (pl.col("kind") != "client"))
     warnings = []
     if len(lost):
         warnings.append(

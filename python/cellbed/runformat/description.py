@@ -60,7 +60,8 @@ class Description:
     time, ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
     services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
     measures that its programs write. reported: its programs report its requests, whose connections are found in the
-    packet log; else cellbed sends them.
+    packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
+    (:func:`cellbed.runformat.telemetry.identifiers`).
     """
 
     kind: str
@@ -83,6 +84,7 @@ class Description:
     ports: tuple[int, ...] = ()
     own: tuple[ProgramMeasures, ...] = ()
     reported: bool = False
+    traced: bool = False
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load in a run of which so much of the schedule was measured, in seconds."""

@@ -140,6 +140,21 @@ class Application(Table):
             yield from (((key, *path), text) for path, text in role.misfits(groups[role.on]))
 
 
+TELEMETRY_KEY = Field(
+    False,
+    description="Receive the spans of OpenTelemetry of its programs: client spans are requests, and those of servers "
+    "divide the server's time. A load sends W3C traceparent.",
+)
+
+
+def telemetry_misfits(application: Application, groups: Groups) -> Iterator[tuple[Key, str]]:
+    """Yield the problem of the key 'telemetry', if it is set."""
+    for _, role in application.programs():
+        if role.on in groups and groups[role.on].backend.routed:
+            kind = groups[role.on].backend.kind
+            yield "telemetry", f"it is not received on nodes of kind '{kind}', such as {role.on}: remove this key"
+
+
 def _endpoints(groups: Groups) -> list[str]:
     return [name for name, group in groups.items() if group.node_class == "endpoint"]
 

@@ -23,6 +23,7 @@ import h2.exceptions
 import h2.settings
 import h11
 
+from cellbed.runformat.telemetry import traceparent
 from cellbed.workloads import machine
 from cellbed.workloads.http.journeys import MOST_KEPT, User
 from cellbed.workloads.http.messages import Chunks
@@ -59,7 +60,8 @@ round trip."""
 @dataclass(frozen=True, slots=True)
 class Message:
     """The content of a request, which all of a load may share. scheme: of the URL; target: path and query; headers:
-    without Host and Content-Length. grpc: whether trailers have the outcome of its reply."""
+    without Host and Content-Length. grpc: whether trailers have the outcome of its reply. traced: the application, if
+    it has identifiers of OpenTelemetry."""
 
     scheme: str
     method: str
@@ -68,6 +70,13 @@ class Message:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     grpc: bool = False
+    traced: str = ""
+
+    def names(self, request: Request) -> list[tuple[str, str]]:
+        """Return the header fields that name a request."""
+        endpoint, number = request.endpoint, request.request
+        found = [(REQUEST_HEADER.lower(), f"{endpoint}/{number}")]
+        return [*found, ("traceparent", traceparent(self.traced, endpoint, number))] if self.traced else found
 
 
 @dataclass(slots=True)
@@ -435,7 +444,7 @@ class Http1(Connection):
         headers = [(name.encode(), value.encode()) for name, value in common]
         if message.body or message.method in ("POST", "PUT", "PATCH"):
             headers.append((b"Content-Length", b"%d" % len(message.body)))
-        headers.append((REQUEST_HEADER.encode(), f"{request.endpoint}/{request.request}".encode()))
+        headers += [(name.title().encode(), value.encode()) for name, value in message.names(request)]
         request.uplink_start = self.queued
         send = self._protocol.send
         self.append(send(h11.Request(method=message.method, target=message.target, headers=headers)) or b"")
@@ -550,7 +559,7 @@ class Http2(Connection):
         ]
         if message.body:
             headers.append(("content-length", str(len(message.body))))
-        headers.append((REQUEST_HEADER.lower(), f"{request.endpoint}/{request.request}"))
+        headers += message.names(request)
         stream = self._protocol.get_next_available_stream_id()
         request.uplink_start = self.queued
         self._protocol.send_headers(stream, headers, end_stream=not message.body)

@@ -76,6 +76,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         "messages": str(deployment.file(raw, node, "messages.jsonl")),
         "journeys": [journey.configuration() for journey in table.all_journeys()],
         "values": values if table.all_journeys() else {},
+        "traced": deployment.name if table.telemetry else "",
     }
 
 
@@ -154,4 +155,5 @@ def describe(table: Mapping[str, Any]) -> Description:
         server_columns={},
         measures=tuple(measures),
         ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),
+        traced=bool(table.get("telemetry")),
     )

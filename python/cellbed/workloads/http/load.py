@@ -36,6 +36,7 @@ class Settings(generator.Settings):
     gRPC with this content that a request has, 0 for other requests. authorities: file with the certificates that are
     trusted over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for
     their messages. journeys: in place of equal requests, tables of :class:`Journey`; values: of names in their texts.
+    traced: the application, where requests have identifiers of OpenTelemetry.
     """
 
     version: str
@@ -56,6 +57,7 @@ class Settings(generator.Settings):
     messages: str = ""
     journeys: Sequence[dict[str, Any]] = ()
     values: dict[str, str] = field(default_factory=dict)
+    traced: str = ""
 
 
 class HttpLoad(Generator):
@@ -227,6 +229,7 @@ def _message(settings: Settings) -> Message:
         (*kept.items(), *settings.headers.items()),
         body,
         grpc=bool(settings.grpc),
+        traced=settings.traced,
     )
 
 

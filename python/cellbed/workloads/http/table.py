@@ -8,7 +8,15 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load, Wait
+from cellbed.scenario.applications import (
+    RATE_IF_NEEDED,
+    TELEMETRY_KEY,
+    Groups,
+    Key,
+    Load,
+    Wait,
+    telemetry_misfits,
+)
 from cellbed.scenario.fields import BODY_FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name
 from cellbed.scenario.roles import Role
@@ -203,6 +211,8 @@ class Http(WebLoad):
         examples=[6],
     )
 
+    telemetry: bool = TELEMETRY_KEY
+
     @field_validator("url")
     @classmethod
     def _is_sound(cls, url: str) -> str:
@@ -237,6 +247,8 @@ class Http(WebLoad):
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
+        if self.telemetry:
+            yield from telemetry_misfits(self, groups)
         given = [key for key in _BODIES if getattr(self, key)]
         for key in given[1:]:
             yield key, f"the body is given by '{given[0]}': remove one of the two"
@@ -266,7 +278,9 @@ class Http(WebLoad):
     def _header_misfits(self, path: tuple[str | int, ...], headers: dict[str, str]) -> Iterator[tuple[Key, str]]:
         """Yield the problems of header fields. path: of the step that has them."""
         for name in headers:
-            if name.lower() in _OWN_HEADERS or (self.version == "2" and name.lower() in _HTTP1_HEADERS):
+            if name.lower() in (*_OWN_HEADERS, *["traceparent"] * self.telemetry) or (
+                self.version == "2" and name.lower() in _HTTP1_HEADERS
+            ):
                 yield (*path, "headers"), f"'{name}' is set by cellbed: remove it"
             if path and name.lower() == "host":
                 yield (*path, "headers"), "'Host' is that of all requests: write it in 'headers' of the application"

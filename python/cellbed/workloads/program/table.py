@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from cellbed.scenario.applications import Application, Groups, Key, Wait
+from cellbed.scenario.applications import TELEMETRY_KEY, Application, Groups, Key, Wait, telemetry_misfits
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 
@@ -24,11 +24,7 @@ class Program(Application):
         description="How long clients may still run after the end of the load before they are ended. Default: 0 s, 5 s "
         "for clients that take {duration_s}.",
     )
-    telemetry: bool = Field(
-        False,
-        description="Receive the spans of OpenTelemetry of its programs: client spans are requests, and those of "
-        "servers divide the server's time.",
-    )
+    telemetry: bool = TELEMETRY_KEY
 
     def runs_own(self, key: str) -> bool:
         """As of :class:`Application`."""
@@ -48,10 +44,8 @@ class Program(Application):
             yield "client", 'missing, and \'server\' too: write client = { on = "endpoint", command = "…" }'
         for key, role in self.roles():
             yield from self._program_misfits(key, role, groups)
-        for _, role in self.roles():
-            if self.telemetry and role.on in groups and groups[role.on].backend.routed:
-                kind = groups[role.on].backend.kind
-                yield "telemetry", f"it is not received on nodes of kind '{kind}', such as {role.on}: remove this key"
+        if self.telemetry:
+            yield from telemetry_misfits(self, groups)
         if self.client is not None and self.client.ready is not None:
             yield ("client", "ready"), "nothing waits for a client: remove this key"
 
