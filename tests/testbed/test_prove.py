@@ -243,7 +243,8 @@ PIE = 'queue = { uplink = { kind = "pie" } }'
         ('up = "12 Mbit/s"', 'up = "12 Mbit/s"\nbase_delay = "7 ms"', "mobile-0.downlink delay"),
         (
             'up = { kind = "series", steps = [["0 s", "12 Mbit/s"]] }',
-            'up = { kind = "series", steps = [["0 s", "14 Mbit/s"]] }',
+            # A busy machine can send so little that a faster link seems to be as slow as asked.
+            'up = { kind = "series", steps = [["0 s", "10 Mbit/s"]] }',
             "mobile-0.uplink rate",
         ),
         (

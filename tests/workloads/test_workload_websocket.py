@@ -115,7 +115,7 @@ def test_a_server_that_closes_a_websocket_loses_its_requests_and_it_is_opened_ag
     assert {each["status"] for each in requests} == {"lost"}
     assert "the server closed the WebSocket with code 1000" in {each["error"] for each in requests}
     opened = [each for each in requests if each["opening_ns"] is not None and each["opening_ns"] < each["sent_ns"]]
-    assert 0 < len(opened) < len({each["local_port"] for each in requests})
+    assert 0 < len(opened) < len(requests)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class ShellLink:
                     "from": source,
                     "to": target,
                     "description": direction.description,
-                    "trace": direction.trace,
+                    "trace": direction.replayed,
                 }
                 for index, (way, source, target, direction) in enumerate(ways)
             ],
