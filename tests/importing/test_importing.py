@@ -473,9 +473,15 @@ def test_a_load_is_suggested_for_a_service_that_no_other_uses(tmp_path: Path) ->
         "services:\n  redis: {image: redis, expose: [6379]}\n"
         "  web: {image: web, ports: ['8000:8000'], depends_on: [redis]}\n"
     )
-    done = cellbed("import", "compose", "compose.yaml", cwd=tmp_path)
+    done = cellbed("import", "compose", "compose.yaml", "--map", "redis=localhost/redis", cwd=tmp_path)
     assert '# server = "web"' in done.stdout
     assert ":8000/" in done.stdout
+    images = {
+        name: node["backend"]["image"]
+        for name, node in tomllib.loads(done.stdout)["nodes"].items()
+        if name != "endpoint"
+    }
+    assert images == {"redis": "localhost/redis", "web": "web"}
 
 
 def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
@@ -493,6 +499,8 @@ def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
     [
         (["--place", "wb=edge"], "--place: no service 'wb': did you mean 'web'"),
         (["--load", "wb"], "--load: no service 'wb': did you mean 'web'"),
+        (["--map", "rediss=localhost/redis"], "--map: no service has the image 'rediss': did you mean 'redis"),
+        (["--map", "redis"], "--map: 'redis': write IMAGE=LOCAL"),
         (["--place", "web=moon"], "write NAME=CLASS with one of endpoint, edge, cloud"),
         (["--memory", "lots"], "--memory: "),
         (["--up", "no-such.up"], "links.mobile.up: unknown trace"),

@@ -23,6 +23,10 @@ _Place = Annotated[
         "--place", metavar="SERVICE=CLASS", help="Put a service on an endpoint, the edge or the cloud; repeatable."
     ),
 ]
+_Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="IMAGE=LOCAL", help="Use an image of this machine for one of the file; repeatable."),
+]
 _Up = Annotated[str, typer.Option("--up", metavar="CAPACITY", help="Uplink: a trace, or a rate such as '12 Mbit/s'.")]
 _Down = Annotated[str, typer.Option("--down", metavar="CAPACITY", help="Downlink.")]
 _Duration = Annotated[str, typer.Option("--duration", help="Duration of the workload.")]
@@ -42,6 +46,7 @@ def compose(
         list[Path], typer.Argument(help="The Compose file, and files that are merged into it.", metavar="FILE...")
     ],
     place: _Place = None,
+    map_: _Map = None,
     up: _Up = "5g-midband.up",
     down: _Down = "5g-midband.down",
     duration: _Duration = "60 s",
@@ -77,7 +82,7 @@ def compose(
 
     from cellbed.importing import read_compose
 
-    choices = _choices(place, up, down, duration, cpus, memory, load, out)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out)
     _finish(read_compose(files, os.environ, profile or [], env_file or []), choices, as_json=as_json, strict=strict)
 
 
@@ -87,6 +92,7 @@ def kube(
         list[Path], typer.Argument(help="Manifests, or folders of them; a file may contain several.", metavar="FILE...")
     ],
     place: _Place = None,
+    map_: _Map = None,
     up: _Up = "5g-midband.up",
     down: _Down = "5g-midband.down",
     duration: _Duration = "60 s",
@@ -113,13 +119,14 @@ def kube(
     """
     from cellbed.importing import read_manifests
 
-    choices = _choices(place, up, down, duration, cpus, memory, load, out)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out)
     manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
     _finish(read_manifests([file for some in manifests for file in some]), choices, as_json=as_json, strict=strict)
 
 
 def _choices(
     place: list[str] | None,
+    map_: list[str] | None,
     up: str,
     down: str,
     duration: str,
@@ -128,7 +135,7 @@ def _choices(
     load: str | None,
     out: Path | None,
 ) -> Choices:
-    from cellbed.importing import Choices, placed
+    from cellbed.importing import Choices, mapped, placed
     from cellbed.support.errors import CellbedError
     from cellbed.support.units import SIZE, UnitError
 
@@ -136,7 +143,7 @@ def _choices(
         size = int(SIZE.parse(memory))
     except UnitError as error:
         raise CellbedError(f"--memory: {error}") from None
-    return Choices(placed(place or []), up, down, duration, cpus, size, load, out)
+    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []))
 
 
 def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool) -> None:

@@ -34,7 +34,7 @@ class Choices:
 
     placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
     cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
-    the text will be, None for standard output.
+    the text will be, None for standard output. images: by name in the file, the image of this machine instead.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Choices:
     memory: int = 512 << 20
     load: str | None = None
     out: Path | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,18 @@ def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
     return found
 
 
+def mapped(texts: Iterable[str]) -> dict[str, str]:
+    """Return the image of this machine for an image of the file, from ``IMAGE=LOCAL``. Errors:
+    :class:`CellbedError`."""
+    found = {}
+    for text in texts:
+        image, _, local = text.partition("=")
+        if not image or not local:
+            raise CellbedError(f"--map: '{text[:80]}': write IMAGE=LOCAL, such as redis:7=localhost/redis")
+        found[image] = local
+    return found
+
+
 def save(written: Written, out: Path | None) -> Scenario:
     """Check a scenario, and write it with its files if `out` is a path. Errors: :class:`CellbedError`, ``OSError``."""
     made = [path for path in written.files if not path.exists()]
@@ -114,6 +127,11 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
         if name is not None and name not in services:
             hint = did_you_mean(name, services) or f"write one of {', '.join(services)}"
             raise CellbedError(f"{option}: no service '{name[:80]}': {hint}")
+    images = {service.image for service in imported.services}
+    for name in choices.images:
+        if name not in images:
+            hint = did_you_mean(name, images) or f"write one of {', '.join(sorted(images))}"
+            raise CellbedError(f"--map: no service has the image '{name[:80]}': {hint}")
     groups, hosts = _names(imported.services)
     classes = {name: choices.placed.get(name, service.node_class) for name, service in services.items()}
     scenario = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.name).strip("-._")[:64] or "imported"
@@ -178,7 +196,8 @@ class _Writer:
         """Return the tables of one service."""
         notes = list(service.notes)
         group = self.groups[service.name]
-        backend: dict[str, Any] = {"kind": "container", "image": service.image, **self._command(service, notes)}
+        image = self.choices.images.get(service.image, service.image)
+        backend: dict[str, Any] = {"kind": "container", "image": image, **self._command(service, notes)}
         if service.environment:
             backend["environment"] = service.environment
         if mounts := self._mounts(service, group, notes):
@@ -202,7 +221,7 @@ class _Writer:
             app["server"] = {**role, **({"ready": service.ready} if service.ready else {})}
         self.notes += notes
         lines = [f"{service.name}: {service.place}"]
-        lines += [f"Build its image first: {service.build}"] if service.build else []
+        lines += [f"Build its image first: {service.build}"] if service.build and image == service.image else []
         lines += [str(note) if note.level != "assumed" else f"assumed: {note.text}" for note in notes]
         return _comment(*lines) + tomli_w.dumps({"nodes": {group: node}, "apps": {group: app}}, multiline_strings=True)
 
