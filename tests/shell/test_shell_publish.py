@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from ipaddress import ip_address
 
@@ -183,4 +184,5 @@ def test_where_nothing_listens_inside_a_connection_is_refused(world: World) -> N
     assert next_line(process) == "ready"
     for address, internet in ((HOST, True), ("127.0.0.1", False)):
         done = world.run(python(EXCHANGE, address, "8080"), internet=internet)
-        assert "Connection" in done.stderr.splitlines()[-1]
+        # Refused, reset, or reset before the program has shut it down.
+        assert re.search("Connection|not connected", done.stderr.splitlines()[-1])
