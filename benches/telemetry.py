@@ -1,4 +1,4 @@
-"""What a span of OpenTelemetry costs: in the program that exports it, in the receiver, and when a run is measured.
+"""The cost of a span of OpenTelemetry: in the program that exports it, in the receiver, and when a run is measured.
 
 Run ``python benches/telemetry.py``. The program has the SDK of Python with its batches and exporter; the receiver
 listens on this machine's loopback, without a node. Processor time, microseconds per span.

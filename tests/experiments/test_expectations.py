@@ -74,7 +74,7 @@ PASSES = '[expect]\np99_latency = "< 300 ms"\non_time_share = ">= 99 %"\nthrough
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the servers take: `bad` answers with an error only."""
+    """The times of the servers: `bad` answers with an error only."""
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     profiles.Profile("the test", {"web": [SERVED] * 20, "bad": [SERVED | {"code": 500}] * 20}).write(path)
     return path
@@ -226,7 +226,7 @@ def test_junit_has_no_character_that_xml_excludes(tmp_path: Path) -> None:
     assert failure.attrib["message"].endswith("it ended with \\u001b[31m\\ufffe<&>\\ud800")
 
 
-def test_shares_near_a_limit_are_told_apart() -> None:
+def test_shares_near_a_limit_are_distinguished() -> None:
     on_time = Limit("on_time_share", "on_time_share", ">", 0.999, "> 99.9 %")
     found = judge("web", on_time, {"on_time_share": 0.9985})
     assert formats.measured(asdict(found)) == "99.85 %"

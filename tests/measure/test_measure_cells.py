@@ -46,7 +46,7 @@ def test_jains_index_of_a_published_example() -> None:
 
 
 def in_its_time(run: Path) -> np.ndarray[Any, Any]:
-    """What left a link's queue within the 10 s of a run, at times from its beginning."""
+    """Packets that left a link's queue within the 10 s of a run, at times from its beginning."""
     log, t0 = read_log(run), read_run(run)["t0_ns"]
     log["arrived"] -= t0
     log["released"] -= t0

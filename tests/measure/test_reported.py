@@ -232,7 +232,7 @@ def test_requests_without_traffic_or_reply_get_no_parts(tmp_path: Path) -> None:
     assert good["local_port"] is None or refused["local_port"] is None
 
 
-def test_a_lost_packet_and_its_repetition_are_told_apart(tmp_path: Path) -> None:
+def test_a_lost_packet_and_its_repetition_are_distinguished(tmp_path: Path) -> None:
     log = opened()
     log.up(100, 1001, 100, drop=1)
     log.up(300, 1001, 100)

@@ -40,7 +40,7 @@ SAMPLE = {
     "bytes_up": 60_000,
     "output": "class 417",
 }
-"""What the programs take for a request, ns; the inference up to 3.5 ms more."""
+"""Times of the programs for a request, ns; the inference up to 3.5 ms more."""
 _SCENARIO = """\
 name = "offload-simulated"
 duration = "{duration} s"

@@ -58,7 +58,7 @@ def processes_of(identifier: str) -> list[int]:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process is gone, or waits for its parent to notice that it ended."""
+    """Return whether a process is gone, or waits for its parent to notice that it ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -14,30 +14,14 @@ from cellbed.measure.rows import measured
 from cellbed.measure.summary import Summary
 from cellbed.testbed.machine.process import find
 from in_process import cellbed
+from scenario_text import NODES
 from test_workload_websocket import GREETER
 
 NGINX = find("nginx")
 EVENTS, PAUSE_S = 3, 0.2
-SCENARIO = """
-name = "loads"
-duration = "3 s"
-
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "256 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "10 ms"
-
-[links.core]
-edge = "5 ms"
-
+SCENARIO = (
+    f'name = "loads"\nduration = "3 s"\n{NODES.replace("3 ms", "5 ms")}'
+    + """
 [apps.page]
 kind = "http"
 url = "https://{server.address}:8443/page"
@@ -109,6 +93,7 @@ command = ["%(python)s", "chat.py", "{server.certificate}", "{server.key}"]
 copy_in = { "chat.py" = "chat.py" }
 ready = { port = 8082 }
 """
+)
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;

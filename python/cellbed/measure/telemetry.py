@@ -28,7 +28,7 @@ DEEPEST = 64
 STEP_NS = 1_000_000
 """A change of the wall clock against the monotonic one that is more than the error of reading them."""
 OLDEST_NS, NEWEST_NS = 86_400_000_000_000, 1_000_000_000
-"""How long before its arrival a span can have begun, and after it have ended."""
+"""Limits of the time from a span's begin to its arrival, and from its arrival to its end."""
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 _SPANS: dict[str, Any] = {
     **dict.fromkeys(("node", "app", "service", "trace", "span", "parent", "kind", "name"), pl.String),

@@ -47,8 +47,8 @@ class Pressure:
         idle, steal = _processors()
         return {
             "time_ns": time.monotonic_ns(),
-            "realtime_ns": _ahead(time.CLOCK_REALTIME),
-            "boottime_ns": _ahead(time.CLOCK_BOOTTIME),
+            "realtime_ns": clock_ahead(time.CLOCK_REALTIME),
+            "boottime_ns": clock_ahead(time.CLOCK_BOOTTIME),
             "cpus": os.cpu_count(),
             "idle_ns": idle,
             "steal_ns": steal,
@@ -110,8 +110,8 @@ def _pressure() -> int | None:
     return None
 
 
-def _ahead(clock: int) -> int:
-    """By how many ns a clock is ahead of the monotonic one."""
+def clock_ahead(clock: int) -> int:
+    """Return by how many ns a clock is ahead of the monotonic one."""
     readings = []
     for _ in range(_ATTEMPTS):
         before = time.monotonic_ns()

@@ -26,15 +26,16 @@ import h11
 
 from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
 from cellbed.testbed.machine.process import Place, ProgramError, kill
+from cellbed.testbed.programs.pressure import clock_ahead
 
 ADDRESS = ("127.0.0.1", 4318)
 FLUSH_MS = 500
-"""How often programs export what has ended: what they have not when they are ended is lost."""
+"""Interval of exports. Spans that a program has not exported when it is ended are lost."""
 MOST_CONNECTIONS = 64
 """Of a node at the same time."""
 READ_BYTES = 1 << 16
 PATIENCE_S = 10.0
-"""How long the process may take to store what it has at the end."""
+"""Time limit for storing the last exports at the end."""
 _LARGEST_MESSAGE = 1 << 16
 
 
@@ -155,7 +156,7 @@ class _Node:
             self.lost[f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept"] += 1
             return 413
         try:
-            self.record.write(HEADER.pack(len(body), time.monotonic_ns(), wall_clock_ahead()) + body)
+            self.record.write(HEADER.pack(len(body), time.monotonic_ns(), clock_ahead(time.CLOCK_REALTIME)) + body)
             self.record.flush()
         except OSError as error:
             self.lost[f"they cannot be written: {error.strerror}"] += 1
@@ -243,17 +244,6 @@ class _Exporter:
     def _send(self, event: Any) -> None:
         # The buffer of a connection without other replies has room for it.
         self.socket.send(self._protocol.send(event) or b"", socket.MSG_NOSIGNAL)
-
-
-def wall_clock_ahead() -> int:
-    """Return by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, ns."""
-    readings = []
-    for _ in range(3):
-        before = time.monotonic_ns()
-        wall = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        after = time.monotonic_ns()
-        readings.append((after - before, wall - (before + after) // 2))
-    return min(readings)[1]
 
 
 def serve(control: socket.socket) -> dict[str, dict[str, int]]:
