@@ -309,6 +309,17 @@ def test_a_low_rate_is_off_unless_the_sender_stood_still_as_long(
     assert _rate_proof(path, uplink, flow, Clock(0, 0)).state == state
 
 
+def test_a_slower_link_does_not_hold_where_the_first_arrivals_are_seen_late(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    path = made.path("endpoint-0", "edge-0")
+    uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
+    sent = [round(number * MS / 1.4) for number in range(350)]
+    # 11 instead of 12 Mbit/s; the first 25 arrivals are seen together.
+    received = [100 * MS + max(number, 25) * MS * 12 // 11 for number in range(250)]
+    flow = {"sent_ns": sent, "received_ns": [*received, *[None] * 100]}
+    assert _rate_proof(path, uplink, flow, Clock(0, 0)).state != "holds"
+
+
 @pytest.mark.needs_tun
 def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> None:
     proofs = proved(plan(tmp_path, core='{ kind = "place", name = "base-edge", rate = "1 Gbit/s" }'))
