@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from cellbed.importing import Choices, ImportedFileError, Written, read_compose,
 from cellbed.importing.documents import documents
 from cellbed.importing.variables import interpolate, variables_of
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.process import find
 from in_process import cellbed
 
 SHOP = """
@@ -183,6 +186,7 @@ def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None
     assert apps["web"] == {
         "kind": "program",
         "after": ["api"],
+        "balance": "connection",
         "server": {"on": "web", "restart": "always", "ready": {"port": 80, "timeout": "120 s"}},
     }
     assert nodes["api"]["backend"] == {
@@ -213,7 +217,7 @@ def test_unmapped_settings_are_listed_with_their_lines(shop: Path) -> None:
     assert "container engine" in lost["services.web.volumes"]
     assert {"services.web.labels", "services.debug.profiles", "services.api.env_file"} < set(rest)
     assert "NEVER_SET" in "".join(rest.values())
-    assert set(notes(found, "differs")) >= {"networks", "replicas", "memory"}
+    assert set(notes(found, "differs")) >= {"networks", "memory"}
     lines = {note.key: SHOP.splitlines()[note.place.line - 1].strip() for note in found.notes}
     assert lines["services.api.privileged"] == "privileged: true"
     assert lines["services.web.labels"] == "labels: {team: shop}"
@@ -456,7 +460,7 @@ def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> Non
     assert done.returncode == 0
     assert tomllib.loads(done.stdout)["nodes"]["queue"]["class"] == "cloud"
     assert "core link of its own" not in done.stderr
-    assert "2 replicas are 2 nodes; only the first has the service's name, and load" in done.stderr
+    assert "balance" in tomllib.loads(done.stdout)["apps"]["web"]
     line = SHOP[: SHOP.index("privileged")].count("\n") + 1
     assert f"compose.yaml:{line}: not mapped: services.api.privileged" in done.stderr
     out = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--strict", "--json", cwd=shop)
@@ -531,3 +535,44 @@ def test_names_that_no_node_can_have_are_aliases(tmp_path: Path) -> None:
 def test_unknown_services_to_place_are_an_error(shop: Path) -> None:
     with pytest.raises(CellbedError, match="no service 'x'"):
         written(shop / "compose.yaml", placed={"x": "edge"})
+
+
+def test_a_second_application_is_added_to_a_scenario(shop: Path) -> None:
+    done = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop)
+    assert done.returncode == 0, done.stderr
+    before = (shop / "shop.toml").read_text()
+    (shop / "book.yaml").write_text(GUESTBOOK)
+    done = cellbed("import", "kube", "book.yaml", "-o", "shop.toml", "--add", cwd=shop)
+    assert done.returncode == 0, done.stderr
+    text = (shop / "shop.toml").read_text()
+    assert text.startswith(before)
+    both, first = tomllib.loads(text), tomllib.loads(before)
+    assert both["links"] == first["links"]
+    alone = tomllib.loads(cellbed("import", "kube", "book.yaml", cwd=shop).stdout)
+    assert len(both["apps"]) == len(first["apps"]) + len(alone["apps"])
+    assert len(both["sites"]) == len(first["sites"]) + len(alone["sites"])
+    again = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--add", cwd=shop)
+    assert again.returncode == 0, again.stderr
+    assert {"web", "web-2"} <= tomllib.loads((shop / "shop.toml").read_text())["nodes"].keys()
+    refused = cellbed("import", "compose", "compose.yaml", "--add", cwd=shop)
+    assert refused.returncode == 2
+    assert "--add needs the scenario" in refused.stderr
+
+
+@pytest.mark.skipif(find("podman") is None, reason="podman is not installed")
+def test_images_with_a_context_are_built(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services: {a: {build: ., ports: [80]}}")
+    (tmp_path / "Containerfile").write_text('FROM scratch\nCOPY compose.yaml /\nCMD ["/compose.yaml"]\n')
+    engine = {"CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf")}
+    (tmp_path / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/graph"\n'
+    )
+    done = cellbed("import", "compose", "compose.yaml", "--build", "-o", "a.toml", cwd=tmp_path, env=engine)
+    assert done.returncode == 0, done.stderr
+    image = tomllib.loads((tmp_path / "a.toml").read_text())["nodes"]["a"]["backend"]["image"]
+    found = subprocess.run(["podman", "image", "exists", image], env=os.environ | engine, check=False)
+    assert found.returncode == 0
+    (tmp_path / "Containerfile").write_text("FROM scratch\nCOPY missing /\n")
+    done = cellbed("import", "compose", "compose.yaml", "--build", cwd=tmp_path, env=engine)
+    assert done.returncode == 2
+    assert "--build: the image of 'a' was not built; the command was: podman build" in done.stderr

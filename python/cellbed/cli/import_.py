@@ -36,6 +36,9 @@ _Load = Annotated[
     str | None, typer.Option("--load", metavar="SERVICE", help="Add a load over HTTP from an endpoint to this service.")
 ]
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the scenario here.")]
+_Add = Annotated[
+    bool, typer.Option("--add", help="Add the services to the scenario that is there, which keeps its links.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print scenario, services and notes as JSON.")]
 _Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a setting is not mapped.")]
 
@@ -59,7 +62,11 @@ def compose(
     profile: Annotated[
         list[str] | None, typer.Option("--profile", help="Import the services of this profile, too; repeatable.")
     ] = None,
+    build_images: Annotated[
+        bool, typer.Option("--build", help="Build the images of services with a context, by Podman or Docker.")
+    ] = False,
     out: _Out = None,
+    add: _Add = False,
     as_json: _Json = False,
     strict: _Strict = False,
 ) -> None:
@@ -77,13 +84,18 @@ def compose(
       cellbed import compose compose.yaml > shop.toml
       cellbed import compose compose.yaml --place web=edge --place client=endpoint --out shop.toml
       cellbed import compose compose.yaml --load web --up lte-suburban.up --down lte-suburban.down --out shop.toml
+      cellbed import compose compose.yaml --build --out shop.toml
+      cellbed import compose other/compose.yaml --out shop.toml --add
     """
     import os
 
-    from cellbed.importing import read_compose
+    from cellbed.importing import build, read_compose
 
-    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out)
-    _finish(read_compose(files, os.environ, profile or [], env_file or []), choices, as_json=as_json, strict=strict)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add)
+    imported = read_compose(files, os.environ, profile or [], env_file or [])
+    if build_images:
+        build(imported, choices)
+    _finish(imported, choices, as_json=as_json, strict=strict)
 
 
 @app.command()
@@ -100,6 +112,7 @@ def kube(
     memory: _Memory = "512 MiB",
     load: _Load = None,
     out: _Out = None,
+    add: _Add = False,
     as_json: _Json = False,
     strict: _Strict = False,
 ) -> None:
@@ -119,7 +132,7 @@ def kube(
     """
     from cellbed.importing import read_manifests
 
-    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add)
     manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
     _finish(read_manifests([file for some in manifests for file in some]), choices, as_json=as_json, strict=strict)
 
@@ -134,8 +147,11 @@ def _choices(
     memory: str,
     load: str | None,
     out: Path | None,
+    *,
+    add: bool,
 ) -> Choices:
     from cellbed.importing import Choices, mapped, placed
+    from cellbed.scenario import read
     from cellbed.support.errors import CellbedError
     from cellbed.support.units import SIZE, UnitError
 
@@ -143,7 +159,10 @@ def _choices(
         size = int(SIZE.parse(memory))
     except UnitError as error:
         raise CellbedError(f"--memory: {error}") from None
-    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []))
+    if add and out is None:
+        raise CellbedError("--add needs the scenario to which services are added: --out FILE")
+    before = read(out) if add and out is not None else None
+    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []), before)
 
 
 def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
+import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -16,10 +18,12 @@ import tomli_w
 from cellbed.importing.services import Imported, Note, Service
 from cellbed.scenario import Scenario, load_text
 from cellbed.scenario.nodes import CLASSES, NodeClass
+from cellbed.scenario.reader import tables
 from cellbed.support.errors import CellbedError, printable
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
 from cellbed.support.whole_files import write_whole
+from cellbed.testbed.machine.process import find
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
@@ -34,7 +38,8 @@ class Choices:
 
     placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
     cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
-    the text will be, None for standard output. images: by name in the file, the image of this machine instead.
+    the text will be, None for standard output. images: by name in the file, the image of this machine instead. before:
+    the text of a scenario to which the services are added, whose links and duration stay.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
@@ -46,6 +51,7 @@ class Choices:
     load: str | None = None
     out: Path | None = None
     images: Mapping[str, str] = field(default_factory=dict)
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,23 @@ def mapped(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def build(imported: Imported, choices: Choices) -> None:
+    """Build the images of services that have a context, by Podman or Docker, whose output goes to standard error.
+
+    Errors: :class:`CellbedError`.
+    """
+    engine = next((name for name in ("podman", "docker") if find(name) is not None), None)
+    for service in imported.services:
+        if service.build is None or service.image in choices.images:
+            continue
+        if engine is None:
+            raise CellbedError("--build: neither podman nor docker is installed: sudo apt install podman")
+        words = [engine, *shlex.split(service.build)[1:]]
+        if subprocess.run(words, stdin=subprocess.DEVNULL, stdout=2, check=False).returncode != 0:
+            command = shlex.join(words)
+            raise CellbedError(f"--build: the image of '{service.name}' was not built; the command was: {command}")
+
+
 def save(written: Written, out: Path | None) -> Scenario:
     """Check a scenario, and write it with its files if `out` is a path. Errors: :class:`CellbedError`, ``OSError``."""
     made = [path for path in written.files if not path.exists()]
@@ -132,19 +155,22 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
         if name not in images:
             hint = did_you_mean(name, images) or f"write one of {', '.join(sorted(images))}"
             raise CellbedError(f"--map: no service has the image '{name[:80]}': {hint}")
-    groups, hosts = _names(imported.services)
+    there = tables(choices.before, str(choices.out)) if choices.before is not None else {}
+    groups, hosts = _names(imported.services, there)
     classes = {name: choices.placed.get(name, service.node_class) for name, service in services.items()}
     scenario = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.name).strip("-._")[:64] or "imported"
-    sites = _sites(scenario, classes.values())
+    sites = _sites(scenario, classes.values(), there.get("sites", {}))
     writer = _Writer(choices, groups, hosts, sites, [*imported.notes])
     parts = [writer.service(service, classes[service.name]) for service in imported.services]
-    if choices.load is not None or "endpoint" not in classes.values():
+    if choices.load is not None or ("endpoint" not in classes.values() and not there):
         parts.insert(0, _load(choices, services, groups))
     links = {"mobile": {"up": choices.up, "down": choices.down}}
-    cores = {site: {"core": _CORE[node_class]} for node_class, site in sites.items()}
+    cores = {"sites": {site: {"core": _CORE[node_class]} for node_class, site in sites.items()}}
+    common = {} if there else {"name": scenario, "duration": choices.duration, "links": links}
     head = [
+        *([choices.before] if choices.before is not None else []),
         _comment(f"Made by: {command}", *_summary(imported, writer.notes)),
-        tomli_w.dumps({"name": scenario, "duration": choices.duration, "links": links, "sites": cores}),
+        tomli_w.dumps(common | cores),
     ]
     nodes = {name: (groups[name], node_class) for name, node_class in classes.items()}
     return Written("\n".join([*head, *parts]), nodes, writer.files, writer.notes)
@@ -153,19 +179,25 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
 _CORE: dict[NodeClass, str] = {"edge": "base-edge", "cloud": "eu-west-3"}
 
 
-def _sites(scenario: str, classes: Collection[NodeClass]) -> dict[NodeClass, str]:
+def _sites(scenario: str, classes: Collection[NodeClass], taken: Collection[str]) -> dict[NodeClass, str]:
     """Return the site of the services of each class that is not on endpoints: one with the name of the scenario, and
-    another one of the cloud where services are at the edge, too."""
-    name = scenario.replace(".", "-")[:26]
+    another one of the cloud where services are at the edge, too. taken: other names."""
+    name = first = scenario.replace(".", "-")[:22]
+    for number in count(2):
+        if not {name, f"{name}-cloud"} & set(taken):
+            break
+        name = f"{first}-{number}"
     used = [node_class for node_class in _CORE if node_class in classes]
     return {node_class: f"{name}-{node_class}" if number else name for number, node_class in enumerate(used)}
 
 
-def _names(services: Iterable[Service]) -> tuple[dict[str, str], set[str]]:
+def _names(services: Iterable[Service], there: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
     """Return the node group of each service, its name if a node group can have it; and the names of all groups and
-    nodes."""
+    nodes. there: tables of a scenario with other ones."""
     found: dict[str, str] = {}
-    taken = {"tower", "localhost"}
+    taken = {"tower", "localhost", *there.get("apps", {})}
+    for name, group in there.get("nodes", {}).items():
+        taken |= {name, *group.get("aliases", ()), *(f"{name}-{index}" for index in range(group.get("count", 1)))}
     for service in services:
         name = re.sub(r"[^A-Za-z0-9_-]", "-", service.name).lstrip("_-")[:32] or "service"
         chosen, number = name, 2
@@ -219,6 +251,8 @@ class _Writer:
             app["client"] = role
         else:
             app["server"] = {**role, **({"ready": service.ready} if service.ready else {})}
+            if node.get("count", 1) > 1:
+                app["balance"] = "connection"
         self.notes += notes
         lines = [f"{service.name}: {service.place}"]
         lines += [f"Build its image first: {service.build}"] if service.build and image == service.image else []
@@ -240,10 +274,9 @@ class _Writer:
         found: dict[str, Any] = {}
         if service.count != 1:
             found["count"] = _nodes(service)
-            text = (
-                f"{service.count} replicas are {_nodes(service)} nodes; only the first has the service's name, and load"
-            )
-            notes.append(Note("differs", service.place, "replicas", text))
+            if _nodes(service) != service.count:
+                text = f"{service.count} replicas are {_nodes(service)} nodes"
+                notes.append(Note("differs", service.place, "replicas", text))
         cpus, memory = service.cpus or self.choices.cpus, service.memory or self.choices.memory
         if not service.cpus or not service.memory:
             text = f"no limits: {cpus:g} CPUs and {SIZE.format(memory)}; see --cpus and --memory"
