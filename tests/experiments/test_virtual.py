@@ -86,7 +86,9 @@ SERVED = {
     "server": 2_000_000,
     "receive": 200_000,
     "code": 200,
+    "bytes_up": 0,
     "bytes_down": 76_000,
+    "input": None,
     "services": {},
 }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
+import tomli_w
 
 from cellbed.measure.rows import measured
 from cellbed.measure.summary import Summary
@@ -48,7 +50,7 @@ client = { on = "endpoint", command = ["%(python)s", "-c", "%(client)s", "https:
 kind = "http"
 url = "http://{server.address}:8080/"
 stream = "sse"
-rate = "2 /s"
+rate = "4 /s"
 
 [apps.events.server]
 on = "edge"
@@ -60,7 +62,7 @@ ready = { port = 8080 }
 kind = "http"
 url = "http://{events.address}:8080/"
 stream = "chunks"
-rate = "2 /s"
+rate = "4 /s"
 
 [apps.users]
 kind = "http"
@@ -81,6 +83,18 @@ on = "edge"
 command = ["%(python)s", "greeter.py"]
 copy_in = { "greeter.py" = "greeter.py" }
 ready = { port = 8081 }
+
+[apps.echo]
+kind = "websocket"
+url = "ws://{server.address}:8083/"
+message = '{{"say": "{request}"}}'
+rate = "5 /s"
+
+[apps.echo.server]
+on = "edge"
+command = ["%(python)s", "echo.py"]
+copy_in = { "echo.py" = "echo.py" }
+ready = { port = 8083 }
 
 [apps.chat]
 kind = "websocket"
@@ -124,6 +138,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
 
+ECHO = """
+from websockets.sync.server import serve
+
+def repeat(connection):
+    for message in connection:
+        connection.send(message)
+
+serve(repeat, "", 8083).serve_forever()
+"""
+
 CHAT = """
 import ssl, sys, time
 from websockets.sync.server import serve
@@ -154,6 +178,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "page").write_bytes(bytes(50_000))
     (here / "events.py").write_text(SERVER)
     (here / "chat.py").write_text(CHAT)
+    (here / "echo.py").write_text(ECHO)
     (here / "greeter.py").write_text(GREETER.replace("127.0.0.1:0", "0.0.0.0:8081"))
     answer = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits")
     assert answer.returncode == 0, answer.stderr
@@ -248,14 +273,51 @@ def test_messages_over_a_websocket_are_decomposed_and_those_of_the_server_kept_a
     assert "WebSocket over TLS /room" in (folder / "report.html").read_text()
 
 
+@pytest.fixture(scope="module")
+def predicted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prediction of the same loads, but for those without a model, with the profile of the run."""
+    here = tmp_path_factory.mktemp("predicted")
+    tables = tomllib.loads((folder / "scenario.toml").read_text())
+    del tables["apps"]["stranger"], tables["apps"]["chat"]
+    (here / "scenario.toml").write_text(tomli_w.dumps(tables))
+    for name in ("nginx.conf", "page", "events.py", "greeter.py", "echo.py"):
+        (here / name).write_bytes((folder.parents[1] / name).read_bytes())
+    asked = ("--virtual", "--profile", folder, "--out", here / "runs", "--no-limits")
+    answer = cellbed("run", here / "scenario.toml", *asked)
+    assert answer.returncode == 0, answer.stderr
+    (run,) = (here / "runs").iterdir()
+    return run
+
+
+@pytest.mark.parametrize("app", ["page", "pages", "events", "chunks", "users", "calls", "echo"])
+def test_a_prediction_has_the_requests_messages_and_bytes_of_the_run(folder: Path, predicted: Path, app: str) -> None:
+    real, foreseen = _requests(folder, app), _requests(predicted, app)
+    _parts(predicted, app)
+    if app == "users":  # later requests follow replies
+        assert set(real["step"]) == set(foreseen["step"])
+    else:
+        assert len(real) == len(foreseen)
+    assert set(real["bytes_down"]) == set(foreseen["bytes_down"])
+    messages = [pl.read_parquet(run / "messages.parquet").filter(app=app) for run in (folder, predicted)]
+    counts = [each.group_by("request").len()["len"].unique().to_list() for each in messages]
+    assert counts[0] == counts[1]
+    assert set(messages[0]["bytes"]) == set(messages[1]["bytes"])
+    if app == "pages":
+        return  # there may be bytes of other streams in between
+    wire = [(each["downlink_end"] - each["downlink_start"]).median() for each in (real, foreseen)]
+    assert wire[1] == pytest.approx(wire[0], rel=0.01, abs=60)
+
+
+def test_a_prediction_has_handshakes_and_pauses_of_the_server(folder: Path, predicted: Path) -> None:
+    parts = _parts(predicted, "page").filter(_requests(predicted, "page")["request"] == 0).row(0, named=True)
+    assert min(parts["part_connect_uplink"], parts["part_connect_downlink"]) >= 0.0299
+    later = pl.read_parquet(predicted / "messages.parquet").filter(pl.col("app") == "events", pl.col("message") > 0)
+    assert later["server_s"].median() > 0.9 * PAUSE_S  # type: ignore[operator]
+    assert _parts(predicted, "events")["part_server_pauses"].median() > 0.9 * PAUSE_S * (EVENTS - 1)  # type: ignore[operator]
+
+
 def test_a_prediction_names_what_has_no_model(folder: Path) -> None:
     answer = cellbed("run", folder.parents[1] / "scenario.toml", "--virtual")
     assert answer.returncode != 0
-    for words in (
-        "'page': https",
-        "'events': stream = 'sse'",
-        "'users': journeys",
-        "'calls': grpc",
-        "'chat': websocket",
-    ):
-        assert words in answer.stderr
+    assert "'chat': wss" in answer.stderr
+    assert "'page'" not in answer.stderr

@@ -52,27 +52,19 @@ class Clear:
         return offset
 
 
-class Tls(Clear):
-    """TLS 1.3 of one connection to `host`, with the certificates and protocols of `context`."""
+class Records(Clear):
+    """A connection whose messages come in records of TLS. taken: bytes of the downlink's stream in whole records."""
 
-    def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
-        self._rest = bytearray()
-        self._taken = self._decoded = 0
-        self._marks: deque[tuple[int, int, int]] = deque()  # records: end in the messages, begin and end in the stream
+    def __init__(self) -> None:
         self.ready = False
+        self.taken = 0
+        self._rest = bytearray()
+        self._decoded = 0
+        self._marks: deque[tuple[int, int, int]] = deque()  # records: end in the messages, begin and end in the stream
 
-    def begin(self) -> None:
-        self._shake_hands()
-        self.hello = self._out.pending
-
-    def encode(self, data: bytes) -> bytes:
-        self._tls.write(data)
-        return self.answer()
-
-    def answer(self) -> bytes:
-        return self._out.read()
+    def take(self, record: bytes) -> bytes:
+        """Return the bytes of messages in a record. Errors: ``ssl.SSLError``."""
+        raise NotImplementedError
 
     def decode(self, data: bytes) -> bytes:
         self._rest += data
@@ -83,15 +75,13 @@ class Tls(Clear):
             size = _RECORD_HEADER + int.from_bytes(self._rest[3:_RECORD_HEADER])
             if len(self._rest) < size:
                 break
-            self._in.write(self._rest[:size])
+            record = bytes(self._rest[:size])
             del self._rest[:size]
-            begin, self._taken = self._taken, self._taken + size
-            if not self.ready:
-                self._shake_hands()
-            elif content := self._read():
+            begin, self.taken = self.taken, self.taken + size
+            if content := self.take(record):
                 found += content
                 self._decoded += len(content)
-                self._marks.append((self._decoded, begin, self._taken))
+                self._marks.append((self._decoded, begin, self.taken))
         return bytes(found)
 
     def start(self, offset: int) -> int:
@@ -104,12 +94,39 @@ class Tls(Clear):
             self._marks.popleft()
         return self._marks[0][2]
 
+
+class Tls(Records):
+    """TLS 1.3 of one connection to `host`, with the certificates and protocols of `context`."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        super().__init__()
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
+
+    def begin(self) -> None:
+        self._shake_hands()
+        self.hello = self._out.pending
+
+    def encode(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self.answer()
+
+    def answer(self) -> bytes:
+        return self._out.read()
+
+    def take(self, record: bytes) -> bytes:
+        self._in.write(record)
+        if self.ready:
+            return self._read()
+        self._shake_hands()
+        return b""
+
     def _shake_hands(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return
-        self.ready, self.flight, self.protocol = True, self._taken, self._tls.selected_alpn_protocol()
+        self.ready, self.flight, self.protocol = True, self.taken, self._tls.selected_alpn_protocol()
 
     def _read(self) -> bytes:
         found = b""

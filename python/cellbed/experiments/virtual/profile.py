@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from cellbed.experiments.listener import Listener
     from cellbed.scenario import Scenario
 
-FORMAT = 4
+FORMAT = 5
 FILE = "profile.json"
+_LEFT_OUT = ["start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state", "balance"]
+"""Keys of applications on which a profile does not depend."""
 _SECONDS = 20
 """How long the servers of users run where nothing else does."""
 
@@ -45,7 +47,7 @@ class Profile:
 
     source: where they were measured, in words; measured: when. limited: whether they contain the effect of CPU limits.
     lost: requests without a reply meanwhile, of each application. disturbances: why the machine disturbed the
-    measurement.
+    measurement. unusable: why applications have no samples.
     """
 
     source: str
@@ -54,6 +56,7 @@ class Profile:
     measured: str = ""
     lost: Mapping[str, int] = field(default_factory=dict)
     disturbances: Sequence[str] = ()
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def objections(self) -> list[str]:
@@ -115,20 +118,27 @@ def of_run(run: Path) -> Profile:
     known = samplings()
     applications: dict[str, list[dict[str, Any]]] = {}
     lost: dict[str, int] = {}
+    unusable: dict[str, str] = {}
     for each in description.get("applications") or []:
         if each["kind"] not in known:
             continue
         table = requests.filter(pl.col("app") == each["name"])
         lost[each["name"]] = len(table.filter(pl.col("status").is_in(["lost", "timed-out"])))
-        applications[each["name"]] = known[each["kind"]].samples(each, table, packets)
+        messages = tables["messages"].filter(pl.col("app") == each["name"])
+        try:
+            applications[each["name"]] = known[each["kind"]].samples(each, table, messages, packets)
+        except CellbedError as error:
+            unusable[each["name"]] = str(error)
     limited, measured = bool(description.get("limits_enforced")), str(description.get("started") or "")
-    return Profile(f"the run {run.name}", applications, limited, measured, lost, summary.disturbances)
+    return Profile(f"the run {run.name}", applications, limited, measured, lost, summary.disturbances, unusable)
 
 
 def checked(profile: Profile, scenario: Scenario) -> Profile:
     """Return the profile, if it has enough of all applications of a scenario. Raises ProfileError."""
     known = samplings()
     for name, application in scenario.applications.items():
+        if name in profile.unusable:
+            raise ProfileError(f"{profile.source}: {profile.unusable[name]}")
         if application.kind in known:
             samples = profile.applications.get(name, [])
             if len(samples) < FEWEST:
@@ -228,7 +238,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     seconds = max((each.seconds for each in present), default=_SECONDS)
     data |= {"name": "profile", "duration": f"{seconds} s", "seed": 1}
     for name, group in data.get("nodes", {}).items():
-        for key in ("cell", "route", "stagger", "priority", "count", "core"):
+        for key in ("cell", "route", "stagger", "priority", "count", "core", "speed"):
             group.pop(key, None)
         # A queued service has a worker for each CPU.
         if not limits and not any(each.queued for each in present):
@@ -245,8 +255,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
             del data["apps"][name]
     for load in _loads(data):
         sampling = known.get(load.get("kind", ""))
-        left_out = ("start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state")
-        for key in (*left_out, *(sampling.load if sampling is not None else ())):
+        for key in (*_LEFT_OUT, *(sampling.load if sampling is not None else ())):
             load.pop(key, None)
         if sampling is not None:
             load |= {"arrivals": "poisson", "rate": sampling.rate}

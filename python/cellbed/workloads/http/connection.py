@@ -103,7 +103,8 @@ class Exchange(Request):
     the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
     reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
     often it was sent; the stamps are those of the last time. step: its name in a journey; journey: number of the
-    journey at its endpoint. message: its content; user: who is on the journey; neither is recorded."""
+    journey at its endpoint; taken: values taken from its reply, JSON. message: its content; user: who is on the
+    journey; neither is recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -114,6 +115,7 @@ class Exchange(Request):
     tries: int = 0
     step: str | None = None
     journey: int | None = None
+    taken: str | None = None
     message: Message = field(kw_only=True)
     user: User | None = None
 
@@ -380,6 +382,7 @@ class Connection:
         error = _failure(reply.code) or (_grpc_failure(reply.outcome) if request.message.grpc else None)
         if error is None and reply.kept is not None and request.user is not None:
             error = request.user.take(bytes(reply.kept))
+            request.taken = json.dumps({name: request.user.values.get(name) for name in request.user.step.take})
         if request.user is not None:
             self.replied.append(request)
         assert reply.start is not None

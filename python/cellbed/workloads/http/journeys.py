@@ -43,7 +43,8 @@ class Journey:
 
 
 class User:
-    """A user on one of some journeys. number: of its arrival at its endpoint; values: of names in braces."""
+    """A user on one of some journeys. number: of its arrival at its endpoint; values: of names in braces. known: values
+    that the next reply has, in a prediction; ``None``: its content has them."""
 
     def __init__(
         self, journeys: Sequence[Journey], number: int, endpoint: str, seed: int, values: Mapping[str, str]
@@ -53,6 +54,7 @@ class User:
         weights = [each.weight for each in journeys]
         self._steps = list(self._random.choices(journeys, weights)[0].steps)
         self.values = dict(values)
+        self.known: Mapping[str, str] | None = None
 
     @property
     def step(self) -> Step:
@@ -67,6 +69,9 @@ class User:
     def take(self, reply: bytes) -> str | None:
         """Take the values of a step from its reply: lines of header fields, an empty line, the body. Returns why one is
         not there."""
+        if self.known is not None:
+            self.values |= {name: self.known.get(name, "0") for name in self.step.take}
+            return None
         for name, expression in self.step.take.items():
             found = _find(expression, reply)
             if found is None:

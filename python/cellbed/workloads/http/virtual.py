@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ import h11
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads import lifecycle
 from cellbed.workloads.http import kind
-from cellbed.workloads.http.connection import REQUEST_HEADER
+from cellbed.workloads.http.connection import REQUEST_HEADER, Exchange
 from cellbed.workloads.http.load import HttpLoad, Settings
+from cellbed.workloads.http.messages import PREFIX
 from cellbed.workloads.kind import Deployment
+from cellbed.workloads.tls import Clear
+from cellbed.workloads.virtual import tls
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import (
     FEWEST,
@@ -31,6 +35,7 @@ from cellbed.workloads.virtual.model import (
     nanoseconds,
     without_waiting,
 )
+from cellbed.workloads.virtual.tls import Handshake
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, SendBuffer, Socket, World, names
 
 if TYPE_CHECKING:
@@ -46,7 +51,27 @@ _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
-_KEYS = frozenset(("generator", "receive", "server", "services", "code", "bytes_down", "wire_down", "head", "kept"))
+_KEYS = frozenset(
+    (
+        "generator",
+        "receive",
+        "server",
+        "services",
+        "code",
+        "bytes_up",
+        "bytes_down",
+        "wire_down",
+        "head",
+        "kept",
+        "input",
+    )
+)
+_FILLED: dict[str, Callable[[int], bytes]] = {
+    "chunks": bytes,
+    "sse": lambda size: b"data".ljust(max(4, size - 2), b".") + b"\n\n",
+    "grpc": lambda size: b"\0" + max(0, size - PREFIX).to_bytes(PREFIX - 1) + bytes(max(0, size - PREFIX)),
+}
+"""Messages of streamed replies, of so many bytes."""
 
 
 class _Http:
@@ -59,48 +84,119 @@ class _Http:
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """URLs that are not those of a node."""
-        addresses = {name: address for name, address in names(plan).items() if not address.startswith("127.")}
-        hosts = {str(kind.settings(each, Path(), index, 0)["host"]) for index in range(len(each.clients))}
-        for host in sorted(hosts - addresses.keys() - set(addresses.values())):
-            yield f"the URL of {host}, which is no node"
-        if each.table.stream is not None:
-            yield f"stream = '{each.table.stream}': when a server sends the messages of a reply"
-        if each.table.grpc is not None:
-            yield "grpc: trailers of replies, and when a server sends their messages"
-        if each.table.all_journeys():
-            yield "journeys: the contents of replies"
-        if each.table.url.startswith("https:"):
-            yield "https: the handshake and records of TLS"
+        yield from strangers(kind.settings, each, plan)
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        world, draw = setting.world, setting.draw(each)
-        records: dict[str, IO[str]] = {}
-        for index, node in enumerate(each.clients):
-            settings = Settings(**kind.settings(each, setting.raw, index, setting.seed))
-            for host in world.hosts_of(settings.host):
-                if host.name not in records:
-                    file = setting.raw / f"{each.name}.{host.name}.service.jsonl"
-                    records[host.name] = setting.stack.enter_context(lifecycle.open_record(file))
-                world.listen(host, settings.port, Server(world, host, settings.version, draw, records[host.name]))
-            yield Client(world, world.hosts[node.name], HttpLoad(settings), each, draw)
+        secured = each.table.url.startswith("https:")
+        handshake = Handshake.of(setting.samples[each.name]) if secured else None
+        stream = each.table.stream if each.table.grpc is None else "grpc"
+        replies = Replies(setting.draw(each), each.table.version, stream, handshake)
+        all_settings = [
+            Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
+        ]
+        for host, port, record in listening(all_settings, each, setting):
+            setting.world.listen(host, port, Server(setting.world, host, replies, record), each.name)
+        for node, settings in zip(each.clients, all_settings, strict=True):
+            load = replies.loads[node.name] = _Load(settings, handshake)
+            yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
+
+
+def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
+    """Return the hosts of the URLs of an application that are no nodes, as problems. settings: of a client."""
+    addresses = {name: address for name, address in names(plan).items() if not address.startswith("127.")}
+    hosts = {host for index in range(len(each.clients)) for host in settings(each, Path(), index, 0)["hosts"]}
+    for host in sorted(hosts - addresses.keys() - set(addresses.values())):
+        yield f"the URL of {host}, which is no node"
+
+
+def listening(
+    all_settings: Sequence[Settings], each: Deployment, setting: Setting
+) -> Iterator[tuple[Host, int, IO[str]]]:
+    """Return the servers that clients with these settings use: host, port, and the file of the spans that its service
+    reports."""
+    records: dict[str, IO[str]] = {}
+    for settings in all_settings:
+        for host in [host for name in settings.hosts for host in setting.world.hosts_of(name)]:
+            if host.name not in records:
+                file = setting.raw / f"{each.name}.{host.name}.service.jsonl"
+                records[host.name] = setting.stack.enter_context(lifecycle.open_record(file))
+            yield host, settings.port, records[host.name]
+
+
+class _Load(HttpLoad):
+    """The load generator, whose TLS has lengths only."""
+
+    def __init__(self, settings: Settings, handshake: Handshake | None) -> None:
+        super().__init__(settings)
+        self._handshake = handshake
+
+    def layer(self, server: int = 0) -> Clear:
+        return tls.Client(self._handshake) if self._handshake is not None else Clear()
+
+
+@dataclass(frozen=True)
+class Replies:
+    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. loads: the load
+    generators, by endpoint."""
+
+    draw: Draw
+    version: str
+    stream: str | None
+    handshake: Handshake | None
+    loads: dict[str, HttpLoad] = field(default_factory=dict)
+
+    def sample(self, request: str) -> Sample:
+        """Return the sample of a request, by its endpoint and number: one of the same step of a journey."""
+        endpoint, _, number = request.rpartition("/")
+        found = self.loads[endpoint].ledger.find(int(number)) if endpoint in self.loads else None
+        if not isinstance(found, Exchange) or found.step is None:
+            return self.draw.sample(request)
+        sample = self.draw.sample(request, found.step, found.bytes_up or 0)
+        if found.user is not None:
+            found.user.known = sample.get("taken") or {}
+        return sample
+
+    def pieces(self, sample: Sample) -> list[tuple[int, bytes]]:
+        """Return the parts in which a server writes the body of a reply: how long after the one before, ns, and the
+        bytes."""
+        if self.stream is None or "messages" not in sample:
+            return [(0, bytes(sample["bytes_down"]))] if sample["bytes_down"] else []
+        pieces = [(pause_ns, _FILLED[self.stream](size)) for pause_ns, size in sample["messages"]]
+        rest = sample["bytes_down"] - sum(len(data) for _, data in pieces)
+        if pieces and self.stream == "sse" and rest > len(":\n\n"):
+            pieces[-1] = pieces[-1][0], pieces[-1][1] + b":".ljust(rest - 2, b".") + b"\n\n"
+        return pieces
 
 
 class Server:
     """An HTTP server whose requests take their measured time on the processors of its node, without waiting for each
-    other otherwise. version: of HTTP. record: file of the spans that its service reports."""
+    other otherwise. record: file of the spans that its service reports."""
 
-    def __init__(self, world: World, host: Host, version: str, draw: Draw, record: IO[str]) -> None:
-        self._world, self._host, self._version, self._draw, self._record = world, host, version, draw, record
+    def __init__(self, world: World, host: Host, replies: Replies, record: IO[str]) -> None:
+        self._world, self._host, self._replies, self._record = world, host, replies, record
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
-        return self._http1(connection) if self._version == "1.1" else self._http2(connection)
+        layer: Clear = Clear()
+        if self._replies.handshake is not None:
+            layer = tls.Server(self._replies.handshake, connection, self._world, self._done)
+        received = (self._http1 if self._replies.version == "1.1" else self._http2)(connection, layer)
+
+        def decode(data: bytes) -> None:
+            if content := layer.decode(data):
+                received(content)
+
+        return decode
+
+    def _done(self, work_ns: int) -> int:
+        """Return when work that begins now is done."""
+        return self._host.processors.run(self._world.now_ns, work_ns)
 
     def _later(self, request: str, answer: Callable[[Sample], None]) -> None:
-        sample = self._draw.sample(request)
+        sample = self._replies.sample(request)
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
         begin_ns = self._world.now_ns
-        end_ns = self._host.processors.run(begin_ns, work_ns)
+        end_ns = self._done(work_ns)
         self._world.at(end_ns, lambda: answer(sample))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
@@ -109,7 +205,21 @@ class Server:
             at_ns += round(own_ns * stretched)
             self._record.write(json.dumps(line | {"end_ns": at_ns}, separators=(",", ":")) + "\n")
 
-    def _http1(self, connection: Socket) -> Callable[[bytes], None]:
+    def _write(self, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
+        """Write the pieces of a body at their times. write: gets each, and whether it is the last one."""
+        pause_ns, data = pieces[0]
+
+        def due() -> None:
+            write(data, len(pieces) == 1)
+            if pieces[1:]:
+                self._write(pieces[1:], write)
+
+        if pause_ns:
+            self._world.at(self._done(pause_ns), due)
+        else:
+            due()
+
+    def _http1(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
 
         def received(data: bytes) -> None:
@@ -123,27 +233,47 @@ class Server:
                     self._later(name, answer)
 
         def answer(sample: Sample) -> None:
-            headers = [("Content-Length", str(sample["bytes_down"]))]
+            pieces = self._replies.pieces(sample)
+            streamed = self._replies.stream is not None
+            size = sum(len(data) for _, data in pieces)
+            headers = [("Transfer-Encoding", "chunked") if streamed else ("Content-Length", str(size))]
             if not sample["kept"]:
                 headers.append(("Connection", "close"))
-            fill = sample["wire_down"] - sample["bytes_down"] - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
+            framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len("0\r\n\r\n") if streamed else 0
+            fill = sample["wire_down"] - size - framing - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
+            if layer.hello is not None or self._replies.handshake is not None:
+                fill -= tls.OVERHEAD * (1 + max(len(pieces), sample["wire_down"] // tls.LARGEST))
             fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
             if fill > 0:
                 headers.append(("x", "x" * fill))
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
-            content += protocol.send(h11.Data(data=bytes(sample["bytes_down"]))) or b""
-            content += protocol.send(h11.EndOfMessage()) or b""
             head = sample["head"]
-            if head >= min(_SEGMENT, sample["wire_down"]):
-                send(content)
+            if not streamed and self._replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
+                # The server writes its header first, and leaves the algorithm of Nagle on.
+                content += protocol.send(h11.Data(data=bytes(size))) or b""
+                content += protocol.send(h11.EndOfMessage()) or b""
+                connection.use_nagle()
+                connection.send(content[:head])
+                self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:], True))
                 return
-            # The server writes its header first, and leaves the algorithm of Nagle on.
-            connection.use_nagle()
-            connection.send(content[:head])
-            self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:]))
+            waiting = bytearray(content)
 
-        def send(content: bytes) -> None:
-            connection.send(content)
+            def write(data: bytes, last: bool) -> None:
+                waiting.extend(protocol.send(h11.Data(data=data)) or b"")
+                if last:
+                    waiting.extend(protocol.send(h11.EndOfMessage()) or b"")
+                send(bytes(waiting), last)
+                waiting.clear()
+
+            if streamed and pieces and pieces[0][0]:
+                send(bytes(waiting), False)
+                waiting.clear()
+            self._write(pieces or [(0, b"")], write)
+
+        def send(content: bytes, last: bool) -> None:
+            connection.send(layer.encode(content))
+            if not last:
+                return
             if protocol.our_state is h11.MUST_CLOSE:
                 connection.end()
             else:
@@ -151,12 +281,14 @@ class Server:
 
         return received
 
-    def _http2(self, connection: Socket) -> Callable[[bytes], None]:
+    def _http2(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         protocol = h2.connection.H2Connection(config)
         protocol.initiate_connection()
         names: dict[int, str] = {}
-        bodies: dict[int, int] = {}
+        bodies: dict[int, bytearray] = {}
+        written: set[int] = set()  # streams whose bodies are complete
+        is_grpc = self._replies.stream == "grpc"
         heads, frames, buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
 
         def received(data: bytes) -> None:
@@ -172,10 +304,23 @@ class Server:
             write()
 
         def answer(stream: int, sample: Sample) -> None:
-            headers = [(":status", str(sample["code"])), ("content-length", str(sample["bytes_down"]))]
-            protocol.send_headers(stream, headers, end_stream=sample["bytes_down"] == 0)
-            if sample["bytes_down"]:
-                bodies[stream] = sample["bytes_down"]
+            pieces = self._replies.pieces(sample)
+            headers = [(":status", str(sample["code"]))]
+            if is_grpc:
+                headers.append(("content-type", "application/grpc"))
+            elif self._replies.stream is None:
+                headers.append(("content-length", str(sample["bytes_down"])))
+            protocol.send_headers(stream, headers, end_stream=not pieces and not is_grpc)
+            if pieces or is_grpc:
+                bodies[stream] = bytearray()
+
+                def add(data: bytes, last: bool) -> None:
+                    bodies[stream] += data
+                    if last:
+                        written.add(stream)
+                    write()
+
+                self._write(pieces or [(0, b"")], add)
             write()
 
         def write() -> None:
@@ -187,11 +332,11 @@ class Server:
                     buffer.want_room()
                     return
                 if heads and not frames:
-                    frames.extend(heads)
+                    frames.extend(layer.encode(bytes(heads)))
                     heads.clear()
                 elif not frames:
                     frame_bodies(room)
-                if not frames:  # the client's windows are full
+                if not frames:  # the client's windows are full, or a server has not written more
                     return
                 connection.send(frames[:room])
                 del frames[:room]
@@ -199,25 +344,47 @@ class Server:
         def frame_bodies(room: int) -> None:
             """Frame as much as there is room for, at most to the end of a reply: the client gets a write when it has
             come whole."""
+            found = bytearray()
             for stream in list(bodies):
-                while len(frames) < room and (window := protocol.local_flow_control_window(stream)) > 0:
-                    size = min(window, protocol.max_outbound_frame_size, _CHUNK, bodies[stream])
-                    bodies[stream] -= size
-                    protocol.send_data(stream, bytes(size), end_stream=bodies[stream] == 0)
-                    frames.extend(protocol.data_to_send())
-                    if not bodies[stream]:
-                        del bodies[stream]
-                        return
+                body, ended = bodies[stream], False
+                while body and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0:
+                    size = min(window, protocol.max_outbound_frame_size, _CHUNK, len(body))
+                    ended = size == len(body) and stream in written and not is_grpc
+                    protocol.send_data(stream, bytes(body[:size]), end_stream=ended)
+                    del body[:size]
+                    found += protocol.data_to_send()
+                if not body and stream in written:
+                    if not ended:
+                        end(stream)
+                        found += protocol.data_to_send()
+                    del bodies[stream]
+                    break
+            frames.extend(layer.encode(bytes(found)) if found else b"")
+
+        def end(stream: int) -> None:
+            """End a reply after its body."""
+            if is_grpc:
+                protocol.send_headers(stream, [("grpc-status", "0")], end_stream=True)
+            else:
+                protocol.end_stream(stream)
 
         connection.on_room = write
         return received
 
 
-def _samples(application: Mapping[str, Any], requests: pl.DataFrame, packets: Packets) -> list[dict[str, Any]]:
+def _samples(
+    application: Mapping[str, Any], requests: pl.DataFrame, messages: pl.DataFrame, packets: Packets
+) -> list[dict[str, Any]]:
+    import polars as pl
+
     heads = _heads(packets(requests["remote_port"].drop_nulls().unique().to_list()))
     found = answered(_alone(requests))
     kept = "order" in found.columns and bool(found["order"].max())
     services = application.get("services") or ()
+    of_reply = messages.group_by("endpoint", "request").agg(
+        messages=pl.struct("message", "bytes", "server_s").sort_by("message")
+    )
+    found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
     samples = [_sample(row, kept, heads, services) for row in found.iter_rows(named=True)]
     return without_waiting([sample for sample in samples if sample is not None])
 
@@ -250,12 +417,26 @@ def _sample(
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
     spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
     parts["services"] = {name: nanoseconds(span) for name, span in spans.items() if span}
-    # A reply in pieces is predicted as one, which comes when the last piece would.
-    parts["server"] = nanoseconds(row["part_server"] + row["part_server_pauses"]) + sum(parts["services"].values())
+    before, pauses = nanoseconds(row["part_server"]) + sum(parts["services"].values()), row["part_server_pauses"]
     wire = row["downlink_end"] - row["downlink_start"]
+    if (messages := row.get("messages")) is None:
+        # A reply in pieces is predicted as one, which comes when the last piece would.
+        parts["server"] = before + nanoseconds(pauses)
+    else:
+        later = [nanoseconds(each["server_s"]) for each in messages]
+        first = max(0, nanoseconds(pauses) - sum(later))
+        sizes = [each["bytes"] for each in messages]
+        parts |= {"server": before, "messages": list(zip([first, *later[1:]], sizes, strict=True))}
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
-    return parts | answer | {"kept": kept}
+    request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step"), "kept": kept}
+    if row.get("taken") is not None:
+        request["taken"] = json.loads(row["taken"])
+    if row.get("tls_downlink_end") is not None:
+        tickets = max(0, row["downlink_start"] - row["tls_downlink_end"])
+        work_ns = nanoseconds(row.get("part_connect_remote"))
+        request["handshake"] = row["tls_uplink_end"], row["tls_downlink_end"], tickets, work_ns
+    return parts | answer | request
 
 
 VIRTUAL = _Http()

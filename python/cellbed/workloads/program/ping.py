@@ -85,7 +85,9 @@ class Ping:
         number = len(self._sent)
         self._sent.append(self._world.now_ns)
         self._pipe = max(self._pipe, number + 1 - self._acknowledged)
-        target = self._world.host_of(self._world.address_of(options.target), self._host)
+        address = self._world.address_of(options.target)
+        stays = self._world.is_spread(address) and self._targets
+        target = self._targets[0] if stays else self._world.host_of(address, self._host)
         self._targets.append(target)
         if target is not None:
             self._requests.send((self._host, 0), (target, 0), options.size + _HEADERS, number)

@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, world: World, host: Host, generator: Generator, deployment: Deployment, draw: Draw) -> None:
         self._world, self.generator, self._draw = world, generator, draw
-        self.program = Program(world, host)
+        self.program = Program(world, host, deployment.name)
         self.program.on_socket = self._watch
         self._deployment = deployment
         self._prepared = False

@@ -37,16 +37,17 @@ _NEAREST = 8
 class Sampling:
     """The measurement of the profile of a kind: a run over fast links.
 
-    samples: of an application in such a run, by its table in ``run.json``, its rows of ``requests.parquet``, and the
-    packets of ports. keys: of each sample. rate: of requests, so that programs wait half of the time or
-    more, as they usually do: one that is always busy is faster than one that has to wake up. seconds: how long.
+    samples: of an application in such a run, by its table in ``run.json``, its rows of ``requests.parquet`` and of
+    ``messages.parquet``, and the packets of ports. keys: of each sample. rate: of requests, so that programs wait half
+    of the time or more, as they usually do: one that is always busy is faster than one that has to wake up. seconds:
+    how long.
     queued: whether a service takes the requests from a queue, by workers. Its profile is measured with CPU limits,
     which cost more than their quota: a service that computes all the time with the limit of one processor takes 3 %
     longer. A profile that contains limits has nothing of how requests compete for a quota, as without a queue they do.
     files: keys of the kind's table with files. load: keys of the kind's table that are left out.
     """
 
-    samples: Callable[[Mapping[str, Any], pl.DataFrame, Packets], list[dict[str, Any]]]
+    samples: Callable[[Mapping[str, Any], pl.DataFrame, pl.DataFrame, Packets], list[dict[str, Any]]]
     keys: frozenset[str]
     rate: str
     seconds: int = 20

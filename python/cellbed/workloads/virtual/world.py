@@ -15,6 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
 
 from cellbed._core import VirtualNetwork
@@ -48,15 +49,17 @@ _PERIOD_NS = PERIOD_US * 1000
 class Processors:
     """The CPU time of a node: a quota in each period, as the kernel's CPU bandwidth control gives it.
 
-    cpus: the share of one CPU; infinite without limit.
+    cpus: the share of one CPU; infinite without limit. speed: in multiples of the machine on which work was measured.
     """
 
-    def __init__(self, cpus: float) -> None:
+    def __init__(self, cpus: float, speed: float = 1.0) -> None:
+        self._speed = speed
         self._quota_ns = round(cpus * _PERIOD_NS) if cpus != float("inf") else None
         self._used: dict[int, int] = defaultdict(int)
 
     def run(self, begin_ns: int, work_ns: int) -> int:
-        """When one thread that begins to compute at `begin_ns` is done."""
+        """When one thread that begins to compute at `begin_ns` is done. work_ns: as measured."""
+        work_ns = round(work_ns / self._speed)
         if self._quota_ns is None:
             return begin_ns + work_ns
         now = begin_ns
@@ -77,7 +80,7 @@ class Host:
 
     def __init__(self, vertex: int, node: Node, *, limits: bool) -> None:
         self.vertex, self.name, self.address = vertex, node.name, str(node.ipv4)
-        self.processors = Processors(node.cpus if limits else float("inf"))
+        self.processors = Processors(node.cpus if limits else float("inf"), node.speed)
         self.ports = itertools.count(_FIRST_PORT)
 
 
@@ -85,10 +88,11 @@ class Program:
     """A thread of control on a host.
 
     now_ns: its clock, which is ahead of the world's while it computes. on_socket: gets the connections that it opens.
+    app: its application, if the servers that it uses depend on that.
     """
 
-    def __init__(self, world: World, host: Host) -> None:
-        self._world, self.host = world, host
+    def __init__(self, world: World, host: Host, app: str = "") -> None:
+        self._world, self.host, self.app = world, host, app
         self.now_ns = 0
         self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
@@ -285,6 +289,7 @@ class DatagramSocket:
     def __init__(self, world: World, host: Host, address: str, port: int) -> None:
         self._world, self._host, self._address, self._port = world, host, address, port
         self._local_port = next(host.ports)
+        self._server = world.host_of(address, host) if world.is_spread(address) else None
         self._arrived: deque[bytes] = deque()
         self._requests: list[tuple[Host, bytes]] = []
         self._replies: list[bytes] = []
@@ -306,7 +311,7 @@ class DatagramSocket:
         return len(content)
 
     def _send(self, data: bytes) -> None:
-        server = self._world.host_of(self._address, self._host)
+        server = self._server or self._world.host_of(self._address, self._host)
         if server is None:
             return
         self._requests.append((server, data))
@@ -357,7 +362,7 @@ class World:
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
         self._by_address = {host.address: host for host in self.hosts.values()}
         self._names = names(plan)
-        self._servers: dict[tuple[Host, int], Server] = {}
+        self._servers: dict[tuple[Host, int], dict[str, Server]] = {}
         scenario = plan.scenario
         self._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
         # By address, the server of each cell.
@@ -369,7 +374,14 @@ class World:
                 if scenario.nodes[node.group].site == cell.site
             }
             for service in plan.services.values()
+            if not service.spread
         }
+        self._spread = {
+            str(service.address): [self.hosts[node.name] for node in service.nodes]
+            for service in plan.services.values()
+            if service.spread
+        }
+        self._random = Random(f"balance {scenario.seed}")
         self._resets: dict[int, Socket] = {}
         self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
@@ -419,9 +431,15 @@ class World:
     def hosts_of(self, name: str) -> list[Host]:
         """Return the hosts of this name or address; several servers can share one."""
         address = self._names.get(name, name)
+        if address in self._spread:
+            return self._spread[address]
         if address in self._shared:
             return list(self._shared[address].values())
         return [self._by_address[address]] if address in self._by_address else []
+
+    def is_spread(self, address: str) -> bool:
+        """Return whether connections to an address are spread over several servers."""
+        return address in self._spread
 
     def address_of(self, name: str) -> str:
         """Return the address of a name; of an address itself."""
@@ -432,13 +450,17 @@ class World:
         return next((name for name, found in self._names.items() if found == address), address)
 
     def server_at(self, host: Host, port: int) -> Server | None:
-        """Return the server at a port of a host."""
-        return self._servers.get((host, port))
+        """Return the server at a port of a host, for the current program."""
+        found = self._servers.get((host, port), {})
+        app = self.current.app if self.current is not None else ""
+        return found.get(app) or next(iter(found.values()), None)
 
     def host_of(self, address: str, client: Host) -> Host | None:
-        """Return the host that a client reaches at an address now."""
+        """Return the host that a client reaches at an address now; one at random, if connections are spread."""
         if address.startswith("127."):
             return client
+        if address in self._spread:
+            return self._random.choice(self._spread[address])
         if address not in self._shared:
             return self._by_address.get(address)
         since_ns = machine.now_ns() - self._zero_ns if self._zero_ns is not None else 0
@@ -475,9 +497,10 @@ class World:
             client.broken = True
             client.on_event()
 
-    def listen(self, host: Host, port: int, server: Server) -> None:
-        """Let a server accept the connections to a port of a host."""
-        self._servers[host, port] = server
+    def listen(self, host: Host, port: int, server: Server, app: str = "") -> None:
+        """Let a server accept the connections to a port of a host. app: of the clients to which it replies in this way:
+        a server of a user may have several."""
+        self._servers.setdefault((host, port), {})[app] = server
 
     def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
         """Let a server take the datagrams to a port of a host."""
@@ -545,7 +568,7 @@ class World:
         assert self.current is not None
         host = self.current.host
         peer = self.host_of(address, host)
-        server = self._servers.get((peer, port)) if peer is not None else None
+        server = self.server_at(peer, port) if peer is not None else None
         if peer is None or server is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ports = next(host.ports), port

@@ -192,13 +192,14 @@ class WebSocketLoad(HttpLoad):
         number = re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(settings.endpoint)}/([0-9]{{1,12}})(?![0-9])")
         self._echo = number if settings.reply == "echo" else None
 
-    def connect(self) -> Connection:
-        return WebSocket(self._address, self.layer(), self.ledger, self._streams, self._handshake, self._echo)
+    def connect(self, server: int = 0) -> Connection:
+        layer = self.layer(server)
+        return WebSocket(self._addresses[server], layer, self.ledger, self._streams, self._handshake, self._echo)
 
     def prepare(self) -> None:
         super().prepare()
         try:
-            self._connections += [self.connect() for _ in range(self._own.connections)]
+            self._pools[0].connections += [self.connect() for _ in range(self._own.connections)]
         except OSError as error:
             raise lifecycle.WorkloadError(f"{self._endpoint}: cannot connect: {error.strerror}") from error
 
@@ -212,7 +213,7 @@ class WebSocketLoad(HttpLoad):
 
     @property
     def trouble(self) -> str:
-        where = f"{self._own.host} port {self._own.port}"
+        where = f"{self._own.hosts[0]} port {self._own.port}"
         return f"{self._endpoint}: no WebSocket at {where}: {self.last_trouble or 'no answer to the handshake'}"
 
     def create(self, number: int, intended_ns: int) -> Exchange:
