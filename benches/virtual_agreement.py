@@ -5,7 +5,8 @@
 
 A cell of the matrix is a load, a congestion control and a trace: {GET of 12 kB, POST of 24 kB, HTTP/2 with 12 kB at
 12/s, photographs, 100 kB at 90 % of the link} x {Reno, CUBIC, BBR} x {LTE, slow, 5G}; and with Reno over LTE and slow:
-translation, two endpoints with CoDel and an outage, four endpoints in a proportionally fair cell. Each cell is run
+translation, two endpoints with CoDel and an outage, four endpoints in a proportionally fair cell, 12 kB over TLS,
+server-sent events, journeys of two requests, calls of gRPC, a WebSocket, and three replicas. Each cell is run
 twice really and predicted once. The figures are median, P90 and P99 of the latency, and the distance of distributions:
 the Wasserstein distance as a share of the first run's mean. A request without a reply counts as its timeout, 10 s. The
 aim is a prediction that is as near to the first run as 1.25 times the second run is, plus 2 %.
@@ -30,9 +31,11 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+import tomli_w
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
@@ -121,6 +124,54 @@ server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }
 start = "{half} s"
 """
 PYTHON = '["python3", "-m", "http.server", "--protocol", "HTTP/1.1", "8080"]'
+SERVERS_PY = """
+import http.server, sys, time
+
+def events():
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for number in range(10):
+                time.sleep(0.05)
+                event = b"data: %194d\\n\\n" % number
+                self.wfile.write(b"%x\\r\\n%s\\r\\n" % (len(event), event))
+            self.wfile.write(b"0\\r\\n\\r\\n")
+
+        def log_message(self, *_):
+            pass
+
+    http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+
+def calls():
+    from concurrent.futures import ThreadPoolExecutor
+
+    import grpc
+
+    class Echo(grpc.GenericRpcHandler):
+        def service(self, details):
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Echo()])
+    server.add_insecure_port("0.0.0.0:8080")
+    server.start()
+    server.wait_for_termination()
+
+def websocket():
+    from websockets.sync.server import serve
+
+    def repeat(connection):
+        for message in connection:
+            connection.send(message)
+
+    serve(repeat, "", 8080).serve_forever()
+
+globals()[sys.argv[1]]()
+"""
 TAKER = '["python3", "taker.py"]'
 TAKER_PY = """
 import http.server
@@ -148,6 +199,8 @@ daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
   scgi_temp_path t; keepalive_requests 100000; server { listen 8080; root .; } server { listen 8081 http2; root .; } }
 """
+TLS = "server { listen 8080 ssl; root .; ssl_certificate certificate.pem; ssl_certificate_key key.pem; }"
+TLS_CONF = NGINX_CONF.replace("server { listen 8080; root .; }", TLS)
 LEAST_MBIT_S = 0.1
 """A link that carries less is idle: acknowledgements of the other direction are not a transfer."""
 SIZES = {"small": 12_000, "page": 76_000, "large": 100_000}
@@ -179,6 +232,17 @@ OTHERS = {
     "two-codel-outage": Load(PYTHON, "small", 4),
     "cell-4": Load(PYTHON, "page", 1, endpoints=4),
 }
+_CERTIFIED = f"cp {{server.certificate}} {{server.key}} . && exec {' '.join(json.loads(NGINX))}"
+APPLICATIONS: dict[str, dict[str, Any]] = {
+    "tls": {"url": "https://{server.address}:8080/small", "rate": "4 /s", "command": ["sh", "-c", _CERTIFIED]},
+    "events": {"stream": "sse", "rate": "1 /s"},
+    "journey": {"journey": [{"get": "/small"}, {"get": "/page", "think": "500 ms"}], "rate": "1 /s"},
+    "calls": {"grpc": "echo.Echo/Call", "body_size": "2 kB", "rate": "5 /s"},
+    "websocket": {"kind": "websocket", "url": "ws://{server.address}:8080/", "size": "1 KiB", "rate": "5 /s"},
+    "replicas": {"url": "http://{server.address}:8080/small", "rate": "8 /s", "balance": "connection", "on": "web"},
+}
+"""Tables of further loads; command: of the server, that of nginx or of SERVERS_PY by default."""
+OTHERS |= dict.fromkeys(APPLICATIONS, Load())
 PROGRAMS = {"ping": Load(text=PING), "iperf3": Load(text=IPERF3)}
 CELLS = [f"{load}-{control}-{role}" for load in LOADS for control in CONTROLS for role in ROLES]
 CELLS += [f"{load}-reno-{role}" for load in OTHERS for role in ("lte", "slow")]
@@ -305,16 +369,19 @@ def scenario(cell: str, traces: dict[str, tuple[Path, Path]], folder: Path, seco
     if two:
         text += '\n[nodes.other]\nclass = "endpoint"\ncpus = 0.5\nmemory = "256 MiB"\n'
         text += f'link = {{ up = "{others[0]}", down = "{others[1]}" }}\n'
-    if load.text:
+    for file, size in SIZES.items():
+        (folder / file).write_bytes(bytes(size))
+    content = {"nginx.conf": TLS_CONF if name == "tls" else NGINX_CONF, "taker.py": TAKER_PY, "servers.py": SERVERS_PY}
+    for file, code in content.items():
+        (folder / file).write_text(code)
+    if name in APPLICATIONS:
+        text += application(name)
+    elif load.text:
         text += load.text.format(most=seconds - 2, half=seconds // 2, part=seconds // 2 - 4)
     else:
         rate = load.rate
         if rate is None:
             rate = round(0.9 * mean_bit_s(down, seconds) / (SIZES[load.file] * 8 * 1.05), 2)
-        for file, size in SIZES.items():
-            (folder / file).write_bytes(bytes(size))
-        (folder / "nginx.conf").write_text(NGINX_CONF)
-        (folder / "taker.py").write_text(TAKER_PY)
         needed = [load.file] if load.file else ["taker.py"]
         needed += ["nginx.conf"] if load.server == NGINX else []
         text += HTTP.format(
@@ -324,6 +391,19 @@ def scenario(cell: str, traces: dict[str, tuple[Path, Path]], folder: Path, seco
     if two:
         text += OTHER.format(rate=load.rate)
     (folder / "scenario.toml").write_text(text)
+
+
+def application(name: str) -> str:
+    """Return one of APPLICATIONS in TOML, with the nodes of its own."""
+    table = {"kind": "http", "url": "http://{server.address}:8080", "arrivals": "poisson", "client": "endpoint"}
+    table |= APPLICATIONS[name]
+    own = [sys.executable, "servers.py", name] if name in ("events", "calls", "websocket") else json.loads(NGINX)
+    on = str(table.pop("on", "edge"))
+    copied = {file: file for file in ("small", "page", "nginx.conf", "servers.py")}
+    server = {"on": on, "command": table.pop("command", own), "ready": {"port": 8080}, "copy_in": copied}
+    node = {"class": "edge", "count": 3, "cpus": 0.5, "memory": "256 MiB"}
+    nodes = {"nodes": {on: node}} if on != "edge" else {}
+    return tomli_w.dumps(nodes | {"apps": {"web": table | {"server": server}}})
 
 
 def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, seconds: int, *, own: bool) -> Row:

@@ -24,7 +24,7 @@ def test_each_cell_of_the_agreement_is_a_scenario_with_a_model(tmp_path: Path) -
     trace = tmp_path / "trace.up"
     np.savetxt(trace, np.arange(1, 2000), "%d")  # 12 Mbit/s
     traces = dict.fromkeys(virtual_agreement.ROLES, (trace, trace))
-    assert len(virtual_agreement.CELLS) == 51
+    assert len(virtual_agreement.CELLS) == 63
     for cell in virtual_agreement.CELLS + virtual_agreement.PROBES:
         virtual_agreement.scenario(cell, traces, tmp_path, 30)
         text = (tmp_path / "scenario.toml").read_text()
