@@ -222,13 +222,6 @@ MISTAKES = {
         ("'my own'", '"cubic"'),
     ),
     "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
-    "load generator on a virtual machine": Mistake(
-        "[nodes.endpoint]",
-        '[nodes.endpoint]\nbackend = { kind = "vm" }',
-        25,
-        "workload.client",
-        ("nodes of kind 'vm'", "another node group"),
-    ),
     "host without its address": Mistake(
         "[nodes.edge]", '[nodes.edge]\nbackend = { kind = "host" }', 11, "nodes.edge.backend.ssh", ("missing",)
     ),

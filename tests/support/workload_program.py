@@ -72,10 +72,10 @@ class Program:
         """Ask it to end; its exit status."""
         if self.popen.stdin is None:
             self.popen.terminate()
-            self.popen.send_signal(signal.SIGCONT)
         else:
             with contextlib.suppress(BrokenPipeError):
                 self.popen.stdin.close()
+        self.popen.send_signal(signal.SIGCONT)
         try:
             return self.popen.wait(PATIENCE)
         finally:

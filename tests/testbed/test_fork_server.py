@@ -38,6 +38,14 @@ lifecycle.run(main)
 """
 
 
+class Script(Process):
+    """A program whose module is a file."""
+
+    @property
+    def program(self) -> list[str]:
+        return [sys.executable, "-P", self.module]
+
+
 @pytest.fixture
 def places() -> Iterator[dict[str, Place]]:
     """Two nodes with their namespaces and control groups."""
@@ -66,8 +74,8 @@ def start(supervisor: Supervisor, folder: Path, place: Place, name: str, program
     """Start a fork called `name` of the program."""
     (folder / "program.py").write_text(program)
     (folder / f"{name}.json").write_text(f'{{"name": "{name}"}}')
-    command, arguments = [sys.executable, "-P", str(folder / "program.py")], ["--config", str(folder / f"{name}.json")]
-    return supervisor.start(Process(name, name, command, arguments, forked=True), NamespaceNode(Setup(name, place)))
+    script = Script(name, name, str(folder / "program.py"), folder / f"{name}.json", forked=True)
+    return supervisor.start(script, NamespaceNode(Setup(name, place)))
 
 
 def parent(process: int) -> int:

@@ -33,6 +33,7 @@ from cellbed.testbed.nodes.host import HostNode
 from cellbed.testbed.programs import reports
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
+from cellbed.workloads.offloading.broker import find_mosquitto
 from in_process import cellbed
 from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
 from run_commands import command, processes_of
@@ -196,6 +197,8 @@ def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
     output(bed, NODE, "mkfifo", f"{folder}/pipe")
     with pytest.raises(OSError, match="not a file"):
         at.read(f"{folder}/pipe", 10)
+    with pytest.raises(OSError, match="not a regular file"):
+        at.copy_out(f"{folder}/pipe", tmp_path / "nothing")
     with pytest.raises(OSError, match="No such file"):
         at.copy_out("/no/such/file", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
@@ -494,6 +497,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
 socketserver.ThreadingTCPServer.allow_reuse_address = True  # after a crash
 socketserver.ThreadingTCPServer(("", 8081), Handler).serve_forever()
 """
+TRACED = """
+import os, struct, time, urllib.request
+def number(value):
+    return bytes([value & 127 | 128]) + number(value >> 7) if value > 127 else bytes([value])
+def field(at, content):
+    return number(at << 3 | 2) + number(len(content)) + content
+began = time.time_ns()
+urllib.request.urlopen("http://files:8080/").read()
+times = struct.pack("<BQBQ", 7 << 3 | 1, began, 8 << 3 | 1, time.time_ns())
+span = field(1, os.urandom(16)) + field(2, os.urandom(8)) + field(5, b"GET") + bytes([6 << 3, 3]) + times
+given = [each.split("=") for each in os.environ["OTEL_RESOURCE_ATTRIBUTES"].split(",")]
+attributes = b"".join(field(1, field(1, key.encode()) + field(2, field(1, value.encode()))) for key, value in given)
+export = field(1, field(1, attributes) + field(2, field(2, span)))
+where = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+sent = urllib.request.Request(where, export)
+sent.add_header("Content-Type", "application/x-protobuf")
+print(urllib.request.urlopen(sent).status)
+"""
+"""Exports a client span over OTLP, without a library."""
 SPANS = Path(cellbed_spans.__file__)
 DOWNLOAD = """
 import time, urllib.request
@@ -532,6 +554,15 @@ apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
 apps.web.url = "http://{{server.address}}:8081/"
 apps.web.rate = "10 /s"
 apps.web.stop = "5 s"
+apps.own.kind = "http"
+apps.own.client = "pi"
+apps.own.server = "edge"
+apps.own.url = "http://files:8080/"
+apps.own.rate = "10 /s"
+apps.own.stop = "2 s"
+apps.traced.kind = "program"
+apps.traced.telemetry = true
+apps.traced.client = {{ on = "pi", command = {json.dumps(["python3", "-c", TRACED])} }}
 [[faults]]
 kind = "pause"
 at = "3 s"
@@ -556,7 +587,16 @@ node = "pi-0"
     pause, crash = (each["losses"][0] for each in summary["faults"])
     assert pause["during"] - pause["during_lost"] > 0
     assert crash["during_lost"] + crash["during_late"] > 0
-    requests = pl.read_parquet(path / "requests.parquet").filter(status="ok")
+    everything = pl.read_parquet(path / "requests.parquet").filter(status="ok")
+    own = everything.filter(app="own")
+    assert len(own) == 20
+    parts = own.select("part_uplink_delay", "part_server", "part_downlink_delay")
+    assert parts.null_count().sum_horizontal().item() == 0
+    assert parts.min().row(0) >= (DELAY_S, 0.0, DELAY_S)
+    (traced,) = everything.filter(app="traced").iter_rows(named=True)
+    assert traced["part_uplink_delay"] >= DELAY_S
+    assert (path / "raw/traced.pi-0.client.out").read_text() == "200\n"
+    requests = everything.filter(app="web")
     assert len(requests)
     assert requests["part_service_work"].min() > 0  # type: ignore[operator]
     (web,) = (each for each in summary["applications"] if each["name"] == "web")
@@ -565,6 +605,33 @@ node = "pi-0"
     assert nodes["pi-0"]["facts"]["tunnel"].startswith("VXLAN")
     clock = nodes["pi-0"]["clock"]
     assert abs(clock["offset_ns"]) <= clock["uncertainty_ns"]
+
+
+@pytest.mark.needs_tun
+def test_broker_service_and_clients_run_on_machines_over_ssh(ssh_machine: Machine, tmp_path: Path) -> None:
+    with open_bed(ssh_machine.backend(), tmp_path) as bed:
+        lacks = (
+            bed.nodes[NODE].spawn(["python3", "-c", "import numpy, onnxruntime, PIL"], stderr=subprocess.DEVNULL).wait()
+        )
+    if lacks or find_mosquitto() is None:
+        pytest.skip("mosquitto, or packages of python3 for all users are missing: numpy, onnxruntime, pillow")
+    table = ssh_machine.backend().model_dump(mode="json", exclude_none=True)
+    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+    (tmp_path / "far.toml").write_text(f"""
+name = "far"
+duration = "3 s"
+nodes.endpoint = {{ cpus = 0.5, memory = "128 MiB" }}
+nodes.edge = {{ cpus = 0.5, memory = "512 MiB", backend = {{ {backend} }} }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
+links.core.edge = "3 ms"
+apps.images = {{ kind = "image-classification", server = "edge", rate = "2 /s" }}
+""")
+    done = cellbed("run", str(tmp_path / "far.toml"), "--out", str(tmp_path), "--no-limits")
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("far-*")
+    requests = pl.read_parquet(path / "requests.parquet")
+    assert set(requests["status"]) == {"ok"}
+    assert requests["part_inference"].min() > 0  # type: ignore[operator]
 
 
 @pytest.mark.slow

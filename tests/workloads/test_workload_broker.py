@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.support.errors import CellbedError
+from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.offloading import broker
 
 
@@ -21,5 +21,5 @@ def test_a_missing_mosquitto_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker, "find", lambda _: None)
-    with pytest.raises(CellbedError, match="sudo apt install mosquitto"):
-        broker.command("app.edge-0.broker", "edge-0", ["127.0.0.1"], 1883, tmp_path)
+    with pytest.raises(WorkloadError, match="sudo apt install mosquitto"):
+        broker.main({"addresses": ["127.0.0.1"], "port": 1883, "configuration": str(tmp_path / "broker.conf")})

@@ -6,7 +6,7 @@ their parents, are its trace.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,8 @@ def _seconds(*columns: str) -> pl.Expr:
 
 def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     """Return the spans of a run; description: the content of ``run.json``. Raises MeasureError."""
-    spans, warnings = _read(run / "raw")
+    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+    spans, warnings = _read(run / "raw", ahead)
     # Where clients report their requests to cellbed, their spans are not further requests.
     described = applications_of(description)
     applications = [
@@ -141,7 +142,6 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
         for each in described
         if each.reported or each.traced
     ]
-    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     roots = [_roots(run / "raw", each, ahead) for each in described if each.traced and len(spans)]
     addresses = {
         name: str(node["name"])
@@ -161,12 +161,15 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _read(raw: Path) -> tuple[pl.DataFrame, list[str]]:
-    """Return the stored spans with monotonic times, and sentences about those that are not usable."""
-    tables, ahead, lost = [pl.DataFrame(schema=_SPANS)], [], Counter[str]()
+def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, list[str]]:
+    """Return the stored spans with monotonic times of this machine, and sentences about those that are not usable.
+
+    monotonic_ahead: of nodes with another clock, by how much it is ahead of this machine's, ns."""
+    kept, lost = [pl.DataFrame(schema=_SPANS)], Counter[str]()
     count = 0
     for path in sorted(raw.glob(f"*{SUFFIX}")):
         node = path.name.removesuffix(SUFFIX)
+        tables, ahead = [pl.DataFrame(schema=_SPANS)], []
         for arrived, offset, body in _bodies(path):
             if count >= MOST_SPANS:
                 lost[f"after the first {MOST_SPANS} spans of a run no more are read"] += 1
@@ -179,14 +182,15 @@ def _read(raw: Path) -> tuple[pl.DataFrame, list[str]]:
                 lost["spans with an impossible time"] += len(table) - len(sound)
             tables.append(sound)
             count += len(sound)
+        if ahead and (step := max(ahead) - min(ahead)) > STEP_NS:
+            why = f"the clock of {node} was set during the run, by {step / 1e6:.0f} ms"
+            warnings = [f"OpenTelemetry: no span is used, since {why}: run it again"]
+            return kept[0], warnings
+        middle = (sorted(ahead)[len(ahead) // 2] if ahead else 0) + monotonic_ahead.get(node, 0)
+        kept.append(pl.concat(tables).with_columns(pl.col("begin_ns", "end_ns") - middle))
     warnings = [f"OpenTelemetry: {number} × {why}" for why, number in sorted(lost.items())]
-    if ahead and (step := max(ahead) - min(ahead)) > STEP_NS:
-        why = f"the clock of this machine was set during the run, by {step / 1e6:.0f} ms"
-        return tables[0], [*warnings, f"OpenTelemetry: no span is used, since {why}: run it again"]
-    middle = sorted(ahead)[len(ahead) // 2] if ahead else 0
-    spans = pl.concat(tables).with_columns(pl.col("begin_ns", "end_ns") - middle)
     # A program that repeats an export has sent the same span.
-    return spans.unique(["trace", "span"], keep="first", maintain_order=True), warnings
+    return pl.concat(kept).unique(["trace", "span"], keep="first", maintain_order=True), warnings
 
 
 def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:

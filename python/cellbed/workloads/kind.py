@@ -1,12 +1,15 @@
 """The interface of a kind of workload: its programs on the nodes of a run, and their description."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from cellbed.runformat.description import Description
+from cellbed.scenario.nodes import AnyBackend
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
@@ -24,6 +27,8 @@ class Node(Protocol):
     def cpus(self) -> float: ...
     @property
     def ipv4(self) -> IPv4Address: ...
+    @property
+    def backend(self) -> AnyBackend: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,29 @@ class Deployment:
     def file(self, raw: Path, node: Node, name: str) -> Path:
         """Return the path of a file of this application and a node."""
         return (raw / f"{self.name}.{node.name}.{name}").absolute()
+
+    def program(
+        self, name: str, module: str, node: Node, raw: Path, settings: Mapping[str, Any], reads: Sequence[str] = ()
+    ) -> Process:
+        """Return a program of cellbed's own on a node. settings: its configuration, which is written into ``raw``,
+        where the program writes files, too. reads: paths in it of what the program reads."""
+        file = self.file(raw, node, f"{name}.json")
+        file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        return Process(f"{self.name}.{node.name}.{name}", node.name, module, file, tuple(reads))
+
+    def load_generator(
+        self,
+        name: str,
+        module: str,
+        node: Node,
+        raw: Path,
+        settings: Mapping[str, Any],
+        reads: Sequence[str] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> Process:
+        """Return a program likewise that has a load. env: its own environment variables."""
+        made = self.program(name, module, node, raw, settings, reads)
+        return replace(made, stage=1, load=True, forked=True, env=dict(env))  # there are many of them
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
         """Return the configuration of the load generator of client `index`, as far as it is that of every kind

@@ -1,7 +1,5 @@
 """The programs of the kind, and the spans of its requests."""
 
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, SERVER, Span
 from cellbed.testbed.machine.process import Process
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment, Node
+from cellbed.workloads.kind import Deployment
 
 PORT = 7
 
@@ -27,19 +25,16 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
     """A server on each server's node and a load generator on each client's."""
-
-    def process(node: Node, role: str, config: dict[str, Any]) -> Process:
-        file = deployment.file(raw, node, f"{role}.json")
-        file.write_text(json.dumps(config), encoding="utf-8")
-        command, stage = [sys.executable, "-P", "-m", f"example_kind.{role}"], int(role == "load")
-        name = f"{deployment.name}.{node.name}.{role}"
-        return Process(name, node.name, command, ["--config", str(file)], stage=stage, load=role == "load")
-
-    servers = [
-        process(node, "server", {"address": deployment.address(node), "port": PORT}) for node in deployment.servers
+    started = [
+        deployment.program(
+            "server", "example_kind.server", node, raw, {"address": deployment.address(node), "port": PORT}
+        )
+        for node in deployment.servers
     ]
-    clients = enumerate(deployment.clients)
-    return servers + [process(node, "load", settings(deployment, raw, index, seed)) for index, node in clients]
+    for index, node in enumerate(deployment.clients):
+        config = settings(deployment, raw, index, seed)
+        started.append(deployment.load_generator("load", "example_kind.load", node, raw, config))
+    return started
 
 
 def describe(table: Mapping[str, Any]) -> Description:

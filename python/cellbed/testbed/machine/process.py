@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,18 +101,32 @@ class Process:
     stage: it starts when all programs of lower stages are ready. load: it then waits for ``{"connect_ns": …}``,
     connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
     ends, with ``{"event": "done", …}`` as its last line.
-    program: its command up to the arguments of this process. env: variables on top of the environment.
-    forked: whether it can be a fork of a process of the same program (:mod:`cellbed.testbed.programs.fork_server`).
+    module: of cellbed, with a ``main`` (:mod:`cellbed.workloads.lifecycle`); config: file of its configuration, JSON.
+    reads: paths in the configuration of what it reads; files beside `config` are those that it writes. env: variables
+    on top of the environment. forked: whether it can be a fork of a process of the same program
+    (:mod:`cellbed.testbed.programs.fork_server`).
     """
 
     name: str
     node: str
-    program: list[str]
-    arguments: list[str]
+    module: str
+    config: Path
+    reads: tuple[str, ...] = ()
     stage: int = 0
     load: bool = False
     env: dict[str, str] = field(default_factory=dict)
     forked: bool = False
+
+    @property
+    def program(self) -> list[str]:
+        """Its command up to the arguments of this process."""
+        # -P: a folder 'cellbed' where the command was started is none of our business.
+        return [sys.executable, "-P", "-m", self.module]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of this process."""
+        return ["--config", str(self.config)]
 
     @property
     def argv(self) -> list[str]:

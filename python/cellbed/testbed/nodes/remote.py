@@ -227,7 +227,9 @@ class RemoteNode(Backend):
             return
         try:
             with target.open("wb") as content:
-                self._copy('cat "$1"', source, stdout=content)
+                # A FIFO would not end.
+                check = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
+                self._copy(f'{check}; exec cat "$1"', source, stdout=content)
         except OSError:
             target.unlink(missing_ok=True)
             raise

@@ -1,8 +1,9 @@
-"""The receiver of OpenTelemetry's spans: OTLP over HTTP with protobuf, on the loopback of nodes of this machine.
+"""The receiver of OpenTelemetry's spans: OTLP over HTTP with protobuf, on the loopback of nodes.
 
-One process of cellbed, in no control group of a node, serves the sockets of all nodes. It only stores what it gets;
-:mod:`cellbed.measure.telemetry` reads it after the run. Run as ``python -m cellbed.testbed.programs.telemetry`` with
-its control socket as standard input, from which it takes the sockets until the end of that.
+One process of cellbed, in no control group of a node, serves the sockets of all nodes of this machine. It only stores
+what it gets; :mod:`cellbed.measure.telemetry` reads it after the run. Run as ``python -m
+cellbed.testbed.programs.telemetry`` with its control socket as standard input, from which it takes the sockets until
+the end of that. A node that is another machine has a receiver of its own there (:func:`main`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections import Counter
@@ -25,7 +27,9 @@ from typing import IO, Any
 import h11
 
 from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
-from cellbed.testbed.machine.process import Place, ProgramError, kill
+from cellbed.support import inputs
+from cellbed.support.errors import printable
+from cellbed.testbed.machine.process import Place, Process, ProgramError, kill
 from cellbed.testbed.programs.pressure import clock_ahead
 
 ADDRESS = ("127.0.0.1", 4318)
@@ -37,6 +41,8 @@ READ_BYTES = 1 << 16
 PATIENCE_S = 10.0
 """Time limit for storing the last exports at the end."""
 _LARGEST_MESSAGE = 1 << 16
+_FILES = {"record": SUFFIX, "lost": ".otlp-lost.json"}
+"""Endings of the files of a receiver on another machine."""
 
 
 class Telemetry:
@@ -51,8 +57,23 @@ class Telemetry:
 
     @property
     def pids(self) -> list[int]:
-        """The process, if there is one."""
+        """The process on this machine, if there is one."""
         return [self._process.pid] if self._process is not None else []
+
+    @property
+    def used(self) -> bool:
+        """Return whether there is a receiver."""
+        return bool(self._nodes)
+
+    def receiver_on(self, node: str) -> Process | None:
+        """Return the program that receives on a node that is another machine; ``None`` if there is one already."""
+        if node in self._nodes:
+            return None
+        self._nodes.add(node)
+        files = {name: str((self._raw / f"{node}{suffix}").absolute()) for name, suffix in _FILES.items()}
+        config = self._raw / f"{node}.otlp-receiver.json"
+        config.write_text(json.dumps({"node": node, **files}), encoding="utf-8")
+        return Process(f"otlp.{node}.receiver", node, "cellbed.testbed.programs.telemetry", config.absolute(), stage=-1)
 
     def listen(self, node: str, place: Place) -> None:
         """Receive what programs of a node send. place: its namespaces. Errors: :class:`ProgramError`."""
@@ -78,18 +99,25 @@ class Telemetry:
     def close(self) -> list[str]:
         """End the receiver when it has stored all that has arrived; returns sentences about what is lost."""
         control, self._control = self._control, None
-        if control is None or self._process is None:
-            return []
-        with control:
-            control.settimeout(PATIENCE_S)
-            try:
-                control.shutdown(socket.SHUT_WR)
-                refused = json.loads(control.recv(1 << 20))
-            except (OSError, ValueError):
-                return ["the receiver of OpenTelemetry failed: its last spans may be missing"]
-            finally:
-                kill(self._process)
-        return [
+        refused: dict[str, dict[str, int]] = {}
+        failed = []
+        for path in self._raw.glob(f"*{_FILES['lost']}"):
+            # Another machine has written it.
+            with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+                for counts in inputs.json_value(path).values():
+                    its = {printable(str(reason), kept="")[:100]: int(count) for reason, count in counts.items()}
+                    refused[path.name.removesuffix(_FILES["lost"])] = its
+        if control is not None and self._process is not None:
+            with control:
+                control.settimeout(PATIENCE_S)
+                try:
+                    control.shutdown(socket.SHUT_WR)
+                    refused |= json.loads(control.recv(1 << 20))
+                except (OSError, ValueError):
+                    failed.append("the receiver of OpenTelemetry failed: its last spans may be missing")
+                finally:
+                    kill(self._process)
+        return failed + [
             f"{node}: {count} exports of OpenTelemetry were lost: {reason}"
             for node, counts in sorted(refused.items())
             for reason, count in sorted(counts.items())
@@ -288,6 +316,26 @@ def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _No
         selector.register(connection, selectors.EVENT_READ, _Exporter(connection, node))
 
 
-if __name__ == "__main__":
+def main(config: dict[str, str]) -> None:
+    """Receive on this machine alone, until the end of standard input. config: the node; ``record``: the file of bodies;
+    ``lost``: that of what it has lost."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS) as listener:
+        message = json.dumps({"node": config["node"], "file": config["record"]}).encode()
+        socket.send_fds(ours, [message], [listener.fileno()])
+
+    def wait() -> None:
+        sys.stdin.read()
+        ours.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=wait, daemon=True).start()
+    print(json.dumps({"event": "ready"}), flush=True)
+    lost = serve(theirs)
+    Path(config["lost"]).write_text(json.dumps(lost), encoding="utf-8")
+
+
+if __name__ == "__main__" and sys.argv[1:]:
+    main(inputs.json_value(Path(sys.argv[-1])))
+elif __name__ == "__main__":
     with socket.socket(fileno=os.dup(0)) as at:
         at.send(json.dumps(serve(at)).encode())

@@ -1,13 +1,22 @@
-"""The MQTT broker Mosquitto on a remote node."""
+"""The MQTT broker Mosquitto on a remote node.
+
+Run as ``python -m cellbed.workloads.offloading.broker --config FILE.json``; :func:`main` describes the file.
+"""
 
 import os
 import pwd
+import socket
+import time
 from pathlib import Path
+from typing import Any
 
-from cellbed.support.errors import CellbedError
+from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import find
-from cellbed.testbed.programs.unmodified import Command, Ready
+from cellbed.workloads import lifecycle
+from cellbed.workloads.lifecycle import WorkloadError
 
+MISSING = "the MQTT broker Mosquitto is not installed: sudo apt install mosquitto"
+_CHECK_S = 0.01
 _CONFIGURATION = """\
 # Written by cellbed for one run.
 {listeners}
@@ -44,16 +53,33 @@ def find_mosquitto() -> str | None:
     return find("mosquitto")
 
 
-def command(name: str, node: str, addresses: list[str], port: int, raw: Path) -> Command:
-    """Return the broker as a program of a run; its configuration is written into `raw`.
+def main(config: dict[str, Any]) -> None:
+    """Become the broker, and announce when it listens. config: ``addresses``, ``port``, and ``configuration``: path of
+    its file, which is written.
 
-    name: begins the names of its files. addresses: where it listens. Errors: :class:`CellbedError` where Mosquitto is
-    not installed.
+    A shell stays that ends the broker with standard input, and that ends with it. Errors: :class:`WorkloadError` where
+    Mosquitto is not installed.
     """
     program = find_mosquitto()
     if program is None:
-        raise CellbedError("the MQTT broker Mosquitto is not installed: sudo apt install mosquitto")
-    file = (raw / f"{name}.conf").absolute()
+        raise WorkloadError(MISSING)
     user = pwd.getpwuid(0).pw_name if os.geteuid() == 0 else None
-    file.write_text(configuration(addresses, port, user), encoding="utf-8")
-    return Command(name, node, (program, "-c", str(file)), ready=Ready(port=port), vital=True)
+    Path(config["configuration"]).write_text(configuration(config["addresses"], config["port"], user), encoding="utf-8")
+    broker = os.getpid()
+    if os.fork():
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        os.execv(program, [program, "-c", config["configuration"]])
+    die_with_parent()
+    while os.getppid() == broker:
+        try:
+            socket.create_connection((config["addresses"][0], config["port"])).close()
+        except OSError:
+            time.sleep(_CHECK_S)
+            continue
+        lifecycle.announce("ready")
+        os.execv("/bin/sh", ["sh", "-c", 'while read -r _; do :; done; kill "$0"', str(broker)])
+
+
+if __name__ == "__main__":
+    lifecycle.run(main)

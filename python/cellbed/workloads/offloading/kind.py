@@ -5,9 +5,7 @@ turn. Without offloading, the servers are the endpoints themselves, each its own
 (:class:`cellbed.workloads.offloading.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.offloading.task`).
 """
 
-import json
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,34 +17,18 @@ from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment, Node
-from cellbed.workloads.offloading import broker, task
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.offloading import task
+from cellbed.workloads.offloading.broker import MISSING, find_mosquitto
 
 PORT = 1883
 """MQTT's registered port."""
 
 _LOOPBACK = "127.0.0.1"
+_PACKAGE = "cellbed.workloads.offloading"
 
 # One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-def _process(
-    deployment: Deployment, name: str, module: str, node: Node, raw: Path, settings: dict[str, Any]
-) -> Process:
-    file = deployment.file(raw, node, f"{name}.json")
-    file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-    return Process(
-        name=f"{deployment.name}.{node.name}.{name}",
-        node=node.name,
-        # -P: a folder 'cellbed' where the command was started is none of our business.
-        program=[sys.executable, "-P", "-m", module],
-        arguments=["--config", str(file)],
-        stage=1,
-        load=name == "endpoint",
-        env=dict(_ONE_THREAD),
-        forked=name == "endpoint",  # there are many of these
-    )
 
 
 # fmt: off
@@ -118,13 +100,14 @@ class Kind:
         table, servers, clients = deployment.table, deployment.servers, deployment.clients
         model = Path(table.model) if table.model is not None else self.model(cache)
         port += deployment.number  # a node can have brokers of several applications
+        if find_mosquitto() is None and any(not node.backend.routed for node in servers):
+            raise CellbedError(MISSING)
         started: list[Process | Command] = []
         for node in servers:
-            name, addresses = (
-                f"{deployment.name}.{node.name}.broker",
-                sorted({str(node.ipv4), deployment.address(node), _LOOPBACK}),
-            )
-            started.append(broker.command(name, node.name, addresses, port, raw))
+            addresses = sorted({str(node.ipv4), deployment.address(node), _LOOPBACK})
+            file = str(deployment.file(raw, node, "broker.conf"))
+            settings: dict[str, Any] = {"addresses": addresses, "port": port, "configuration": file}
+            started.append(deployment.program("broker", f"{_PACKAGE}.broker", node, raw, settings))
         for node in servers:
             settings = {
                 "node": node.name,
@@ -136,10 +119,13 @@ class Kind:
                 "workers": table.workers or max(1, math.ceil(node.cpus)),
                 "record": str(deployment.file(raw, node, "service.jsonl")),
             }
-            started.append(_process(deployment, "service", "cellbed.workloads.offloading.service", node, raw, settings))
+            reads = [settings["options"]["model"]]
+            service = deployment.program("service", f"{_PACKAGE}.service", node, raw, settings, reads)
+            started.append(replace(service, stage=1, env=_ONE_THREAD))
         for index, node in enumerate(clients):
             settings = self.endpoint_settings(deployment, raw, cache, index, seed, port)
-            started.append(_process(deployment, "endpoint", self.client, node, raw, settings))
+            reads = [settings["inputs"]]
+            started.append(deployment.load_generator("endpoint", self.client, node, raw, settings, reads, _ONE_THREAD))
         return started
 
     def endpoint_settings(

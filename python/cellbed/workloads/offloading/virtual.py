@@ -285,7 +285,9 @@ _PARTS = {
 _KEYS = frozenset(_PARTS) | {"reply", "input", "bytes_up", "output"}
 
 
-def _samples(application: Mapping[str, Any], requests: pl.DataFrame, packets: Packets) -> list[dict[str, Any]]:
+def _samples(
+    application: Mapping[str, Any], requests: pl.DataFrame, _messages: pl.DataFrame, packets: Packets
+) -> list[dict[str, Any]]:
     found = [_sample(row) for row in answered(requests).iter_rows(named=True)]
     return _without_queues([sample for sample in found if sample is not None])
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from cellbed.scenario.applications import TELEMETRY_KEY, Application, Groups, Key, Wait, telemetry_misfits
+from cellbed.scenario.applications import TELEMETRY_KEY, Application, Groups, Key, Wait
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 
@@ -26,10 +26,6 @@ class Program(Application):
     )
     telemetry: bool = TELEMETRY_KEY
 
-    def runs_own(self, key: str) -> bool:
-        """As of :class:`Application`."""
-        return False
-
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
         """As of :class:`Application`; without a command that of the image."""
         return self.roles()
@@ -44,8 +40,6 @@ class Program(Application):
             yield "client", 'missing, and \'server\' too: write client = { on = "endpoint", command = "…" }'
         for key, role in self.roles():
             yield from self._program_misfits(key, role, groups)
-        if self.telemetry:
-            yield from telemetry_misfits(self, groups)
         if self.client is not None and self.client.ready is not None:
             yield ("client", "ready"), "nothing waits for a client: remove this key"
 

@@ -1,0 +1,111 @@
+"""Programs of cellbed on nodes that are other machines: an archive of Python files is sent there, and what they need.
+
+The machine needs Python and nothing of cellbed. Files that a program writes are copied into the run's folder at its
+end; the stamps in them are those of the machine's clock, like those of any program there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cellbed.support import inputs
+from cellbed.testbed.machine.process import Process, ProgramError, Running
+from cellbed.testbed.nodes.backend import Backend
+
+PACKAGES = ("cellbed", "h11", "h2", "hpack", "hyperframe", "paho", "wsproto")
+"""What load generators, broker and services import, all of it Python; the work of services needs NumPy in addition."""
+ARCHIVE = "cellbed.zip"
+_MOMENTS = ("connect_ns", "t0_ns", "end_ns")
+_IS_RECENT = "import sys; sys.exit(sys.version_info < (3, 11))"
+
+
+class SentPrograms:
+    """The programs of a run that are sent to their nodes. raw: folder of the files that they write."""
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+        self._written: list[tuple[Backend, str]] = []
+        self._prepared: set[str] = set()
+
+    def start(self, process: Process, node: Backend, errors: Any) -> Running:
+        """Start a program. errors: file for its standard error. Errors: ``OSError``, :class:`ProgramError`."""
+        if node.name not in self._prepared:
+            self._prepare(process, node)
+            self._prepared.add(node.name)
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / process.config.name
+            moved = self._moved(inputs.json_value(process.config), process, node)
+            config.write_text(json.dumps(moved), encoding="utf-8")
+            node.copy_in(config, config.name)
+        return node.spawn(
+            ["python3", "-P", "-m", process.module, "--config", process.config.name],
+            environment={"PYTHONPATH": ARCHIVE, **process.env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+
+    def collect(self) -> list[str]:
+        """Copy what programs have written; returns a sentence for each file that cannot be."""
+        problems = []
+        for node, name in self._written:
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    node.read(name, 1)
+                    node.copy_out(name, self._raw / name)
+            except (OSError, ProgramError) as error:
+                problems.append(f"{node.name}: cannot copy {name}, whose requests are missing: {error}")
+        return problems
+
+    def _prepare(self, process: Process, node: Backend) -> None:
+        """Send the archive. Errors: :class:`ProgramError` for a machine without a recent Python."""
+        null = subprocess.DEVNULL
+        if node.spawn(["python3", "-c", _IS_RECENT], stdout=null, stderr=null).wait() != 0:
+            raise ProgramError(
+                f"{process.name} cannot run on {node.name}: programs of cellbed need Python 3.11 or newer there, as "
+                "`python3`"
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder) / ARCHIVE
+            write_archive(archive)
+            node.copy_in(archive, ARCHIVE)
+
+    def _moved(self, value: Any, process: Process, node: Backend) -> Any:
+        """Return a configuration with the paths on the node in place of those here."""
+        if isinstance(value, dict):
+            return {name: self._moved(each, process, node) for name, each in value.items()}
+        if not isinstance(value, str):
+            return value
+        path = Path(value)
+        if path.parent == process.config.parent:
+            if (node, path.name) not in self._written:
+                self._written.append((node, path.name))
+            return path.name
+        if value in process.reads:
+            name = "-".join(path.parts[-2:])
+            node.copy_in(path, name)
+            return name
+        return value
+
+
+def write_archive(path: Path) -> None:
+    """Write the archive of :data:`PACKAGES`, which Python can import from (``zipimport``)."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in PACKAGES:
+            found = importlib.util.find_spec(name)
+            assert found is not None
+            for place in found.submodule_search_locations or ():
+                for file in sorted(Path(place).rglob("*.py")):
+                    archive.write(file, Path(name, file.relative_to(place)))
+
+
+def shifted(command: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
+    """Return a command with its moments by a clock that is so much ahead."""
+    return {name: value + ahead_ns if name in _MOMENTS else value for name, value in command.items()}
