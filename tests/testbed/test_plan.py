@@ -167,13 +167,14 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
         "note: the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
         "goes to the tower and back, 1 ms one way; to join them by a switch, write [sites.NAME] and site = 'NAME' in "
         "their groups",
-        "note: 2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1",
+        "note: 2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; "
+        "balance = 'connection' spreads connections over all",
     ]
     store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
     service = '[apps.db]\nkind = "program"\nserver = { on = "store", command = "sleep 9" }\n'
     (apart, idle) = notes({"[workload]": f"{store}count = 2\n{service}[apps.load]"})
     assert "the 3 nodes of edge, store are at one place" in apart
-    assert idle == "note: 1 of the 2 nodes of store get no load: their name means the first"
+    assert idle.startswith("note: 1 of the 2 nodes of store get no load: their name means the first; balance = ")
     assert notes({"[workload]": f'{store}core = "9 ms"\n{service}[apps.load]'}) == []
     site = {"[nodes.edge]": '[sites.a]\ncore = "1 ms"\n[nodes.edge]\nsite = "a"'}
     assert notes(site | {"[workload]": f"{store}{service}[apps.load]"}) == []

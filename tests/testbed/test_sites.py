@@ -14,7 +14,7 @@ import pytest
 from cellbed.experiments.virtual.profile import Profile
 from cellbed.measure.outages import find_outages
 from cellbed.measure.packets import RECORD
-from cellbed.measure.sites import site_summaries
+from cellbed.measure.servers import server_summaries
 from cellbed.scenario import ScenarioError, parse
 from cellbed.scenario.fields import ConstantRate
 from cellbed.testbed.plan import Plan, make_plan
@@ -159,10 +159,10 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prediction(tmp_path_factory.mktemp("predicted"), SCENARIO + APPS, "fixed", "nearest", "following")
 
 
-def prediction(folder: Path, text: str, *apps: str, size: int = 2) -> Path:
-    """A run in virtual time. size: of the replies, bytes."""
-    taken = {"generator": 0, "server": 1_000_000, "receive": 0}
-    answer = {"code": 200, "bytes_down": size, "wire_down": size + 40, "head": 40, "kept": True, "services": {}}
+def prediction(folder: Path, text: str, *apps: str, size: int = 2, kept: bool = True) -> Path:
+    """A run in virtual time. size: of the replies, bytes; kept: whether connections stay."""
+    taken = {"generator": 0, "server": 1_000_000, "receive": 0, "bytes_up": 0, "input": None}
+    answer = {"code": 200, "bytes_down": size, "wire_down": size + 40, "head": 40, "kept": kept, "services": {}}
     Profile("the test", dict.fromkeys(apps, [taken | answer] * 10)).write(folder / "profile.json")
     (folder / "x.toml").write_text(text)
     asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
@@ -233,7 +233,7 @@ def test_a_server_that_follows_is_away_for_handover_and_transfer(run: Path) -> N
 def test_the_report_shows_who_served_in_each_cell(run: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
     rows: dict[tuple[str, ...], dict[str, Any]] = {
-        (each["app"], each["policy"], each["cell"], each["server"], each["site"]): each for each in summary["sites"]
+        (each["app"], each["policy"], each["cell"], each["server"], each["site"]): each for each in summary["servers"]
     }
     expected = {
         ("fixed", "fixed", "north", "plain-0", "north"): 22,
@@ -253,7 +253,7 @@ def test_the_report_shows_who_served_in_each_cell(run: Path) -> None:
     for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
         assert "near-south-0 at south" in text
         assert "migration of follower-0 from north to south in 180 ms" in text
-    assert site_summaries(json.loads((run / "run.json").read_text()) | {"sites": {}}, pl.DataFrame()) == []
+    assert server_summaries(json.loads((run / "run.json").read_text()) | {"sites": {}}, pl.DataFrame()) == []
 
 
 def test_a_prediction_is_the_same(predicted: Path) -> None:

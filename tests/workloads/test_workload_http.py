@@ -419,6 +419,6 @@ def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
         json.loads(Path(process.arguments[1]).read_text())
         for process in http.processes(deployment, tmp_path, cache=tmp_path, seed=7)
     ]
-    assert [each["host"] for each in found] == ["10.0.0.1", "10.0.0.2", "10.0.0.1"]
+    assert [each["hosts"] for each in found] == [["10.0.0.1"], ["10.0.0.2"], ["10.0.0.1"]]
     assert {each["target"] for each in found} == {f"/endpoint-{index}?{{7}}" for index in range(3)}
     assert {(each["port"], each["authority"], each["body"]) for each in found} == {(81, "a.test", "2")}

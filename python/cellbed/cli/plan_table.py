@@ -105,7 +105,8 @@ def show_plan(plan: Plan) -> None:
         when = f", from {DURATION.format(each.start)}" if each.start else ""
         when += f" until {DURATION.format(each.stop)}" if each.stop is not None else ""
         if (service := plan.services.get(name)) is not None:
-            when += f"; nearest of {', '.join(node.name for node in service.nodes)}, all at {service.address}"
+            how = "each connection to one" if service.spread else "nearest"
+            when += f"; {how} of {', '.join(node.name for node in service.nodes)}, all at {service.address}"
         elif each.edge_policy == "follow-me":
             when += f"; follows {each.client.on if each.client else 'its clients'}"
         console.print(f"{name}: {each}{when}", highlight=False)

@@ -198,6 +198,7 @@ def _description(deployment: Deployment, state: RunState) -> Description:
         clients=tuple(node.name for node in deployment.clients),
         servers=tuple(node.name for node in deployment.servers),
         edge_policy=table.edge_policy,
+        balance=table.balance,
         own=tuple(_measured(table)),
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
@@ -247,8 +248,14 @@ def cautions(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return sentences on the topology, and on traces that are shorter than the run."""
-    return [*plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
+    """Return sentences on the topology, on programs that are faster than measured, and on traces that are shorter than
+    the run."""
+    faster = [
+        f"the programs of {name} compute {group.speed:g} times as fast as on this machine (speed)"
+        for name, group in plan.scenario.nodes.items()
+        if group.speed != 1
+    ]
+    return [*faster, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
 
 
 def _of_lengths(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.plan import Plan
+from cellbed.testbed.programs.balancing import Balancing
 from cellbed.testbed.programs.environment import environment
 from cellbed.testbed.programs.faults import Faults
 from cellbed.testbed.programs.reach import LIVE, Guests, announce_nodes
@@ -223,7 +224,7 @@ def _drive(
         def take_last_reports() -> None:
             take_reports()
             state.warnings += [*sockets.warnings(), *telemetry.close()]
-            if telemetry.pids and state.t0_ns is not None:
+            if telemetry.used and state.t0_ns is not None:
                 from cellbed.measure.telemetry import traced_services
 
                 for name, names in traced_services(path).items():
@@ -236,14 +237,18 @@ def _drive(
         stack.callback(interruption.shield)
         spans: dict[str, Deployment] = {}
         processes: list[Process | Command] = []
+        receivers: list[Process] = []
         order = scenario.stages()
         for each in deployed:
             own = workload(each.table.kind).processes(each, raw, cache=cache_folder(), seed=scenario.seed)
             own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
-            own = [_with_reports(process, each, raw, bed, sockets, telemetry) for process in own]
+            receivers += _receivers(own, each, bed, telemetry)
+            own = [_with_reports(process, each, raw, bed, sockets) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
-        loads = supervisor.start_all(processes, bed.nodes)
+        balancing = Balancing(plan, bed, supervisor, journal)
+        loads = supervisor.start_all([*receivers, *processes], bed.nodes)
+        balancing.step()
 
         t0_ns = time.monotonic_ns() + RESTART_NS
         if any(isinstance(load, Program) for load in loads):
@@ -285,6 +290,7 @@ def _drive(
                 account()
             journal.note_changes()
             faults.step()
+            balancing.step()
             guests.serve()
             if not emulator.is_alive():
                 raise EmulatorError("the emulator ended in the middle of the run")
@@ -313,11 +319,10 @@ def _with_reports(
     raw: Path,
     bed: Testbed,
     sockets: ReportSockets,
-    telemetry: Telemetry,
 ) -> Process | Command:
     """Return a program with a socket at which it can report: a service spans, a client its requests; and with the
-    receiver of OpenTelemetry, if its application wants it, and the certificate of the run's authority, if there is one.
-    """
+    address of the receiver of OpenTelemetry, if its application wants it, and the certificate of the run's authority,
+    if there is one."""
     if not isinstance(process, Command):
         return process
     protocol, kind = (REQUESTS, "requests") if process.load else (SPANS, "service")
@@ -333,9 +338,22 @@ def _with_reports(
         found |= dict.fromkeys(certificates.VARIABLES, node.show_file(deployment.authorities))
     given = {**found, **process.environment}
     if getattr(deployment.table, "telemetry", False):
-        telemetry.listen(node.name, Place(bed.emulator.namespace(node.name), bed.emulator.user_namespace))
         given = telemetry_environment(deployment.name, given)
     return replace(process, environment=given)
+
+
+def _receivers(
+    processes: Sequence[Process | Command], deployment: Deployment, bed: Testbed, telemetry: Telemetry
+) -> Iterator[Process]:
+    """Receive spans of OpenTelemetry on the nodes of programs, if their application wants it; yields the receivers of
+    other machines."""
+    if not getattr(deployment.table, "telemetry", False):
+        return
+    for name in dict.fromkeys(process.node for process in processes if isinstance(process, Command)):
+        if bed.nodes[name].place is not None:
+            telemetry.listen(name, Place(bed.emulator.namespace(name), bed.emulator.user_namespace))
+        elif (receiver := telemetry.receiver_on(name)) is not None:
+            yield receiver
 
 
 def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
@@ -472,6 +490,7 @@ def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:
 
 def _stop_programs(supervisor: Supervisor, state: RunState) -> None:
     supervisor.stop()
+    state.warnings += supervisor.problems
     for program in supervisor.programs:
         if isinstance(program, UnmodifiedProgram):
             if program.restarts:

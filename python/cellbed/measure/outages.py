@@ -94,9 +94,8 @@ def _clients(
     for application in description.get("applications") or []:
         clients, servers = application.get("clients") or (), application.get("servers") or ()
         for number, client in enumerate(clients):
-            own = (
-                servers if application.get("edge_policy") == "nearest" else servers[number % max(1, len(servers)) :][:1]
-            )
+            chosen = application.get("edge_policy") == "nearest" or application.get("balance", "client") != "client"
+            own = servers if chosen else servers[number % max(1, len(servers)) :][:1]
             if any(_crosses(direction, client, server, joins) for server in own):
                 found[client] = (*found.get(client, ()), str(application["name"]))
     return found

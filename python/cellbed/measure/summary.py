@@ -30,7 +30,7 @@ from cellbed.measure.own import OwnMeasure, read_own, summarise_own
 from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.measure.sites import SiteSummary, site_summaries
+from cellbed.measure.servers import ServerSummary, server_summaries
 from cellbed.measure.statistics import Percentile, Samples, needed, percentile_value, percentiles
 from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
@@ -40,7 +40,7 @@ from cellbed.runformat.events import read_events
 from cellbed.support import inputs
 from cellbed.support.readable import alike
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -206,7 +206,7 @@ class Summary:
     application got a good reply. expectations: whether they are met. clock: virtual for a prediction.
     """
 
-    format: Literal[3]
+    format: Literal[4]
     name: str
     status: str
     duration_s: float
@@ -222,7 +222,7 @@ class Summary:
     faults: list[FaultSummary] = field(default_factory=list)
     programs: list[ProgramSummary] = field(default_factory=list)
     cells: list[CellSummary] = field(default_factory=list)
-    sites: list[SiteSummary] = field(default_factory=list)
+    servers: list[ServerSummary] = field(default_factory=list)
     clock: Literal["real", "virtual"] = "real"
     failure: str | None = None
     expectations: list[Verdict] = field(default_factory=list)
@@ -381,7 +381,7 @@ def summarise(
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),
         cells=summarise_cells(description, cells, measured),
-        sites=site_summaries(description, requests),
+        servers=server_summaries(description, requests),
         clock="virtual" if description.get("clock") == "virtual" else "real",
         failure=_failure(applications),
     )

@@ -134,7 +134,7 @@ def cell(figures: Mapping[str, Any]) -> str:
 
 
 def served(figures: Mapping[str, Any]) -> str:
-    """Return the server that had requests, and its site. figures: an element of ``sites`` of a summary."""
+    """Return the server that had requests, and its site. figures: an element of ``servers`` of a summary."""
     server, site = figures["server"], figures["site"]
     return "none" if server is None else f"{server} at {site}" if site is not None else str(server)
 

@@ -57,10 +57,10 @@ def show(run: Path, console: Console | None = None) -> None:
     for cell in summary.cells:
         console.print(Text(f"\n{cell.name}", style="bold"), Text(formats.cell(asdict(cell))))
         console.print(_users(cell))
-    if summary.sites:
+    if summary.servers:
         console.print()
-        console.print(_sites(summary))
-        _explain_marks(console, (each.percentiles for each in summary.sites))
+        console.print(_servers(summary))
+        _explain_marks(console, (each.percentiles for each in summary.servers))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -325,14 +325,16 @@ def _users(cell: "CellSummary") -> Table:
     return table
 
 
-def _sites(summary: "Summary") -> Table:
+def _servers(summary: "Summary") -> Table:
+    cells = ["cell"] * any(each.cell is not None for each in summary.servers)
     table = _table(
-        "application", "cell", "served by", "requests", "no good\nreply", "delay\nboth ways", "\nmedian", "\nP99"
+        *("application", *cells, "served by", "requests"),
+        *("no good\nreply", "delay\nboth ways", "\nmedian", "\nP99"),
     )
-    for each in summary.sites:
+    for each in _first(table, summary.servers, list(range(len(summary.servers)))):
         table.add_row(
             f"{each.app}, {each.policy}",
-            each.cell,
+            *[each.cell or formats.NOTHING] * len(cells),
             formats.served(asdict(each)),
             str(each.requests),
             _alarming(each.lost),
@@ -455,7 +457,8 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         if pairs is not None and pairs.value is not None:
             value, interval, verdict = formats.compared(pairs)
             slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
-            differences.add_row("per request", value, interval, Text(f"{verdict}, {slower}", style="dim"))
+            words = ", ".join(filter(None, [verdict, slower]))
+            differences.add_row("per request", value, interval, Text(words, style="dim"))
         console.print()
         console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)

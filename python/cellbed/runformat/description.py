@@ -55,13 +55,13 @@ class Description:
     every kind (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock,
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
-    number of servers, or with the policy nearest to that of its cell. start_ns, stop_ns: when its load starts and ends,
-    since the start of the schedule (stop ``None``: with the schedule). deadline_ns: within which a good reply is on
-    time, ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
-    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
-    measures that its programs write. reported: its programs report its requests, whose connections are found in the
-    packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
-    (:func:`cellbed.runformat.telemetry.identifiers`).
+    number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.
+    start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
+    schedule). deadline_ns: within which a good reply is on time, ``None`` without one. expectations: limits of its
+    measures. ports: at which its servers listen, where known. services: names of the spans that its services have
+    reported (:mod:`cellbed.testbed.programs.reports`). own: measures that its programs write. reported: its
+    programs report its requests, whose connections are found in the packet log; else cellbed sends them. traced:
+    they have identifiers of OpenTelemetry (:func:`cellbed.runformat.telemetry.identifiers`).
     """
 
     kind: str
@@ -76,6 +76,7 @@ class Description:
     clients: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     edge_policy: str = "fixed"
+    balance: str = "client"
     start_ns: int = 0
     stop_ns: int | None = None
     deadline_ns: int | None = None
@@ -95,6 +96,6 @@ class Description:
         """Return the names of the servers of a client, by its number."""
         return (
             self.servers
-            if self.edge_policy == "nearest" or not self.servers
+            if self.edge_policy == "nearest" or self.balance != "client" or not self.servers
             else (self.servers[client % len(self.servers)],)
         )

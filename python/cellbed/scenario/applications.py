@@ -5,7 +5,7 @@
 
 import pkgutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ Wait = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 Moment = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
 Groups = Mapping[str, NodeGroup]
+Balance = Literal["client", "connection", "round-robin", "least-outstanding"]
 Key = str | tuple[str | int, ...]
 """A key of an application's table, or the path of one below it."""
 
@@ -55,6 +56,9 @@ class Application(Table):
         kind: str
         drain: int
 
+    balances_requests: ClassVar[bool] = False
+    """Whether its load generator can choose a server for each request."""
+
     client: AnyRole | None = Field(
         None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]
     )
@@ -66,6 +70,12 @@ class Application(Table):
     )
     state: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(
         None, description="follow-me: what is sent to the new site before the server continues.", examples=["20 MB"]
+    )
+    balance: Balance = Field(
+        "client",
+        description="Which of several servers serves what. client: each client has one of them, in turn. connection: "
+        "they share an address, and each connection to it goes to one of them that is ready, at random. round-robin, "
+        "least-outstanding: the load generator chooses a server for each request.",
     )
     after: list[Name] = Field(
         [], description="Applications whose servers are ready before the programs of this one start.", examples=[["db"]]
@@ -100,21 +110,24 @@ class Application(Table):
         endpoints = _endpoints(groups)
         return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
 
-    def runs_own(self, key: str) -> bool:
-        """Return whether the program of a role is cellbed's own."""
-        return True
-
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
         yield from self._role_misfits(groups)
-        for key, role in self.completed(groups).roles():
-            if self.runs_own(key) and role.on in groups and groups[role.on].backend.routed:
-                kind = groups[role.on].backend.kind
-                yield key, f"programs of cellbed do not run on nodes of kind '{kind}': write another node group"
+        if self.balance != "client":
+            yield from self._balance_misfits()
         if self.start >= duration:
             yield "start", f"the workload ends after {DURATION.format(duration)}: write an earlier time"
         if self.stop is not None and not self.start < self.stop <= duration:
             yield "stop", f"not after 'start' and at most the duration, {DURATION.format(duration)}"
+
+    def _balance_misfits(self) -> Iterator[tuple[Key, str]]:
+        """Of one whose clients do not have one server each."""
+        if self.server is None:
+            yield "balance", "the application has no server: write it where the servers are"
+        elif self.edge_policy != "fixed":
+            yield "balance", f"the edge policy '{self.edge_policy}' chooses the server: remove one of the two"
+        elif self.balance != "connection" and not self.balances_requests:
+            yield "balance", f"clients of kind '{self.kind}' choose no server for a request: write 'connection'"
 
     def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
         """Of an application whose programs are cellbed's own."""
@@ -145,14 +158,6 @@ TELEMETRY_KEY = Field(
     description="Receive the spans of OpenTelemetry of its programs: client spans are requests, and those of servers "
     "divide the server's time. A load sends W3C traceparent.",
 )
-
-
-def telemetry_misfits(application: Application, groups: Groups) -> Iterator[tuple[Key, str]]:
-    """Yield the problem of the key 'telemetry', if it is set."""
-    for _, role in application.programs():
-        if role.on in groups and groups[role.on].backend.routed:
-            kind = groups[role.on].backend.kind
-            yield "telemetry", f"it is not received on nodes of kind '{kind}', such as {role.on}: remove this key"
 
 
 def _endpoints(groups: Groups) -> list[str]:

@@ -239,13 +239,15 @@ class Scenario(Table):
         """Return a sentence for each group of servers of which some get no load."""
         clients: dict[str, int] = {}
         for application in self.applications.values():
-            if application.server is not None and application.edge_policy != "nearest":
+            chosen = application.edge_policy == "nearest" or application.balance != "client"
+            if application.server is not None and not chosen:
                 count = self.nodes[application.client.on].count if application.client is not None else 0
                 clients[application.server.on] = max(count, clients.get(application.server.on, 0))
         for name, count in clients.items():
             if (nodes := self.nodes[name].count) > max(1, count):
                 first = f"a client uses one of them, and there are {count}" if count else "their name means the first"
-                yield f"{nodes - max(1, count)} of the {nodes} nodes of {name} get no load: {first}"
+                spread = "balance = 'connection' spreads connections over all"
+                yield f"{nodes - max(1, count)} of the {nodes} nodes of {name} get no load: {first}; {spread}"
 
     def stages(self) -> dict[str, int]:
         """For each application how many others must be ready before it, one after the other."""

@@ -73,7 +73,7 @@ class NamespaceBackend(Backend):
 
 
 class VmBackend(Backend):
-    """A virtual machine (QEMU), booted with the kernel of ``cellbed vm build``. It runs unmodified programs only."""
+    """A virtual machine (QEMU), booted with the kernel of ``cellbed vm build``."""
 
     routed: ClassVar[bool] = True
 
@@ -84,7 +84,7 @@ class VmBackend(Backend):
 
 
 class HostBackend(Backend):
-    """A machine that is reached over SSH. It runs unmodified programs only."""
+    """A machine that is reached over SSH."""
 
     routed: ClassVar[bool] = True
 
@@ -139,6 +139,14 @@ class NodeGroup(Table):
     count: int = Field(1, ge=1, le=1000, description="Number of nodes of this group.")
     cpus: float = Field(ge=0.1, le=1024, description="CPUs of one node; 0.5 is half a CPU.", examples=[1.0])
     memory: Memory = Field(description="Memory of one node.", examples=["512 MiB"])
+    speed: float = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Predictions (--virtual): how many times as fast as on this machine the programs of one node "
+        "compute. Real runs have 1.",
+        examples=[20.0],
+    )
     disk: Disk | None = Field(
         None,
         description="Size of the file system that the programs of one node write to. It lies in memory. "

@@ -54,7 +54,7 @@ _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c6
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node. group: its node group; index: its number in the group; cpus: limit, in processors; memory_bytes: limit;
-    disk_bytes: limit of what its programs can write, if any."""
+    disk_bytes: limit of what its programs can write, if any; speed: of its programs, in predictions."""
 
     name: str
     group: str
@@ -66,6 +66,7 @@ class Node:
     ipv6: IPv6Address
     backend: AnyBackend
     disk_bytes: int | None = None
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +292,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Service:
-    """An address that several servers share. Packets to it go to the server at the site of the cell."""
+    """An address that several servers share. Packets to it go to the server at the site of the cell; or each connection
+    to it goes to one of them, at random (spread)."""
 
     address: IPv4Address
     nodes: tuple[Node, ...]
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -332,7 +335,11 @@ class Plan:
         sysctls = self.scenario.transport.sysctls()
         vertices: list[dict[str, Any]] = []
         for number, node in enumerate(self.nodes):
-            shared = [f"{service.address}/32" for service in self.services.values() if node in service.nodes]
+            shared = [
+                f"{service.address}/32"
+                for service in self.services.values()
+                if node in service.nodes and not service.spread
+            ]
             vertices.append(
                 {
                     "name": node.name,
@@ -434,13 +441,14 @@ def _hosts_file(
 ) -> str:
     """Return the content of ``/etc/hosts``.
 
-    The name and aliases of a group are those of its first node. The name of an application is that of the address that
-    its servers share, or of its first server.
+    The name and aliases of a group are those of the address over which connections to its nodes are spread, or of its
+    first node. The name of an application is that of the address that its servers share, or of its first server.
     """
     names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {node.name: (node.ipv4, node.ipv6) for node in nodes}
+    spread = {each.nodes[0].group: each.address for each in reversed(services.values()) if each.spread}
     for group, table in scenario.nodes.items():
-        for name in (group, *table.aliases):
-            names.setdefault(name, names[f"{group}-0"])
+        own = (spread[group],) if group in spread else names[f"{group}-0"]
+        names |= {name: own for name in (group, *table.aliases) if name not in names}
     for name, server_nodes in servers.items():
         if name in services:
             names.setdefault(name, (services[name].address,))
@@ -518,9 +526,11 @@ def make_plan(scenario: Scenario) -> Plan:
         for name, each in scenario.applications.items()
     }
     services = {
-        name: Service(_FIRST_IPV4 + ((len(CLASSES) + 1) << 14) + number + 2, tuple(servers[name]))
+        name: Service(
+            _FIRST_IPV4 + ((len(CLASSES) + 1) << 14) + number + 2, tuple(servers[name]), each.balance == "connection"
+        )
         for number, (name, each) in enumerate(scenario.applications.items())
-        if each.edge_policy == "nearest"
+        if each.edge_policy == "nearest" or each.balance == "connection"
     }
     return Plan(
         scenario,
@@ -553,6 +563,7 @@ def _nodes(scenario: Scenario) -> list[Node]:
                 ipv6=_FIRST_IPV6 + (number << 64) + place + 2,
                 backend=group.backend,
                 disk_bytes=group.disk,
+                speed=group.speed,
             )
             for place, (name, group, index) in enumerate(members)
         ]

@@ -97,8 +97,14 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
+        if application.balance == "connection" and find("nft") is None:
+            text = "connections are spread by nft: sudo apt install nftables"
+            found.append(Problem((*scenario.path_of(name), "balance"), text))
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
+        if running and group.speed != 1:
+            text = "programs run as fast as this machine: predict it with --virtual, or remove this key"
+            found.append(Problem(("nodes", name, "speed"), text))
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])
         if lacking := list(backend.obstacles(group.backend, running=running)):
             found += [Problem(("nodes", name, "backend", key), problem) for key, problem in lacking]

@@ -19,10 +19,11 @@ from cellbed.runformat.events import Journal
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.backend import Backend
+from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
+from cellbed.testbed.programs.sent import SentPrograms, shifted
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
@@ -45,19 +46,25 @@ def start_after(connected_ns: int) -> int:
 
 
 class Program(EventProcess):
-    """A program on a node. Its standard error goes to the file ``log``."""
+    """A program on a node. Its standard error goes to the file ``log``. clock: of its machine."""
 
-    def __init__(self, name: str, node: str, process: Running, log: Path) -> None:
+    def __init__(self, name: str, node: str, process: Running, log: Path, clock: Callable[[], Clock]) -> None:
         super().__init__(process, log)
+        self._clock = clock
         self.name = name
         self.node = node
         self.log = log
         self.is_ready = False
 
+    @property
+    def is_serving(self) -> bool:
+        """Return whether it runs and has become ready."""
+        return self.is_ready and not self.ended
+
     def send_command(self, command: dict[str, Any]) -> None:
         """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
         try:
-            self.send(command)
+            self.send(shifted(command, self._clock().offset_ns))
         except (BrokenPipeError, ValueError):
             raise self.failure() from None
 
@@ -103,6 +110,9 @@ class Supervisor:
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
+        self._sent = SentPrograms(raw)
+        self.problems: list[str] = []
+        """What went wrong at the end, in sentences."""
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
         self._sampled: dict[str, int | None] = {}
@@ -163,15 +173,14 @@ class Supervisor:
         Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
         """
         place = node.place
-        if place is None:
-            why = "only unmodified programs run on a node of its kind"
-            raise ProgramError(f"{process.name} cannot run on {process.node}: {why}")
         log = self._raw / f"{process.name}.log"
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running
         with log.open("ab") as errors:
             try:
-                if process.forked:
+                if place is None:
+                    started = self._sent.start(process, node, errors)
+                elif process.forked:
                     program = tuple(process.program)
                     server = self._fork_servers.get(program) or ForkServer(program, environment)
                     self._fork_servers[program] = server
@@ -183,7 +192,7 @@ class Supervisor:
                     )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ProgramError(f"cannot start {process.name} on {process.node}: {error}") from error
-        found = Program(process.name, process.node, started, log)
+        found = Program(process.name, process.node, started, log, lambda: node.clock)
         self._selector.register(found, selectors.EVENT_READ)
         self.programs.append(found)
         self._note("program started", found, pid=started.pid, log=log.name)
@@ -201,6 +210,12 @@ class Supervisor:
             for name, (process, _) in self._known.items()
             if (name == text or name.startswith(f"{text}.")) and (whole or not process.load)
         ]
+
+    def is_serving(self, application: str, node: str) -> bool:
+        """Return whether the programs of an application on a node run and are ready, but for loads."""
+        names = [name for name in self.names_of(application) if self._known[name][0].node == node]
+        programs = {program.name: program for program in self.programs}
+        return all(name in programs and programs[name].is_serving for name in names)
 
     def crash(self, names: Collection[str]) -> None:
         """Kill programs for a fault, which is no failure. A load of cellbed's own ends with that."""
@@ -352,6 +367,7 @@ class Supervisor:
                 end(program.process)
             else:
                 kill(program.process)
+        self.problems += self._sent.collect()
         for server in self._fork_servers.values():
             server.close()
         if self._reports is not None:

@@ -150,6 +150,8 @@ class UnmodifiedProgram:
         self._check_ns = 0
         self._check_pause_ns = FIRST_CHECK_NS
         self._ready = self._stopping = self._truncated = self._crashed = self._overran = False
+        self._fulfilled = False
+        """Whether the condition of readiness was fulfilled since the last start of the process, also by a restart."""
         self._load_s = 0.0
         self._check: Running | None = None
         self._searched = {self.log: 0, self._out: 0}
@@ -176,8 +178,13 @@ class UnmodifiedProgram:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the program has been ready since its last start."""
+        """Return whether the program has been ready since its last start, but for restarts of its own."""
         return self._ready
+
+    @property
+    def is_serving(self) -> bool:
+        """Return whether its process runs and has become ready."""
+        return self.process is not None and self._fulfilled
 
     def send_command(self, command: dict[str, Any]) -> None:
         """Set the times of a load: ``t0_ns`` and ``end_ns``, monotonic; it may run until ``drain_ns`` after its end."""
@@ -192,7 +199,7 @@ class UnmodifiedProgram:
             self._step(now_ns)
         end_ns = None if self._stopping or self.process is None else self._end_ns
         due = [each for each in (self._begin_ns, self._restart_ns, end_ns, self._kill_ns) if each]
-        if self.process is not None and not self._ready:
+        if self.process is not None and not self._fulfilled:
             due.append(self._check_ns)
         return max(now_ns, min(due, default=FOREVER_NS))
 
@@ -215,7 +222,7 @@ class UnmodifiedProgram:
             self._handle_end(status, now_ns)
         elif now_ns >= self._kill_ns:
             self._kill()
-        elif not self._ready:
+        elif not self._fulfilled:
             self._check_ready(now_ns)
 
     def crash(self) -> None:
@@ -246,8 +253,6 @@ class UnmodifiedProgram:
                 self._restart_ns = time.monotonic_ns()
             return
         self._ready = False
-        self._searched = {path: path.stat().st_size if path.exists() else 0 for path in self._searched}
-        self._check_ns, self._check_pause_ns = 0, FIRST_CHECK_NS
         self._deadline_ns = time.monotonic_ns() + self.command.ready.timeout_ns
         self._spawn()
 
@@ -336,6 +341,9 @@ class UnmodifiedProgram:
             self.notes.append(f"{self.name}: cannot read its measures, {source} on {self.node}: {why}")
 
     def _spawn(self) -> None:
+        self._fulfilled = self.command.load
+        self._searched = {path: path.stat().st_size if path.exists() else 0 for path in self._searched}
+        self._check_ns, self._check_pause_ns = 0, FIRST_CHECK_NS
         with self._out.open("ab") as output, self.log.open("ab") as errors:
             try:
                 self.process = self._node.spawn(
@@ -371,6 +379,9 @@ class UnmodifiedProgram:
             )
         kill(self.process)  # the rest of its session
         self.process = None
+        if self._check is not None:
+            end(self._check)
+            self._check = None
         self._note_overrun(status)
         self._note("program ended", status=status)
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -414,8 +425,10 @@ class UnmodifiedProgram:
         self._check_pause_ns = min(self._check_pause_ns * 5 // 4, LAST_CHECK_NS)
         self._check_ns = now_ns + self._check_pause_ns
         if self._fulfils_condition():
-            self._set_ready()
-        elif now_ns >= self._deadline_ns:
+            self._fulfilled = True
+            if not self._ready:
+                self._set_ready()
+        elif now_ns >= self._deadline_ns and not self._ready:
             timeout = self.command.ready.timeout_ns / 1e9
             self._fail(f"was not ready within {timeout:g} s, since {self.command.ready}")
 

@@ -1,7 +1,5 @@
 """Requests to an HTTP server that is not changed: open loop, over HTTP/1.1 or HTTP/2."""
 
-import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,20 +38,9 @@ def loaded(
     if table.server is not None and table.server.command is not None:
         started += commands(deployment, "server", raw, seed)
     for index, node in enumerate(deployment.clients):
-        file = deployment.file(raw, node, "http-load.json")
         config = configure(deployment, raw, index, seed)
-        file.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-        started.append(
-            Process(
-                name=f"{deployment.name}.{node.name}.http-load",
-                node=node.name,
-                program=[sys.executable, "-P", "-m", module],
-                arguments=["--config", str(file)],
-                stage=1,
-                load=True,
-                forked=True,
-            )
-        )
+        reads = [config[key] for key in ("authorities", "body_file") if config.get(key)]
+        started.append(deployment.load_generator("http-load", module, node, raw, config, reads))
     return started
 
 
@@ -62,8 +49,12 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
     table: Http = deployment.table
     node, found = deployment.clients[index], connecting(deployment, raw, index, seed)
     values = found["values"]
+    per_request = {}
+    if table.balance not in ("client", "connection"):
+        per_request = {"hosts": [str(each.ipv4) for each in deployment.servers], "balance": table.balance}
     return {
         **found,
+        **per_request,
         "version": table.version,
         "method": table.method if table.grpc is None else "POST",
         "target": found["target"] if table.grpc is None else f"/{table.grpc}",
@@ -91,7 +82,7 @@ def connecting(deployment: Deployment, raw: Path, index: int, seed: int) -> dict
     named = {name: value for name, value in headers.items() if name.lower() == "host"}
     return {
         **deployment.load(raw, index, seed),
-        "host": url.hostname,
+        "hosts": [url.hostname],
         "port": port_of(url.geturl()),
         "authorities": deployment.authorities if url.scheme in ("https", "wss") else None,
         "authority": next(iter(named.values()), url.netloc),
@@ -136,7 +127,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     columns: dict[str, ColumnType] = dict.fromkeys(names, "integer")
     what = f"{table.get('method', 'GET')} {url.path or '/'}"
     if journeys := [table["journey"]] if table.get("journey") else list((table.get("journeys") or {}).values()):
-        columns |= {"step": "text", "journey": "integer"}
+        columns |= {"step": "text", "journey": "integer", "taken": "text"}
         what = "a journey" if len(journeys) == 1 else f"{len(journeys)} journeys"
     measures = [Measure("bytes_up", "body sent", "B"), Measure("bytes_down", "body received", "B")]
     if table.get("stream") or table.get("grpc"):

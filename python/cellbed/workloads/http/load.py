@@ -6,7 +6,7 @@ Run as ``python -m cellbed.workloads.http.load --config FILE.json``; :class:`Set
 import random
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from cellbed.workloads.generator import Generator
 from cellbed.workloads.http.connection import VERSIONS, Connection, Exchange, Message, Streams
 from cellbed.workloads.http.journeys import Journey, User
 from cellbed.workloads.http.messages import PREFIX, SPLITTERS
-from cellbed.workloads.ledger import Request
+from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.tls import Clear, Tls, client_context
 
+_AVOIDED_NS = generator.SECOND
+"""How long no request goes to a server that could not be reached, if there are others."""
 _IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a target with values from replies."""
 
@@ -31,7 +33,8 @@ _IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
 class Settings(generator.Settings):
     """The configuration of an HTTP load.
 
-    host: name or address; authority: as the URL has it. connections: at most at a time. body: text; body_file: its
+    hosts: names or addresses of the servers; balance: how one is chosen for each request, where they are several;
+    authority: as the URL has it. connections: to each server, at most at a time. body: text; body_file: its
     content instead; body_size: so many random bytes instead; body_hex: these bytes instead. grpc: number of messages of
     gRPC with this content that a request has, 0 for other requests. authorities: file with the certificates that are
     trusted over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for
@@ -40,13 +43,14 @@ class Settings(generator.Settings):
     """
 
     version: str
-    host: str
+    hosts: Sequence[str]
     port: int
     authority: str
     target: str
     method: str
     headers: dict[str, str]
     connections: int
+    balance: str = "round-robin"
     body: str = ""
     body_file: str | None = None
     body_size: int = 0
@@ -60,19 +64,90 @@ class Settings(generator.Settings):
     traced: str = ""
 
 
+class Pool:
+    """The connections to one server. A request waits for a free one, and opens one where fewer are open than allowed.
+
+    connect: begins to open one. kind: of the connections; most: how many are open at a time. on_reply: called with
+    each request of a journey that has a reply.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        kind: type[Connection],
+        most: int,
+        ledger: Ledger,
+        on_reply: Callable[[Exchange], object],
+    ) -> None:
+        self._connect, self._kind, self._most, self._ledger, self._on_reply = connect, kind, most, ledger, on_reply
+        self.connections: list[Connection] = []
+        self._waiting: deque[Exchange] = deque()
+        self.last_trouble = ""
+        self.failed_ns: int | None = None
+        """When it could not be reached the last time."""
+
+    @property
+    def outstanding(self) -> int:
+        """The number of requests without a reply."""
+        return len(self._waiting) + sum(len(each.under_way()) for each in self.connections)
+
+    def take(self, request: Exchange) -> None:
+        """Send a request as soon as a connection is free."""
+        self._waiting.append(request)
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Send what waits over connections with room, and open more connections where none is idle."""
+        for each in self.connections:
+            while each.returned:
+                self._waiting.appendleft(each.returned.pop())
+            while each.replied:
+                self._on_reply(each.replied.pop(0))
+        for each in [each for each in self.connections if each.closed]:
+            self.connections.remove(each)
+            if each.trouble:
+                self._fail(each.trouble)
+        while self._waiting:
+            if self._ledger.find(self._waiting[0].request) is None:  # given up
+                self._waiting.popleft()
+            elif free := [each for each in self.connections if each.room]:
+                # The one with most room, and of these that was used last: the others can close.
+                max(reversed(free), key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
+            else:
+                break
+        opening = 0
+        for each in self.connections:
+            each.settle()
+            opening += not each.open
+        wanted = len(self._waiting)
+        if self.connections and not any(each.idle for each in self.connections):
+            wanted = max(wanted, self._kind.spare)
+        while opening < wanted and len(self.connections) < self._most:
+            try:
+                self.connections.append(self._connect())
+                opening += 1
+            except OSError as error:
+                self._fail(f"cannot connect: {error.strerror}")
+                wanted = len(self._waiting)
+
+    def _fail(self, reason: str) -> None:
+        """Note why a connection could not be opened; the request that waits longest is lost."""
+        self.last_trouble, self.failed_ns = reason, machine.now_ns()
+        if self._waiting:
+            self._ledger.lose(self._waiting.popleft().request, reason)
+
+
 class HttpLoad(Generator):
-    """One endpoint with its connections. A request waits for a free one, and opens one where fewer are open than
-    allowed."""
+    """One endpoint with its connections to one server, or to several among which it chooses for each request."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._settings = settings
         self._kind = VERSIONS[settings.version]
         self._message = _message(settings)
-        self._address = (settings.host, settings.port)
-        self._connections: list[Connection] = []
-        self._waiting: deque[Exchange] = deque()
-        self.last_trouble = ""
+        self._addresses = [(host, settings.port) for host in settings.hosts]
+        self._pools = [self._pool(number) for number in range(len(settings.hosts))]
+        self._next = 0
         self._context: ssl.SSLContext | None = None
         self._journeys = [Journey.of(table) for table in settings.journeys]
         self._arrived = 0
@@ -81,16 +156,20 @@ class HttpLoad(Generator):
             self._messages = lifecycle.open_record(Path(settings.messages))
             self._streams = Streams(settings.endpoint, SPLITTERS[settings.stream], self._messages.write)
 
+    def _pool(self, number: int) -> Pool:
+        return Pool(lambda: self.connect(number), self._kind, self._settings.connections, self.ledger, self._go_on)
+
     def prepare(self) -> None:
         if self._settings.authorities is not None:
             try:
                 self._context = client_context(self._settings.authorities, [self._kind.protocol])
             except OSError as error:
                 raise WorkloadError(f"{self._settings.authorities}: no certificates: {error}") from error
-        try:
-            self._address = (machine.resolve(*self._address), self._settings.port)
-        except OSError as error:
-            raise WorkloadError(f"{self._settings.host}: no such host: {error.strerror}") from error
+        for number, (host, port) in enumerate(self._addresses):
+            try:
+                self._addresses[number] = machine.resolve(host, port), port
+            except OSError as error:
+                raise WorkloadError(f"{host}: no such host: {error.strerror}") from error
 
     def create(self, number: int, intended_ns: int) -> Exchange:
         if not self._journeys:
@@ -131,8 +210,21 @@ class HttpLoad(Generator):
     def issue(self, request: Request) -> None:
         assert isinstance(request, Exchange)
         self.ledger.add(request)
-        self._waiting.append(request)
-        self._dispatch()
+        self._choose().take(request)
+
+    def _choose(self) -> Pool:
+        """Return the server of the next request: in turn, or of those with fewest requests the next in turn. One that
+        could not be reached is left out for a while."""
+        pools, since_ns = self._pools[self._next :] + self._pools[: self._next], machine.now_ns() - _AVOIDED_NS
+        pools = [pool for pool in pools if pool.failed_ns is None or pool.failed_ns < since_ns] or pools
+        least = self._settings.balance == "least-outstanding"
+        found = min(pools, key=lambda pool: pool.outstanding) if least else pools[0]
+        self._next = (self._pools.index(found) + 1) % len(self._pools)
+        return found
+
+    @property
+    def _connections(self) -> list[Connection]:
+        return [each for pool in self._pools for each in pool.connections]
 
     @property
     def readers(self) -> Sequence[Any]:
@@ -149,7 +241,8 @@ class HttpLoad(Generator):
         for each in readable:
             if isinstance(each, Connection) and not each.closed:
                 each.read()
-        self._dispatch()
+        for pool in self._pools:
+            pool.dispatch()
 
     def close(self) -> None:
         for each in self._connections:
@@ -157,52 +250,18 @@ class HttpLoad(Generator):
         if self._streams is not None:
             self._messages.close()
 
-    def connect(self) -> Connection:
-        """Return a connection that begins to open. Errors: ``OSError``."""
-        return self._kind(self._address, self.layer(), self.ledger, self._streams)
+    @property
+    def last_trouble(self) -> str:
+        """Why a connection could not be opened, if that has happened."""
+        return next((pool.last_trouble for pool in self._pools if pool.last_trouble), "")
 
-    def layer(self) -> Clear:
-        """Return TLS for a new connection, or none."""
-        return Tls(self._context, self._settings.host) if self._context is not None else Clear()
+    def connect(self, server: int = 0) -> Connection:
+        """Return a connection to a server, by number, that begins to open. Errors: ``OSError``."""
+        return self._kind(self._addresses[server], self.layer(server), self.ledger, self._streams)
 
-    def _dispatch(self) -> None:
-        """Send what waits over connections with room, and open more connections where none is idle."""
-        for each in self._connections:
-            while each.returned:
-                self._waiting.appendleft(each.returned.pop())
-            while each.replied:
-                self._go_on(each.replied.pop(0))
-        for each in [each for each in self._connections if each.closed]:
-            self._connections.remove(each)
-            if each.trouble:
-                self.last_trouble = each.trouble
-                self._lose_oldest(each.trouble)
-        while self._waiting:
-            if self.ledger.find(self._waiting[0].request) is None:  # given up
-                self._waiting.popleft()
-            elif free := [each for each in self._connections if each.room]:
-                # The one with most room, and of these that was used last: the others can close.
-                max(reversed(free), key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
-            else:
-                break
-        opening = 0
-        for each in self._connections:
-            each.settle()
-            opening += not each.open
-        wanted = len(self._waiting)
-        if self._connections and not any(each.idle for each in self._connections):
-            wanted = max(wanted, self._kind.spare)
-        while opening < wanted and len(self._connections) < self._settings.connections:
-            try:
-                self._connections.append(self.connect())
-                opening += 1
-            except OSError as error:
-                self._lose_oldest(f"cannot connect: {error.strerror}")
-                wanted = len(self._waiting)
-
-    def _lose_oldest(self, reason: str) -> None:
-        if self._waiting:
-            self.ledger.lose(self._waiting.popleft().request, reason)
+    def layer(self, server: int = 0) -> Clear:
+        """Return TLS for a new connection to a server, by number, or none."""
+        return Tls(self._context, self._settings.hosts[server]) if self._context is not None else Clear()
 
 
 def _message(settings: Settings) -> Message:

@@ -3,7 +3,7 @@
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -15,7 +15,6 @@ from cellbed.scenario.applications import (
     Key,
     Load,
     Wait,
-    telemetry_misfits,
 )
 from cellbed.scenario.fields import BODY_FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name
@@ -144,10 +143,6 @@ class WebLoad(Load):
         """As of :class:`Application`."""
         return self.url.startswith(("https:", "wss:")) or super().certified
 
-    def runs_own(self, key: str) -> bool:
-        """As of :class:`Application`."""
-        return key == "client"
-
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
         """Return the server can be a program of the user, which another application runs if this one has none."""
         if key == "server" and role.model_fields_set != {"on"}:
@@ -157,6 +152,8 @@ class WebLoad(Load):
 
 class Http(WebLoad):
     """Requests to any HTTP server over HTTP/1.1 or HTTP/2, with TLS or without."""
+
+    balances_requests: ClassVar[bool] = True
 
     kind: Literal["http"]
     url: Annotated[str, Field(max_length=4096)] = Field(
@@ -247,11 +244,12 @@ class Http(WebLoad):
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
-        if self.telemetry:
-            yield from telemetry_misfits(self, groups)
         given = [key for key in _BODIES if getattr(self, key)]
         for key in given[1:]:
             yield key, f"the body is given by '{given[0]}': remove one of the two"
+        per_request = self.balance not in ("client", "connection")
+        if per_request and not re.match(r"https?://\{server\.address\}(:|/|$)", self.url):
+            yield "url", "the load generator chooses the server: write {server.address} as the host"
         if self.method == "CONNECT":
             yield "method", "the reply to CONNECT is a tunnel, not a message: write another method"
         if self.journey and self.journeys:

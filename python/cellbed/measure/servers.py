@@ -1,4 +1,4 @@
-"""Requests of endpoints that move, by cell of the endpoint and site of the server."""
+"""Requests by the server that had them: of replicas, and of endpoints that move by cell and site."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -7,21 +7,25 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
+from cellbed.measure.run_folder import applications_of
 from cellbed.measure.statistics import Percentile, percentiles
+
+_DELAYS = ("uplink_delayed_ns", "downlink_delayed_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class SiteSummary:
-    """Requests of an application that were due in one cell and went to one server at one site.
+class ServerSummary:
+    """Requests of an application that went to one server and, where endpoints move, were due in one cell.
 
-    site: cell at whose site the server was when it had the request, ``None``: at none. server: ``None`` where the
-    request reached no server. lost: without a good reply. delay_s: median of what the delay stages of both ways took.
+    policy: who chose the server (``edge_policy``, else ``balance``). cell: ``None`` where endpoints do not move. site:
+    cell at whose site the server was when it had the request, ``None``: at none. server: ``None`` where the request
+    reached no server. lost: without a good reply. delay_s: median of what the delay stages of both ways took.
     percentiles: of the latency, median and P99.
     """
 
     app: str
     policy: str
-    cell: str
+    cell: str | None
     server: str | None
     site: str | None
     requests: int
@@ -30,11 +34,17 @@ class SiteSummary:
     percentiles: list[Percentile]
 
 
-def site_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[SiteSummary]:
-    """Of the applications of a run whose cells have sites, in order of time; description: of ``run.json``. Pure."""
+def server_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[ServerSummary]:
+    """Of the applications with several servers, and of those whose cells have sites, in order of time; description: of
+    ``run.json``. Pure."""
     stays: dict[str, list[tuple[int, str]]] = description.get("sites") or {}
-    if not stays or "server" not in requests.columns:
+    if not {"server", "uplink_left_ns", *_DELAYS} <= set(requests.columns):  # none that cellbed has sent
         return []
+    known = applications_of(description)
+    policies = {each.name: each.edge_policy if stays and each.balance == "client" else each.balance for each in known}
+    requests = due(requests)
+    if not stays:
+        requests = requests.filter(pl.col("app").is_in([each.name for each in known if len(each.servers) > 1]))
     origin = description.get("t0_ns") or 0
 
     def cell(node: str, at_ns: int) -> str | None:
@@ -42,8 +52,8 @@ def site_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[
         place = bisect_right([begin for begin, _ in since], at_ns - origin)
         return since[max(0, place - 1)][1] if since else None
 
-    rows = due(requests).select("app", "endpoint", "server", "intended_ns", "uplink_left_ns").rows()
-    placed = due(requests).with_columns(
+    rows = requests.select("app", "endpoint", "server", "intended_ns", "uplink_left_ns").rows()
+    placed = requests.with_columns(
         cell=pl.Series([cell(endpoint, intended) for _, endpoint, _, intended, _ in rows], dtype=pl.String),
         site=pl.Series(
             [
@@ -53,17 +63,18 @@ def site_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[
             dtype=pl.String,
         ),
     )
-    policies = {str(each["name"]): str(each.get("edge_policy", "fixed")) for each in description["applications"]}
+    if stays:
+        placed = placed.drop_nulls("cell")
     found = []
     keys = ["app", "cell", "server", "site"]
-    for (app, of_cell, server, site), group in placed.drop_nulls("cell").group_by(keys, maintain_order=True):
+    for (app, of_cell, server, site), group in placed.group_by(keys, maintain_order=True):
         samples = group["latency_s"].fill_null(float("inf")).to_numpy()
-        delay = group.select((pl.col("uplink_delayed_ns") + pl.col("downlink_delayed_ns")).median()).item()
+        delay = group.select(pl.sum_horizontal(_DELAYS, ignore_nulls=False).median()).item()
         found.append(
-            SiteSummary(
+            ServerSummary(
                 app=str(app),
                 policy=policies.get(str(app), "fixed"),
-                cell=str(of_cell),
+                cell=None if of_cell is None else str(of_cell),
                 server=None if server is None else str(server),
                 site=None if site is None else str(site),
                 requests=len(group),
@@ -72,4 +83,6 @@ def site_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[
                 percentiles=percentiles(samples, (0.5, 0.99)),
             )
         )
+    if not stays:
+        found.sort(key=lambda each: each.server or "")
     return sorted(found, key=lambda each: list(policies).index(each.app) if each.app in policies else len(policies))

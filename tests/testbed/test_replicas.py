@@ -1,0 +1,194 @@
+"""Replicas: several servers of an application, among which connections or requests are spread."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.machine.process import find
+from cellbed.testbed.plan import make_plan
+from cellbed.testbed.programs.balancing import rules
+from in_process import run_apart
+from test_sites import prediction
+
+CRASH_S, BACK_S, CALM_S = 2.0, 4.0, 0.7
+"""Of the replica that fails; and after which time all connections of before are over."""
+SERVER = """
+import socket, sys, threading
+keep = sys.argv[2] == "keep"
+def serve(connection):
+    with connection:
+        while connection.recv(65536):
+            end = b"" if keep else b"Connection: close\\r\\n"
+            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n" + end + b"\\r\\nok")
+            if not keep:
+                return
+with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
+    while True:
+        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+NODES = """
+name = "replicas"
+duration = "6 s"
+[nodes.endpoint]
+cpus = 1.0
+memory = "256 MiB"
+[nodes.web]
+class = "edge"
+count = 3
+site = "here"
+cpus = 0.5
+memory = "128 MiB"
+aliases = ["www"]
+[nodes.lone]
+class = "edge"
+site = "here"
+cpus = 0.5
+memory = "128 MiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[sites.here]
+core = "2 ms"
+"""
+
+
+def app(name: str, group: str, port: int, balance: str, *, kept: bool, host: str = "{server.address}") -> str:
+    how = "keep" if kept else "close"
+    return f"""
+[apps.{name}]
+kind = "http"
+url = "http://{host}:{port}/"
+rate = "50 /s"
+timeout = "1 s"
+drain = "1 s"
+balance = "{balance}"
+
+[apps.{name}.server]
+on = "{group}"
+command = ["{sys.executable}", "-I", "-S", "SERVER", "{port}", "{how}"]
+ready = {{ port = {port} }}
+"""
+
+
+APPS = (
+    app("each", "web", 8080, "connection", kept=False, host="www")
+    + app("turns", "web", 8081, "round-robin", kept=True)
+    + app("least", "web", 8082, "least-outstanding", kept=True)
+    + app("gone", "lone", 8080, "connection", kept=False)
+)
+FAULTS = "".join(
+    f'[[faults]]\nkind = "crash"\nnode = "{node}"\nat = "{CRASH_S} s"\nfor = "{BACK_S - CRASH_S} s"\n'
+    for node in ("web-1", "lone-0")
+)
+needs_nft = pytest.mark.skipif(find("nft") is None, reason="nft is not installed")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_apart(tmp_path_factory.mktemp("replicas"), NODES + APPS + FAULTS, server=SERVER)
+
+
+def requests(run: Path, name: str, begin_s: float = 0.0, end_s: float = 6.0) -> pl.DataFrame:
+    """The requests of an application that were due in a time."""
+    found = pl.read_parquet(run / "requests.parquet").filter(app=name)
+    return found.filter(pl.col("intended_s").is_between(begin_s, end_s))
+
+
+@pytest.mark.needs_tun
+@needs_nft
+def test_connections_to_the_address_of_replicas_are_spread_over_those_that_are_ready(run: Path) -> None:
+    before, meanwhile, after = (
+        Counter(requests(run, "each", *span)["server"])
+        for span in ((0.0, CRASH_S), (CRASH_S + CALM_S, BACK_S), (BACK_S + CALM_S, 6.0))
+    )
+    assert before.keys() == after.keys() == {"web-0", "web-1", "web-2"}
+    # At random: of 100 connections fewer than 10 in one of 10^7 runs.
+    assert min(before.values()) > 10
+    assert meanwhile.keys() == {"web-0", "web-2"}
+    assert set(requests(run, "each", CRASH_S + CALM_S, BACK_S)["status"]) == {"ok"}
+    noted = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    changes = [each["nodes"] for each in noted if each["event"] == "servers changed" and each["what"] == "each"]
+    assert ["web-0", "web-2"] in changes
+    assert changes[-1] == ["web-0", "web-1", "web-2"]
+
+
+@pytest.mark.needs_tun
+@needs_nft
+def test_connections_without_a_ready_replica_are_refused(run: Path) -> None:
+    meanwhile = requests(run, "gone", CRASH_S + CALM_S, BACK_S - CALM_S)
+    assert set(meanwhile["status"]) == {"lost"}
+    assert all("refused" in reason for reason in meanwhile["error"])
+
+
+@pytest.mark.needs_tun
+@needs_nft
+def test_the_load_generator_takes_servers_in_turn_and_leaves_out_one_that_is_gone(run: Path) -> None:
+    found = requests(run, "turns", 0.2, CRASH_S - 0.2)["server"].to_list()
+    assert all(len({*found[at : at + 3]}) == 3 for at in range(len(found) - 2))
+    for name in ("turns", "least"):
+        assert min(Counter(requests(run, name, 0.2, CRASH_S - 0.2)["server"]).values()) > 10
+        meanwhile = requests(run, name, CRASH_S + CALM_S, BACK_S)
+        assert {"web-0", "web-2"} <= set(meanwhile["server"])
+        assert len(meanwhile.filter(pl.col("status") == "ok")) > len(meanwhile) / 2
+
+
+@pytest.mark.needs_tun
+@needs_nft
+def test_the_report_has_what_each_replica_served(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    found = {(each["app"], each["server"]): each for each in summary["servers"]}
+    served = Counter(requests(run, "each")["server"].drop_nulls())
+    assert {name: found["each", name]["requests"] for name in served} == served
+    assert {each["policy"] for each in summary["servers"]} == {"connection", "round-robin", "least-outstanding"}
+    for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
+        assert "each" in text
+        assert "web-2" in text
+
+
+def test_a_prediction_spreads_alike(tmp_path: Path) -> None:
+    found = prediction(
+        tmp_path, NODES + APPS.replace("SERVER", "server.py"), "each", "turns", "least", "gone", kept=False
+    )
+    turns = Counter(requests(found, "turns")["server"])
+    assert set(turns.values()) == {100}
+    spread = Counter(requests(found, "each")["server"])
+    assert spread.keys() == {"web-0", "web-1", "web-2"}
+    assert set(requests(found, "gone")["server"]) == {"lone-0"}
+
+
+def test_names_of_a_group_mean_the_address_of_its_replicas() -> None:
+    plan = make_plan(parse(NODES + APPS, source="x.toml", folder=Path()))
+    (address,) = {str(plan.services["each"].address)}
+    lines = plan.hosts.splitlines()
+    assert {f"{address} web", f"{address} www", f"{address} each"} <= {*lines}
+    assert f"{plan.node('web-0').ipv4} turns" in lines
+
+
+def test_rules_name_all_servers_of_an_address_or_refuse() -> None:
+    first, second, *servers = [IPv4Address(f"100.64.0.{number}") for number in range(1, 5)]
+    text = rules({first: servers, second: []})
+    assert "ip daddr 100.64.0.1 dnat to numgen random mod 2 map { 0 : 100.64.0.3, 1 : 100.64.0.4 }" in text
+    assert "ip daddr 100.64.0.2 reject" in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        ('balance = "round-robin"', 'balance = "nearest"', ("apps.turns.balance",)),
+        ("{server.address}:8081", "web-0:8081", ("write {server.address} as the host",)),
+        ('balance = "round-robin"', 'balance = "round-robin"\nedge_policy = "nearest"', ("chooses the server",)),
+    ],
+)
+def test_a_balance_that_does_not_fit_is_refused(wrong: str, right: str, words: tuple[str, ...]) -> None:
+    assert wrong in APPS
+    with pytest.raises(ScenarioError) as caught:
+        make_plan(parse((NODES + APPS).replace(wrong, right), source="x.toml", folder=Path()))
+    assert all(word in str(caught.value) for word in words), caught.value
