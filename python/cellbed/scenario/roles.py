@@ -220,6 +220,8 @@ class Role(Table):
         if self.command is None and not group.backend.has_program:
             yield ("command",), 'missing: write the program and its arguments, command = "iperf3 --server"'
         for source, target in self.copy_in.items():
+            if source == pathlib.Path("/"):
+                yield ("copy_in", str(source)), "this is a whole file system: write the folder that the program needs"
             if group.backend.shares_files and PurePosixPath(target).is_absolute():
                 yield (
                     ("copy_in", str(source)),

@@ -1,0 +1,65 @@
+"""Programs of cellbed that are sent to other machines: the archive, and the paths of their configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.nodes.backend import Backend
+from cellbed.testbed.programs.sent import SentPrograms, shifted, write_archive
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(f"cellbed.workloads.{name}" for name in ("http.load", "websocket.load", "offloading.broker")),
+        *("cellbed.workloads.offloading.service", "cellbed.testbed.programs.telemetry"),
+    ],
+)
+def test_the_archive_has_all_that_programs_import(module: str, tmp_path: Path) -> None:
+    write_archive(tmp_path / "cellbed.zip")
+    # -S: without the packages that are installed here.
+    command = [sys.executable, "-S", "-P", "-c", f"import {module}"]
+    environment = {"PYTHONPATH": "cellbed.zip", "PATH": os.defpath}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_declared_files_are_sent_and_those_beside_the_configuration_come_back(tmp_path: Path) -> None:
+    copied: dict[str, bytes] = {}
+
+    def copy_in(source: Path, target: str) -> None:
+        copied[target] = source.read_bytes() if source.is_file() else b""
+
+    raw, bank = tmp_path / "raw", tmp_path / "cache" / "bank"
+    raw.mkdir()
+    bank.mkdir(parents=True)
+    config = raw / "app.pi-0.load.json"
+    settings: dict[str, Any] = {
+        "record": str(raw / "app.pi-0.requests.jsonl"),
+        "target": "/",
+        "headers": {"Referer": str(tmp_path)},
+        "options": {"inputs": str(bank)},
+        "rate": 5,
+    }
+    config.write_text(json.dumps(settings))
+    node = SimpleNamespace(name="pi-0", copy_in=copy_in, spawn=lambda *_, **__: SimpleNamespace(wait=lambda: 0))
+    programs = SentPrograms(raw)
+    process = Process("app.pi-0.load", "pi-0", "cellbed.workloads.http.load", config, reads=(str(bank),))
+    programs.start(process, cast(Backend, node), errors=None)
+    assert copied.keys() == {"cellbed.zip", config.name, "cache-bank"}
+    sent = json.loads(copied[config.name])
+    assert sent == settings | {"record": "app.pi-0.requests.jsonl", "options": {"inputs": "cache-bank"}}
+
+
+def test_moments_of_commands_are_those_of_the_other_clock() -> None:
+    command = {"t0_ns": 5, "end_ns": 7, "drain_ns": 2}
+    assert shifted(command, 100) == {"t0_ns": 105, "end_ns": 107, "drain_ns": 2}
