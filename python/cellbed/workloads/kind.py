@@ -58,6 +58,11 @@ class Deployment:
         """Return the address at which clients reach a server."""
         return str(self.shared or server.ipv4)
 
+    def listening(self, server: Node) -> str:
+        """Return the address at which a server listens: the one that servers share at the sites of cells, else its
+        own."""
+        return str(self.shared if self.shared and self.table.edge_policy == "nearest" else server.ipv4)
+
     def file(self, raw: Path, node: Node, name: str) -> Path:
         """Return the path of a file of this application and a node."""
         return (raw / f"{self.name}.{node.name}.{name}").absolute()

@@ -27,7 +27,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     """A server on each server's node and a load generator on each client's."""
     started = [
         deployment.program(
-            "server", "example_kind.server", node, raw, {"address": deployment.address(node), "port": PORT}
+            "server", "example_kind.server", node, raw, {"address": deployment.listening(node), "port": PORT}
         )
         for node in deployment.servers
     ]

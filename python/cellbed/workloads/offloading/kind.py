@@ -104,7 +104,7 @@ class Kind:
             raise CellbedError(MISSING)
         started: list[Process | Command] = []
         for node in servers:
-            addresses = sorted({str(node.ipv4), deployment.address(node), _LOOPBACK})
+            addresses = sorted({str(node.ipv4), deployment.listening(node), _LOOPBACK})
             file = str(deployment.file(raw, node, "broker.conf"))
             settings: dict[str, Any] = {"addresses": addresses, "port": port, "configuration": file}
             started.append(deployment.program("broker", f"{_PACKAGE}.broker", node, raw, settings))
