@@ -150,7 +150,7 @@ def test_a_killed_worker_changes_nothing_of_the_dataset(tmp_path: Path, cluster:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors
-    assert not other.trials()
+    wait_until(lambda: not other.trials())
     assert not list(tmp_path.glob("sweeps/short/running/*"))
 
     # Nor does one that was killed.

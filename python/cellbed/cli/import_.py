@@ -91,7 +91,7 @@ def compose(
 
     from cellbed.importing import build, read_compose
 
-    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add, built=build_images)
     imported = read_compose(files, os.environ, profile or [], env_file or [])
     if build_images:
         build(imported, choices)
@@ -132,7 +132,7 @@ def kube(
     """
     from cellbed.importing import read_manifests
 
-    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add)
+    choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add, built=False)
     manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
     _finish(read_manifests([file for some in manifests for file in some]), choices, as_json=as_json, strict=strict)
 
@@ -149,6 +149,7 @@ def _choices(
     out: Path | None,
     *,
     add: bool,
+    built: bool,
 ) -> Choices:
     from cellbed.importing import Choices, mapped, placed
     from cellbed.scenario import read
@@ -162,7 +163,7 @@ def _choices(
     if add and out is None:
         raise CellbedError("--add needs the scenario to which services are added: --out FILE")
     before = read(out) if add and out is not None else None
-    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []), before)
+    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []), before, built)
 
 
 def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool) -> None:

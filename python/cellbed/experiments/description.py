@@ -178,8 +178,12 @@ def deployments(plan: Plan) -> list[Deployment]:
 
 def _described(plan: Plan, state: RunState) -> Iterator[Description]:
     expected = plan.scenario.expectations()
+    spread = {service.nodes[0].group for service in plan.services.values() if service.spread}
     for each in deployments(plan):
-        yield replace(_description(each, state), expectations=expected.get(each.name, ()))
+        described = _description(each, state)
+        if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
+            described = replace(described, balance="connection")  # by the address of the other application
+        yield replace(described, expectations=expected.get(each.name, ()))
 
 
 def _description(deployment: Deployment, state: RunState) -> Description:
@@ -251,7 +255,7 @@ def notes(plan: Plan) -> list[str]:
     """Return sentences on the topology, on programs that are faster than measured, and on traces that are shorter than
     the run."""
     faster = [
-        f"the programs of {name} compute {group.speed:g} times as fast as on this machine (speed)"
+        f"the measured times of servers and pre-processing on {name} are divided by {group.speed:g} (speed)"
         for name, group in plan.scenario.nodes.items()
         if group.speed != 1
     ]

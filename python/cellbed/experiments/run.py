@@ -494,7 +494,7 @@ def _stop_programs(supervisor: Supervisor, state: RunState) -> None:
     for program in supervisor.programs:
         if isinstance(program, UnmodifiedProgram):
             if program.restarts:
-                state.warnings.append(f"{program.name} ended and was started again {program.restarts} times")
+                state.warnings.append(f"{program.name} ended and was started again, {program.restarts} ×")
             state.warnings += program.notes
 
 

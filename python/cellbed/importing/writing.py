@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -39,7 +39,7 @@ class Choices:
     placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
     cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
     the text will be, None for standard output. images: by name in the file, the image of this machine instead. before:
-    the text of a scenario to which the services are added, whose links and duration stay.
+    the text of a scenario to which the services are added, whose links and duration stay. built: whether images are.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
@@ -52,6 +52,7 @@ class Choices:
     out: Path | None = None
     images: Mapping[str, str] = field(default_factory=dict)
     before: str | None = None
+    built: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +192,24 @@ def _sites(scenario: str, classes: Collection[NodeClass], taken: Collection[str]
     return {node_class: f"{name}-{node_class}" if number else name for number, node_class in enumerate(used)}
 
 
-def _names(services: Iterable[Service], there: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
+def _names(services: Sequence[Service], there: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
     """Return the node group of each service, its name if a node group can have it; and the names of all groups and
-    nodes. there: tables of a scenario with other ones."""
+    nodes. there: tables of a scenario with other ones. Errors: :class:`CellbedError` for a name that it has."""
     found: dict[str, str] = {}
-    taken = {"tower", "localhost", *there.get("apps", {})}
+    taken = {"tower", "localhost"}
+    others = {*there.get("apps", {})}
     for name, group in there.get("nodes", {}).items():
-        taken |= {name, *group.get("aliases", ()), *(f"{name}-{index}" for index in range(group.get("count", 1)))}
+        others |= {name, *group.get("aliases", ()), *(f"{name}-{index}" for index in range(group.get("count", 1)))}
+    for service in services:
+        if both := others & {service.name, *service.aliases}:
+            raise CellbedError(
+                f"--add: {service.place}: the scenario has a node '{min(both)}' already, which would be reached by "
+                "this name: rename one of the two"
+            )
     for service in services:
         name = re.sub(r"[^A-Za-z0-9_-]", "-", service.name).lstrip("_-")[:32] or "service"
         chosen, number = name, 2
-        while chosen in taken or taken & {f"{chosen}-{index}" for index in range(_nodes(service))}:
+        while chosen in taken | others or (taken | others) & {f"{chosen}-{index}" for index in range(_nodes(service))}:
             chosen, number = f"{name[:28]}-{number}", number + 1
         taken |= {chosen, *(f"{chosen}-{index}" for index in range(_nodes(service)))}
         found[service.name] = chosen
@@ -255,9 +263,12 @@ class _Writer:
                 app["balance"] = "connection"
         self.notes += notes
         lines = [f"{service.name}: {service.place}"]
-        lines += [f"Build its image first: {service.build}"] if service.build and image == service.image else []
+        lines += [f"Build its image first: {service.build}"] if self._is_to_build(service) else []
         lines += [str(note) if note.level != "assumed" else f"assumed: {note.text}" for note in notes]
         return _comment(*lines) + tomli_w.dumps({"nodes": {group: node}, "apps": {group: app}}, multiline_strings=True)
+
+    def _is_to_build(self, service: Service) -> bool:
+        return service.build is not None and service.image not in self.choices.images and not self.choices.built
 
     def _command(self, service: Service, notes: list[Note]) -> dict[str, Any]:
         """Entry point and command, of which a back end has no empty ones: without a word they are the image's."""

@@ -142,7 +142,12 @@ def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, 
         for fault in summary.faults
     ]
     for event in events:
-        if event.get("at_s") is not None and event["event"] in ("link changed", "program restarted"):
+        if event.get("at_s") is None:
+            continue
+        if event["event"] == "servers changed":
+            text = f"servers of {event['what']}: {', '.join(event['nodes']) or 'none'}"
+            found.append({"at_s": event["at_s"], "text": text, "losses": []})
+        elif event["event"] in ("link changed", "program restarted"):
             detail = f" from {event['from']} to {event['to']}" if "to" in event else ""
             found.append({"at_s": event["at_s"], "text": f"{event['what']} {event['event']}{detail}", "losses": []})
     found.sort(key=lambda event: event["at_s"])

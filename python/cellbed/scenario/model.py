@@ -238,9 +238,10 @@ class Scenario(Table):
     def idle_replicas(self) -> Iterator[str]:
         """Return a sentence for each group of servers of which some get no load."""
         clients: dict[str, int] = {}
+        balanced = {it.server.on for it in self.applications.values() if it.server and it.balance != "client"}
         for application in self.applications.values():
-            chosen = application.edge_policy == "nearest" or application.balance != "client"
-            if application.server is not None and not chosen:
+            chosen = application.edge_policy == "nearest"
+            if application.server is not None and application.server.on not in balanced and not chosen:
                 count = self.nodes[application.client.on].count if application.client is not None else 0
                 clients[application.server.on] = max(count, clients.get(application.server.on, 0))
         for name, count in clients.items():

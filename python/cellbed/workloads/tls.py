@@ -154,4 +154,6 @@ def reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the server's certificate is refused: {error.verify_message}"
     words = getattr(error, "reason", None)
+    if words == "TLSV1_ALERT_PROTOCOL_VERSION":
+        return "TLS: the server does not speak TLS 1.3"
     return f"TLS: {words.lower().replace('_', ' ') if words else error.args[-1]}"

@@ -23,6 +23,8 @@ from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.tls import Clear, Tls, client_context
 
+_PATIENCE_NS = generator.SECOND
+"""How long a connection may take to open, where there are other servers."""
 _AVOIDED_NS = generator.SECOND
 """How long no request goes to a server that could not be reached, if there are others."""
 _IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
@@ -95,6 +97,23 @@ class Pool:
         """Send a request as soon as a connection is free."""
         self._waiting.append(request)
         self.dispatch()
+
+    @property
+    def opening_since_ns(self) -> int | None:
+        """When the first of the connections that are not open began to open."""
+        return min((each.begun_ns for each in self.connections if not each.open), default=None)
+
+    def give_up(self, since_ns: int) -> list[Exchange]:
+        """Close connections that began to open before and still do; returns the requests that wait, for others."""
+        late = [each for each in self.connections if not each.open and each.begun_ns <= since_ns]
+        if not late:
+            return []
+        for each in late:
+            each.close()
+        self.last_trouble, self.failed_ns = "cannot connect: no answer", machine.now_ns()
+        found = list(self._waiting)
+        self._waiting.clear()
+        return found
 
     def dispatch(self) -> None:
         """Send what waits over connections with room, and open more connections where none is idle."""
@@ -241,8 +260,17 @@ class HttpLoad(Generator):
         for each in readable:
             if isinstance(each, Connection) and not each.closed:
                 each.read()
+        if len(self._pools) > 1:
+            for pool in self._pools:
+                for request in pool.give_up(machine.now_ns() - _PATIENCE_NS):
+                    self._choose().take(request)
         for pool in self._pools:
             pool.dispatch()
+
+    @property
+    def wake_ns(self) -> int | None:
+        begun = [pool.opening_since_ns for pool in self._pools] if len(self._pools) > 1 else []
+        return min((each + _PATIENCE_NS for each in begun if each is not None), default=None)
 
     def close(self) -> None:
         for each in self._connections:

@@ -249,10 +249,11 @@ class Server:
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
             head = sample["head"]
             if not streamed and self._replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-                # The server writes its header first, and leaves the algorithm of Nagle on.
+                # The server writes its header first, and leaves the algorithm of Nagle on; closing sends what it holds.
                 content += protocol.send(h11.Data(data=bytes(size))) or b""
                 content += protocol.send(h11.EndOfMessage()) or b""
-                connection.use_nagle()
+                if sample["kept"]:
+                    connection.use_nagle()
                 connection.send(content[:head])
                 self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:], True))
                 return

@@ -268,7 +268,7 @@ class _Load:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return [f"{self._command.name} ended and was started again {self._restarts} times"] if self._restarts else []
+        return [f"{self._command.name} ended and was started again, {self._restarts} ×"] if self._restarts else []
 
     def finish(self) -> None:
         """Write what it has printed."""
