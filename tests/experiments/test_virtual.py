@@ -499,6 +499,21 @@ def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:
     assert Processors(2.0).run(3, 25_000_000) == 25_000_003
 
 
+def test_the_speed_of_a_node_divides_the_times_of_its_servers(profile: Path, tmp_path: Path) -> None:
+    text = HEAD.replace("[nodes.edge]", "[nodes.edge]\nspeed = 20").format(count=1, duration="3 s") + TRANSLATION
+    (tmp_path / "scenario.toml").write_text(text)
+    asked = ("--virtual", "--profile", profile, "--out", tmp_path)
+    done = cellbed("run", tmp_path / "scenario.toml", *asked)
+    assert done.returncode == 0, done.stderr
+    assert "the measured times of servers and pre-processing on edge are divided by 20" in done.stdout
+    found = requests(next(tmp_path.glob("virtual-*")))
+    assert found["part_inference"].unique().to_list() == [0.001]  # of 20 ms
+    assert found["part_preprocessing"].min() >= 0.001  # type: ignore[operator]
+    real = cellbed("run", tmp_path / "scenario.toml")
+    assert real.returncode == 2
+    assert "nodes.edge.speed: programs run as fast as this machine: predict it with --virtual" in real.stderr
+
+
 def test_a_reply_has_the_bytes_of_a_real_one() -> None:
     # Counted in the packets of Mosquitto.
     assert len(publish(b"cellbed/replies/endpoint-0", b"endpoint-0/0", b"class 243")) == 55

@@ -648,6 +648,12 @@ nodes.box = {{ class = "edge", cpus = 0.5, memory = "128 MiB", backend = {{ kind
 apps.second.kind = "program"
 apps.second.server = {{ on = "box", command = "httpd -f -p 9090 -h /etc", ready = {{ port = 9090 }} }}
 apps.second.client = {{ on = "phone", command = {json.dumps(["python3", "-c", download])} }}
+apps.own.kind = "http"
+apps.own.client = "phone"
+apps.own.server = "edge"
+apps.own.url = "http://files:8080/"
+apps.own.rate = "5 /s"
+apps.own.stop = "3 s"
 """
     (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
     try:
@@ -657,6 +663,10 @@ apps.second.client = {{ on = "phone", command = {json.dumps(["python3", "-c", do
     assert done.returncode == 0, done.stderr
     nodes = measured(tmp_path)
     assert [node["backend"]["kind"] for node in nodes.values()] == ["host", "vm", "namespace", "container"]
+    (path,) = tmp_path.glob("mixed-*")
+    own = pl.read_parquet(path / "requests.parquet").filter(app="own", status="ok")
+    assert len(own) == 15
+    assert own["part_uplink_delay"].min() >= DELAY_S  # type: ignore[operator]
     assert nodes["phone-0"]["facts"]["accelerator"] in ("kvm", "tcg")
 
 

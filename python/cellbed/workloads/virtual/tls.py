@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cellbed.support.errors import CellbedError
 from cellbed.workloads.tls import Records
 
 if TYPE_CHECKING:
@@ -36,8 +37,11 @@ class Handshake:
 
     @classmethod
     def of(cls, samples: Sequence[dict[str, Any]]) -> Handshake:
-        """Return the median of those in the samples of requests that opened a connection."""
+        """Return the median of those in the samples of requests that opened a connection. Errors:
+        :class:`CellbedError` without one."""
         found = [each["handshake"] for each in samples if each.get("handshake") is not None]
+        if not found:
+            raise CellbedError("the profile has no request that opened a connection with TLS: measure it anew")
         return cls(*(sorted(values)[len(values) // 2] for values in zip(*found, strict=True)))
 
 
