@@ -8,12 +8,11 @@ process stands between client and server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from cellbed.runformat.events import Journal
 from cellbed.testbed.machine.process import Place, ProgramError, find, run
-from cellbed.testbed.plan import Plan, Service
+from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
 
@@ -22,30 +21,24 @@ _LIBERAL = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 have the setting for root only."""
 
 
-@dataclass(frozen=True)
-class _Spread:
-    app: str
-    service: Service
-
-
 class Balancing:
     """The rules of a run. Make it when the nodes are up; call :meth:`step` when programs may have started or ended."""
 
     def __init__(self, plan: Plan, bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
         """Load rules with all servers. Errors: :class:`ProgramError` where this kernel does not load them."""
-        self._spread = [_Spread(name, each) for name, each in plan.services.items() if each.spread]
+        self._services = {name: each for name, each in plan.services.items() if each.spread}
         self._supervisor, self._journal = supervisor, journal
-        namespaces = (bed.emulator.namespace(node.name) for node in plan.nodes) if self._spread else ()
+        namespaces = (bed.emulator.namespace(node.name) for node in plan.nodes) if self._services else ()
         self._places = [Place(namespace, bed.emulator.user_namespace) for namespace in namespaces]
         self._loaded: dict[str, list[str]] = {}
-        if self._spread:
-            self._load({each.app: [node.name for node in each.service.nodes] for each in self._spread})
+        if self._services:
+            self._load({name: [node.name for node in each.nodes] for name, each in self._services.items()})
 
     def step(self) -> None:
         """Let connections go to the servers that are ready now."""
         serving = {
-            each.app: [node.name for node in each.service.nodes if self._supervisor.is_serving(each.app, node.name)]
-            for each in self._spread
+            name: [node.name for node in each.nodes if self._supervisor.is_serving(name, node.name)]
+            for name, each in self._services.items()
         }
         if serving != self._loaded:
             before = self._loaded
@@ -59,8 +52,8 @@ class Balancing:
         if nft is None:
             raise ProgramError("nft is not installed: sudo apt install nftables")
         targets = {
-            each.service.address: [node.ipv4 for node in each.service.nodes if node.name in serving[each.app]]
-            for each in self._spread
+            each.address: [node.ipv4 for node in each.nodes if node.name in serving[name]]
+            for name, each in self._services.items()
         }
         text = rules(targets)
         for place in self._places:
