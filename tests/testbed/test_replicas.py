@@ -36,7 +36,7 @@ with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
 """
 NODES = """
 name = "replicas"
-duration = "6 s"
+duration = "8 s"
 [nodes.endpoint]
 cpus = 1.0
 memory = "256 MiB"
@@ -70,6 +70,7 @@ rate = "50 /s"
 timeout = "1 s"
 drain = "1 s"
 balance = "{balance}"
+connections = 200
 
 [apps.{name}.server]
 on = "{group}"
@@ -96,7 +97,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_apart(tmp_path_factory.mktemp("replicas"), NODES + APPS + FAULTS, server=SERVER)
 
 
-def requests(run: Path, name: str, begin_s: float = 0.0, end_s: float = 6.0) -> pl.DataFrame:
+def requests(run: Path, name: str, begin_s: float = 0.0, end_s: float = 8.0) -> pl.DataFrame:
     """The requests of an application that were due in a time."""
     found = pl.read_parquet(run / "requests.parquet").filter(app=name)
     return found.filter(pl.col("intended_s").is_between(begin_s, end_s))
@@ -116,9 +117,10 @@ def test_connections_to_the_address_of_replicas_are_spread_over_those_that_are_r
     out_s = next(at for at, nodes in changes(run, "each") if nodes == ["web-0", "web-2"])
     back_s, last = changes(run, "each")[-1]
     assert last == ["web-0", "web-1", "web-2"]
+    connections = pl.read_parquet(run / "connections.parquet").filter(app="each")
     before, meanwhile, after = (
-        Counter(requests(run, "each", *span)["server"].drop_nulls())
-        for span in ((0.0, CRASH_S), (out_s, BACK_S), (back_s, 6.0))
+        Counter(connections.filter(pl.col("opened_s").is_between(*span))["server"])
+        for span in ((0.0, CRASH_S), (out_s, BACK_S), (back_s, 9.0))
     )
     assert before.keys() == after.keys() == {"web-0", "web-1", "web-2"}
     # At random: of 100 connections fewer than 10 in one of 10^7 runs.
@@ -167,7 +169,7 @@ def test_a_prediction_spreads_alike(tmp_path: Path) -> None:
         tmp_path, NODES + APPS.replace("SERVER", "server.py"), "each", "turns", "least", "gone", kept=False
     )
     turns = Counter(requests(found, "turns")["server"])
-    assert set(turns.values()) == {100}
+    assert max(turns.values()) - min(turns.values()) <= 1
     spread = Counter(requests(found, "each")["server"])
     assert spread.keys() == {"web-0", "web-1", "web-2"}
     assert set(requests(found, "gone")["server"]) == {"lone-0"}
