@@ -196,7 +196,6 @@ def _names(services: Sequence[Service], there: Mapping[str, Any]) -> tuple[dict[
     """Return the node group of each service, its name if a node group can have it; and the names of all groups and
     nodes. there: tables of a scenario with other ones. Errors: :class:`CellbedError` for a name that it has."""
     found: dict[str, str] = {}
-    taken = {"tower", "localhost"}
     others = {*there.get("apps", {})}
     for name, group in there.get("nodes", {}).items():
         others |= {name, *group.get("aliases", ()), *(f"{name}-{index}" for index in range(group.get("count", 1)))}
@@ -206,10 +205,11 @@ def _names(services: Sequence[Service], there: Mapping[str, Any]) -> tuple[dict[
                 f"--add: {service.place}: the scenario has a node '{min(both)}' already, which would be reached by "
                 "this name: rename one of the two"
             )
+    taken = {"tower", "localhost"} | others
     for service in services:
         name = re.sub(r"[^A-Za-z0-9_-]", "-", service.name).lstrip("_-")[:32] or "service"
         chosen, number = name, 2
-        while chosen in taken | others or (taken | others) & {f"{chosen}-{index}" for index in range(_nodes(service))}:
+        while chosen in taken or taken & {f"{chosen}-{index}" for index in range(_nodes(service))}:
             chosen, number = f"{name[:28]}-{number}", number + 1
         taken |= {chosen, *(f"{chosen}-{index}" for index in range(_nodes(service)))}
         found[service.name] = chosen

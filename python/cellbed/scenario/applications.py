@@ -57,7 +57,7 @@ class Application(Table):
         drain: int
 
     balances_requests: ClassVar[bool] = False
-    """Whether its load generator can choose a server for each request."""
+    """True for a kind whose load generator can choose a server for each request."""
 
     client: AnyRole | None = Field(
         None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]

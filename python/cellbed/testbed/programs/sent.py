@@ -20,7 +20,7 @@ from cellbed.testbed.machine.process import Process, ProgramError, Running
 from cellbed.testbed.nodes.backend import Backend
 
 PACKAGES = ("cellbed", "h11", "h2", "hpack", "hyperframe", "paho", "wsproto")
-"""What load generators, broker and services import, all of it Python; the work of services needs NumPy in addition."""
+"""Packages that load generators, broker and services import, all of it Python."""
 ARCHIVE = "cellbed.zip"
 _MOMENTS = ("connect_ns", "t0_ns", "end_ns")
 _IS_RECENT = "import sys; sys.exit(sys.version_info < (3, 11))"

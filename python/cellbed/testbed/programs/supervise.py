@@ -112,7 +112,7 @@ class Supervisor:
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
         self._sent = SentPrograms(raw)
         self.problems: list[str] = []
-        """What went wrong at the end, in sentences."""
+        """Problems at the end, in sentences."""
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
         self._sampled: dict[str, int | None] = {}

@@ -151,7 +151,7 @@ class UnmodifiedProgram:
         self._check_pause_ns = FIRST_CHECK_NS
         self._ready = self._stopping = self._truncated = self._crashed = self._overran = False
         self._fulfilled = False
-        """Whether the condition of readiness was fulfilled since the last start of the process, also by a restart."""
+        """True once the condition of readiness is fulfilled after the last start of the process, also a restart."""
         self._load_s = 0.0
         self._check: Running | None = None
         self._searched = {self.log: 0, self._out: 0}

@@ -50,7 +50,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
     node, found = deployment.clients[index], connecting(deployment, raw, index, seed)
     values = found["values"]
     per_request = {}
-    if table.balance not in ("client", "connection"):
+    if table.chooses_server:
         per_request = {"hosts": [str(each.ipv4) for each in deployment.servers], "balance": table.balance}
     return {
         **found,

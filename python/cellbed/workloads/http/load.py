@@ -24,9 +24,9 @@ from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.tls import Clear, Tls, client_context
 
 _PATIENCE_NS = generator.SECOND
-"""How long a connection may take to open, where there are other servers."""
+"""Time limit for opening a connection, where there are other servers."""
 _AVOIDED_NS = generator.SECOND
-"""How long no request goes to a server that could not be reached, if there are others."""
+"""Time for which no request goes to a server that could not be reached, if there are others."""
 _IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a target with values from replies."""
 
@@ -86,7 +86,7 @@ class Pool:
         self._waiting: deque[Exchange] = deque()
         self.last_trouble = ""
         self.failed_ns: int | None = None
-        """When it could not be reached the last time."""
+        """Time of the last attempt that failed."""
 
     @property
     def outstanding(self) -> int:
@@ -100,7 +100,7 @@ class Pool:
 
     @property
     def opening_since_ns(self) -> int | None:
-        """When the first of the connections that are not open began to open."""
+        """The time at which the first of the connections that are not open began to open."""
         return min((each.begun_ns for each in self.connections if not each.open), default=None)
 
     def give_up(self, since_ns: int) -> list[Exchange]:
@@ -280,7 +280,7 @@ class HttpLoad(Generator):
 
     @property
     def last_trouble(self) -> str:
-        """Why a connection could not be opened, if that has happened."""
+        """The reason a connection could not be opened, if that has happened."""
         return next((pool.last_trouble for pool in self._pools if pool.last_trouble), "")
 
     def connect(self, server: int = 0) -> Connection:

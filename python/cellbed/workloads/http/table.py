@@ -235,6 +235,11 @@ class Http(WebLoad):
         for name, journey in self.journeys.items():
             yield ("journeys", name, "steps"), journey.steps
 
+    @property
+    def chooses_server(self) -> bool:
+        """True if the load generator chooses a server for each request."""
+        return self.balance not in ("client", "connection")
+
     def completed(self, groups: Groups) -> Self:
         """As of :class:`Application`."""
         version = self.version if self.grpc is None else "2"
@@ -247,8 +252,7 @@ class Http(WebLoad):
         given = [key for key in _BODIES if getattr(self, key)]
         for key in given[1:]:
             yield key, f"the body is given by '{given[0]}': remove one of the two"
-        per_request = self.balance not in ("client", "connection")
-        if per_request and not re.match(r"https?://\{server\.address\}(:|/|$)", self.url):
+        if self.chooses_server and not re.match(r"https?://\{server\.address\}(:|/|$)", self.url):
             yield "url", "the load generator chooses the server: write {server.address} as the host"
         if self.method == "CONNECT":
             yield "method", "the reply to CONNECT is a tunnel, not a message: write another method"

@@ -241,7 +241,7 @@ class Server:
                 headers.append(("Connection", "close"))
             framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len("0\r\n\r\n") if streamed else 0
             fill = sample["wire_down"] - size - framing - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
-            if layer.hello is not None or self._replies.handshake is not None:
+            if self._replies.handshake is not None:
                 fill -= tls.OVERHEAD * (1 + max(len(pieces), sample["wire_down"] // tls.LARGEST))
             fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
             if fill > 0:

@@ -58,7 +58,7 @@ class Processors:
         self._used: dict[int, int] = defaultdict(int)
 
     def run(self, begin_ns: int, work_ns: int) -> int:
-        """When one thread that begins to compute at `begin_ns` is done. work_ns: as measured."""
+        """Return the time at which one thread that begins to compute at `begin_ns` is done. work_ns: as measured."""
         work_ns = round(work_ns / self._speed)
         if self._quota_ns is None:
             return begin_ns + work_ns
