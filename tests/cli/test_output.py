@@ -120,6 +120,29 @@ def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) 
     assert [path.name for path in out.iterdir()] == (["long"] if done.returncode == 0 else [])
 
 
+IN_POLARS = """
+import signal
+import time
+from cellbed.support.interruption import keep_interruptions
+keep_interruptions()
+import polars as pl
+def interrupt(column):
+    signal.raise_signal(signal.SIGINT)
+    print("continued")
+    return column
+try:
+    pl.select(pl.lit(1).map_batches(interrupt, return_dtype=pl.Int32))
+    time.sleep(3600)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_within_polars_arrives_after_it() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_POLARS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "continued\ninterrupted\n", "")
+
+
 def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path: Path) -> None:
     left, other = tmp_path / ".lte.0123456789abcdef", tmp_path / ".lte.mine"
     for folder in (left, other):

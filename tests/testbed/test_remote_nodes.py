@@ -553,7 +553,7 @@ apps.web.server.ready.port = 8081
 apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
 apps.web.url = "http://{{server.address}}:8081/"
 apps.web.rate = "10 /s"
-apps.web.stop = "5 s"
+apps.web.stop = "12 s"
 apps.own.kind = "http"
 apps.own.client = "pi"
 apps.own.server = "edge"

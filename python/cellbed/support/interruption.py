@@ -2,7 +2,8 @@
 
 Polars installs a SIGINT handler when it is imported: the kernel then restarts interrupted waits (a pipe without a
 reader would never end), traces of its threads are printed, and these continue to write in folders that are being
-removed. Without that, an interruption arrives after the query that runs.
+removed. Without that, an interruption arrives after the query that runs. Polars also calls Python from Rust, where an
+exception of a handler is a panic with a trace: such an interruption is delayed until Polars has returned.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from cellbed.support.errors import CellbedError
 
 _LEAST_MIB = 1200
 """Addresses with which Polars starts, MiB."""
+_RETRY_S = 0.01
+"""Delay of an interruption that arrives in a call of Polars."""
 _came = False
 
 
@@ -59,7 +62,21 @@ def held_back() -> Iterator[None]:
 def _note(number: int, frame: FrameType | None) -> None:
     global _came
     _came = True
+    if _is_in_polars(frame):
+        retry = threading.Timer(_RETRY_S, signal.pthread_kill, (threading.main_thread().ident, number))
+        retry.daemon = True
+        retry.start()
+        return
     raise KeyboardInterrupt
+
+
+def _is_in_polars(frame: FrameType | None) -> bool:
+    """Return whether a function of Polars is active."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "polars":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _AroundPolars:
