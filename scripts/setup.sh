@@ -31,6 +31,7 @@ need gcc cc gcc
 need mosquitto mosquitto
 need nftables nft
 if [ "$purpose" = test ]; then
+    need clang clang # congestion control laws for the kernel
     need chromium chromium chromium-browser google-chrome
     need iperf3 iperf3
     need passt pasta

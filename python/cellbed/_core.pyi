@@ -134,6 +134,9 @@ def transports() -> str:
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""
 
+def load_law(name: str, path: str | PathLike[str]) -> None:
+    """Load a congestion control law under a name, in place of an earlier one. Raises ValueError for another file."""
+
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.datacentre.simulate` is its face.
 

@@ -11,6 +11,7 @@ Times are ns since the links' start. Equal paths give equal results.
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Literal, Self
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellbed import _core
+from cellbed.laws.law import find, shipped
 from cellbed.link import Link
 
 Int64 = npt.NDArray[np.int64]
@@ -36,9 +38,10 @@ class Tcp:
     """Settings of both ends of a connection; the defaults are Linux's.
 
     control: congestion control, one of ``CONTROLS``: CUBIC (RFC 9438), NewReno (RFC 5681, 6582) or BBR version 1
-    (Cardwell et al., 2016), which paces. hystart: whether CUBIC's slow start may end before a loss. idle_restart:
-    whether the congestion window shrinks while nothing is sent. initial_window: segments. receive_window: the largest,
-    bytes. segment: bytes of data in a full packet, behind 52 bytes of headers.
+    (Cardwell et al., 2016), which paces; or a law of ``cellbed cc ls``, or the path of a law's header. hystart: whether
+    CUBIC's slow start may end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent.
+    initial_window: segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52
+    bytes of headers.
     """
 
     control: str = "cubic"
@@ -47,6 +50,13 @@ class Tcp:
     initial_window: int = 10
     receive_window: int = 6 * 2**20
     segment: int = 1448
+
+
+def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int]:
+    control = tcp.control
+    if control.endswith(".h") or control in shipped():
+        control = find(control, pathlib.Path()).load()
+    return (control, tcp.hystart, tcp.idle_restart, tcp.initial_window, tcp.receive_window, tcp.segment)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +204,7 @@ class Path:
         """
         at, until = self._span(at, until)
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]
-        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, astuple(tcp), until)
+        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, _settings(tcp), until)
         return Downloads(*tables)
 
     def page(
@@ -217,7 +227,7 @@ class Path:
         usual = (100, 100) if http2 else (500, 300)
         sizes = (request or usual[0], usual[1] if header is None else header, None if tls is None else astuple(tls))
         numbers = [(int(size), None if parent is None else int(parent)) for size, parent in objects]
-        return PageLoad(at, *self._model.page(at, numbers, http2, sizes, processing, astuple(tcp), until))
+        return PageLoad(at, *self._model.page(at, numbers, http2, sizes, processing, _settings(tcp), until))
 
     def session(self, *, request: int = 200, tcp: Tcp = Tcp()) -> Session:
         """Downloads over one connection, each chosen after the previous one, as by an adaptive player."""
@@ -236,7 +246,7 @@ class Session:
 
     def __init__(self, path: Path, request: int, tcp: Tcp) -> None:
         self._path = path
-        self._model = _core.Session(path._model, request, astuple(tcp))
+        self._model = _core.Session(path._model, request, _settings(tcp))
 
     def fetch(self, size: int, at: int | None = None, *, until: int | None = None) -> Downloads:
         """Download `size` bytes from `at` on, now if not given: one row. The first opens the connection."""

@@ -1,5 +1,6 @@
 //! Applications over a path in virtual time. The Python module is `cellbed.path`.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::{Bytes, Duration, Time};
@@ -313,12 +314,21 @@ pub fn congestion_controls() -> Vec<String> {
     path_controls().map(Control::name).collect()
 }
 
+/// Loads a congestion control law of a shared object under a name.
+#[pyfunction]
+pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
+    match cellbed_laws::load(name, &path) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(error.to_string()),
+    }
+}
+
 pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
     let (control, hystart, idle_restart, initial_window, receive_window, segment) = tcp;
     if initial_window == 0 || segment == 0 || receive_window < segment {
         return refuse("a window of TCP holds at least one segment, and that a byte".to_owned());
     }
-    let Some(control) = path_controls().find(|law| law.name() == control) else {
+    let Some(control) = Control::from_name(&control).filter(|law| !law.uses_ecn()) else {
         let known = congestion_controls().join(", ");
         return refuse(format!(
             "there is no control {control:?}: write one of {known}"

@@ -1,5 +1,6 @@
 //! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's files.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ use serde::Deserialize;
 
 use crate::path::{TcpSettings, settings};
 
+/// The kernel setting of a node that names its congestion control.
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 /// Interval at which finished bins are written to their file.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -38,6 +41,8 @@ struct Config {
 #[derive(Deserialize)]
 struct Vertex {
     name: String,
+    #[serde(default)]
+    sysctls: BTreeMap<String, String>,
 }
 
 /// Nodes that open connections and write messages to them, in virtual time.
@@ -46,7 +51,8 @@ pub struct VirtualNetwork(Mutex<Inner>);
 
 struct Inner {
     network: Network,
-    tcp: Tcp,
+    /// The settings of each vertex.
+    tcp: Vec<Tcp>,
     packets: Option<Records>,
     series: Option<(Series, Records)>,
     /// The last start: bins before it are not kept.
@@ -118,9 +124,20 @@ impl VirtualNetwork {
     #[new]
     fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: TcpSettings) -> PyResult<Self> {
         let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
-        let tcp = settings(tcp)?;
         py.detach(|| {
             let config: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
+            let of_vertex = |vertex: &Vertex| {
+                let mut tcp = tcp.clone();
+                if let Some(control) = vertex.sysctls.get(CONGESTION_CONTROL) {
+                    tcp.0.clone_from(control);
+                }
+                settings(tcp)
+            };
+            let tcp = config
+                .vertices
+                .iter()
+                .map(of_vertex)
+                .collect::<PyResult<_>>()?;
             let tables = GraphTables {
                 vertices: config.vertices.iter().map(|it| it.name.as_str()).collect(),
                 directions: config.directions.iter().collect(),
@@ -152,8 +169,10 @@ impl VirtualNetwork {
     fn connect(&self, py: Python<'_>, client: (u16, u16), server: (u16, u16)) -> u64 {
         py.detach(|| {
             let mut inner = self.inner();
-            let tcp = inner.tcp;
-            let id = inner.network.connect_ends(Ends { client, server }, tcp);
+            let [near, far] = [client, server].map(|(vertex, _)| inner.tcp[usize::from(vertex)]);
+            let id = inner
+                .network
+                .connect_hosts(Ends { client, server }, near, far);
             id.number()
         })
     }

@@ -401,6 +401,7 @@ impl Sender {
             before,
             in_flight: self.flight.in_flight(),
             round_trip: progress.round_trip,
+            limited: progress.limited,
             // Linux: FLAG_ACK_MAYBE_DELAYED.
             is_delayed: acked.bytes < self.tcp.segment
                 && sample.is_some_and(|sample| sample.before + 1 == self.deliveries.count()),

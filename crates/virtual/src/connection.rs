@@ -37,11 +37,11 @@ impl Half {
 }
 
 impl Connection {
-    pub fn open(ends: Ends, tcp: Tcp, now: Time) -> Self {
+    pub fn open(ends: Ends, client: Tcp, server: Tcp, now: Time) -> Self {
         Self {
             ends,
-            client: Half::new(Socket::connecting(tcp, now)),
-            server: Half::new(Socket::listening(tcp)),
+            client: Half::new(Socket::connecting(client, now)),
+            server: Half::new(Socket::listening(server)),
         }
     }
 

@@ -332,10 +332,16 @@ impl Network {
         self.connect_ends(PAIR, tcp)
     }
 
-    /// Opens a connection between two hosts.
+    /// Opens a connection between two hosts with the same settings.
     pub fn connect_ends(&mut self, ends: Ends, tcp: Tcp) -> ConnectionId {
+        self.connect_hosts(ends, tcp, tcp)
+    }
+
+    /// Opens a connection between two hosts with these settings.
+    pub fn connect_hosts(&mut self, ends: Ends, client: Tcp, server: Tcp) -> ConnectionId {
         let id = ConnectionId(self.first + self.connections.len() as u64);
-        self.connections.push(Connection::open(ends, tcp, self.now));
+        self.connections
+            .push(Connection::open(ends, client, server, self.now));
         self.timers.push();
         self.transmit(id, End::Client);
         id

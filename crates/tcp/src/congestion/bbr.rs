@@ -625,6 +625,7 @@ mod tests {
                 all_lost: 0,
                 before: 0,
                 in_flight: 0,
+                limited: true,
                 round_trip: None,
                 is_delayed: false,
                 repair: Repair::None,

@@ -1,10 +1,12 @@
 //! Congestion control: how many segments a sender may have in flight, and how fast they leave.
 //!
-//! A law is a file here with a [`Controller`], and a line in the list `controllers!`.
+//! A law is a C header ([`cellbed_laws`]), which runs in the kernel, too, or a file here with a [`Controller`] and a line in
+//! the list `controllers!`.
 
 mod bbr;
 mod cubic;
 mod dctcp;
+mod header;
 mod hystart;
 mod maximum;
 mod newreno;
@@ -13,6 +15,7 @@ mod window;
 
 use std::ops::{Deref, DerefMut};
 
+use cellbed_laws::Law;
 use cellbed_link::{Duration, Time};
 
 pub(super) use reduction::Reduction;
@@ -26,22 +29,29 @@ use super::rate::RateSample;
 macro_rules! controllers {
     ($($(#[$doc:meta])* $name:ident => $law:ty,)*) => {
         /// A congestion control law.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
-        #[serde(rename_all = "lowercase")]
-        pub enum Control { $($(#[$doc])* $name,)* }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum Control {
+            $($(#[$doc])* $name,)*
+            /// The law of a header that was loaded.
+            Header(&'static Law),
+        }
 
         impl Control {
-            /// All laws.
+            /// All laws that are no headers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
         }
 
         /// The controller of a connection.
         #[derive(Clone, Debug)]
-        pub(super) enum AnyController { $($name(Box<$law>),)* }
+        pub(super) enum AnyController { $($name(Box<$law>),)* Header(Box<header::Header>) }
 
         impl AnyController {
             pub fn new(tcp: &Tcp) -> Self {
-                match tcp.control { $(Control::$name => Self::$name(Box::new(<$law>::new(tcp))),)* }
+                match tcp.control {
+                    $(Control::$name => Self::$name(Box::new(<$law>::new(tcp))),)*
+                    Control::Header(law) => Self::Header(Box::new(header::Header::new(tcp, law))),
+                }
             }
         }
 
@@ -49,13 +59,13 @@ macro_rules! controllers {
             type Target = dyn Controller;
 
             fn deref(&self) -> &Self::Target {
-                match self { $(Self::$name(law) => law.as_ref(),)* }
+                match self { $(Self::$name(law) => law.as_ref(),)* Self::Header(law) => law.as_ref() }
             }
         }
 
         impl DerefMut for AnyController {
             fn deref_mut(&mut self) -> &mut Self::Target {
-                match self { $(Self::$name(law) => law.as_mut(),)* }
+                match self { $(Self::$name(law) => law.as_mut(),)* Self::Header(law) => law.as_mut() }
             }
         }
     };
@@ -75,12 +85,16 @@ controllers! {
 impl Control {
     /// Returns the name in scenarios and simulations.
     pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
+        match self {
+            Self::Header(law) => law.name().to_owned(),
+            law => format!("{law:?}").to_lowercase(),
+        }
     }
 
     /// Returns the law of a name, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|law| law.name() == name)
+        let found = Self::ALL.iter().copied().find(|law| law.name() == name);
+        found.or_else(|| cellbed_laws::find(name).map(Self::Header))
     }
 
     /// Returns whether the law needs packets that queues can mark (see [`Controller::uses_ecn`]).
@@ -90,6 +104,20 @@ impl Control {
             ..Tcp::default()
         };
         AnyController::new(&tcp).uses_ecn()
+    }
+}
+
+impl TryFrom<String> for Control {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::from_name(&name).ok_or_else(|| format!("unknown congestion control '{name}'"))
+    }
+}
+
+impl From<Control> for String {
+    fn from(law: Control) -> Self {
+        law.name()
     }
 }
 
@@ -250,6 +278,8 @@ pub(super) struct Delivery {
     pub before: u64,
     pub in_flight: u64,
     pub round_trip: Option<Duration>,
+    /// As of [`AckSample`].
+    pub limited: bool,
     /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
     pub is_delayed: bool,
     pub repair: Repair,

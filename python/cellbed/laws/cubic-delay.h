@@ -1,0 +1,6 @@
+/* cubic-delay: CUBIC with HyStart by delay only
+ *
+ * Slow start ends when a round's round trips are longer than the shortest by an eighth of it. Otherwise as cubic-both.
+ */
+#define CUBIC_HYSTART_TRAIN 0
+#include "cubic-both.h"

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ *
+ * A law as a shared object, for virtual time and tests. Compiled with -include LAW.
+ */
+#ifdef LAW_OWNS_WINDOW
+const u32 cellbed_law_owns_window = 1;
+#else
+const u32 cellbed_law_owns_window = 0;
+#endif
+/* Changes with the types that are passed. */
+const u32 cellbed_law_interface = sizeof(struct window) << 16 | sizeof(struct sample);
+const u32 cellbed_law_size = sizeof(struct law);
+
+void cellbed_law_init(struct law *law, struct window *window) { law_init(law, window); }
+
+void cellbed_law_ack(struct law *law, struct window *window, const struct sample *sample) { law_ack(law, window, sample); }
+
+void cellbed_law_event(struct law *law, struct window *window, u32 event) { law_event(law, window, event); }

@@ -1,0 +1,139 @@
+"""Load laws into the kernel: congestion controls of eBPF (struct_ops), as long as the process lives.
+
+libbpf is called directly. It is present where ``ip`` is: iproute2 depends on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from cellbed.laws.law import Law, LawError
+from cellbed.support import inputs
+
+_LIBRARY = "libbpf.so.1"
+_PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
+"""The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
+_F_LINK = 1 << 13
+"""BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
+_STRUCT_OPS = 44
+"""BPF_STRUCT_OPS, the type of attachment."""
+_LOG_BYTES = 1 << 20
+_SHOWN_LINES = 6
+
+
+class _OpenOptions(ctypes.Structure):
+    """struct bpf_object_open_opts of libbpf 1.0; later members are optional."""
+
+    _fields_ = [
+        ("sz", ctypes.c_size_t),
+        ("object_name", ctypes.c_char_p),
+        ("relaxed_maps", ctypes.c_bool),
+        ("pin_root_path", ctypes.c_char_p),
+        ("attach_prog_fd", ctypes.c_uint32),
+        ("kconfig", ctypes.c_char_p),
+        ("btf_custom_path", ctypes.c_char_p),
+        ("kernel_log_buf", ctypes.c_void_p),
+        ("kernel_log_size", ctypes.c_size_t),
+        ("kernel_log_level", ctypes.c_uint32),
+    ]
+
+
+@contextmanager
+def loaded(law: Law) -> Iterator[str]:
+    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`."""
+    if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
+        raise LawError("this kernel cannot load a congestion control law: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
+    content = inputs.content(law.compiled("kernel"))
+    library = _library()
+    # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
+    name = f"{law.name.replace('-', '_')[:10]}_{secrets.token_hex(2)}"
+    content = content.replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
+    log = ctypes.create_string_buffer(_LOG_BYTES)
+    options = _OpenOptions(
+        sz=ctypes.sizeof(_OpenOptions),
+        object_name=b"cellbed",
+        kernel_log_buf=ctypes.addressof(log),
+        kernel_log_size=_LOG_BYTES,
+    )
+    program = library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
+    if not program:
+        raise LawError(f"{law.path}: libbpf cannot read its object: {os.strerror(ctypes.get_errno())}")
+    link, own = None, -1
+    try:
+        operations = library.bpf_object__find_map_by_name(program, b"law")
+        by_link = _kernel_has_links()
+        if by_link:
+            library.bpf_map__set_map_flags(operations, _F_LINK)
+        if library.bpf_object__load(program) < 0:
+            raise _refusal(law, ctypes.get_errno(), log.value.decode(errors="replace"))
+        link = library.bpf_map__attach_struct_ops(operations)
+        if not link:
+            raise _refusal(law, ctypes.get_errno(), "")
+        if by_link and not _makes_links(library):
+            own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
+            if own < 0:
+                raise _refusal(law, ctypes.get_errno(), "")
+        yield name
+    finally:
+        if own >= 0:
+            os.close(own)
+        if link:
+            library.bpf_link__destroy(link)
+        library.bpf_object__close(program)
+
+
+def _refusal(law: Law, number: int, log: str) -> LawError:
+    """Return the error of a law that the kernel does not take. log: the verifier's."""
+    if os.geteuid() != 0 and not log:
+        return LawError(
+            f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
+            "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
+        )
+    lines = [line for line in log.splitlines() if line and not line.startswith(("processed ", "verification time"))]
+    shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
+    reason = "the kernel's verifier refuses it:" if shown else f"the kernel refuses it: {os.strerror(number)}"
+    return LawError(f"{law.path}: {reason}{shown}")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Return libbpf with the types of the functions that are used."""
+    try:
+        library = ctypes.CDLL(_LIBRARY, use_errno=True)
+    except OSError:
+        raise LawError(f"{_LIBRARY} is missing, which loads congestion controls: sudo apt install libbpf1") from None
+    pointer = ctypes.c_void_p
+    for name, result, arguments in (
+        ("bpf_object__open_mem", pointer, [ctypes.c_char_p, ctypes.c_size_t, pointer]),
+        ("bpf_object__load", ctypes.c_int, [pointer]),
+        ("bpf_object__close", None, [pointer]),
+        ("bpf_object__find_map_by_name", pointer, [pointer, ctypes.c_char_p]),
+        ("bpf_map__set_map_flags", ctypes.c_int, [pointer, ctypes.c_uint32]),
+        ("bpf_map__fd", ctypes.c_int, [pointer]),
+        ("bpf_map__attach_struct_ops", pointer, [pointer]),
+        ("bpf_link__destroy", ctypes.c_int, [pointer]),
+        ("bpf_link_create", ctypes.c_int, [ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer]),
+        ("libbpf_set_print", pointer, [pointer]),
+        ("libbpf_major_version", ctypes.c_uint32, []),
+        ("libbpf_minor_version", ctypes.c_uint32, []),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    library.libbpf_set_print(None)
+    return library
+
+
+def _makes_links(library: ctypes.CDLL) -> bool:
+    """Return whether libbpf makes the link of a registration (since version 1.2)."""
+    return (library.libbpf_major_version(), library.libbpf_minor_version()) >= (1, 2)
+
+
+def _kernel_has_links() -> bool:
+    major, minor = (int(part.split("-")[0]) for part in os.uname().release.split(".")[:2])
+    return (major, minor) >= (6, 4)

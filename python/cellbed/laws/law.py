@@ -1,0 +1,163 @@
+"""Find congestion control laws, and compile them at their first use."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.support.user_folders import cache_folder
+from cellbed.support.whole_files import write_whole
+
+FOLDER = Path(__file__).parent
+_INTERFACE = "law.h"
+_NAME = re.compile("[a-z][a-z0-9-]{0,31}")
+_MOST_BYTES = 1 << 20
+_PATIENCE_S = 60
+_COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
+
+Target = Literal["kernel", "host"]
+
+
+class LawError(CellbedError):
+    """A congestion control law that is missing, malformed, or refused by compiler or kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A congestion control law.
+
+    name: letters, digits and hyphens, the header's name without its ending. path: the header. title: in one line.
+    description: publication, constants and deviations from it.
+    """
+
+    name: str
+    path: Path
+    title: str
+    description: str
+
+    @property
+    def label(self) -> str:
+        """The text that names it in a scenario: its name if it is shipped, else the path of its header."""
+        return self.name if self.path.parent == FOLDER else str(self.path)
+
+    def compiled(self, target: Target) -> Path:
+        """Return the law's object for the kernel (BPF) or its shared object for this machine, from the user's cache.
+
+        It is compiled if the header, or one that it includes, has changed. Errors: :class:`LawError`.
+        """
+        source = FOLDER / f"{target}.c"
+        options = ["-include", str(self.path), "-I", str(FOLDER)]
+        if target == "kernel":
+            compiler = _compiler("clang")
+            # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
+            argument = 3 if _kernel_version() >= (6, 10) else 1
+            options += ["-target", "bpf", "-g", f"-DLAW_CONTROL_ARGUMENT={argument}"]
+        else:
+            compiler = _compiler("cc", "gcc", "clang")
+            options += ["-shared", "-fPIC"]
+        text = self._run([compiler, *options, "-E", str(source)])
+        options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
+        key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
+        place = cache_folder() / "laws" / f"{key}.{'o' if target == 'kernel' else 'so'}"
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            options += ["-c"] if target == "kernel" else []
+            write_whole(place, lambda path: self._run([compiler, *options, "-o", str(path), str(source)]))
+        return place
+
+    def load(self) -> str:
+        """Load the law into this process; returns its name among the congestion controls of virtual time.
+
+        Errors: :class:`LawError`.
+        """
+        from cellbed import _core
+
+        try:
+            _core.load_law(self.name, self.compiled("host"))
+        except ValueError as error:
+            raise LawError(f"{self.path}: {error}") from None
+        return self.name
+
+    def _run(self, command: list[str]) -> bytes:
+        """Run the compiler and return its output. Errors: :class:`LawError` with the first error."""
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_PATIENCE_S,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired:
+            raise LawError(f"{self.path}: not compiled within {_PATIENCE_S} s") from None
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").splitlines()
+            first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
+            raise LawError(f"{self.path}: cannot be compiled: {first}")
+        return done.stdout
+
+
+def name_of(control: Law | str) -> str:
+    """Return the name of a congestion control, of the kernel's or a law."""
+    return control.name if isinstance(control, Law) else control
+
+
+@cache
+def shipped() -> dict[str, Law]:
+    """Return the shipped laws by name."""
+    paths = sorted(path for path in FOLDER.glob("*.h") if path.name != _INTERFACE)
+    return {path.stem: read(path) for path in paths}
+
+
+def find(text: str, folder: Path) -> Law:
+    """Return a shipped law by name, or that of a header by its path from a folder. Errors: :class:`LawError`."""
+    if text.endswith(".h"):
+        return read(folder / text)
+    try:
+        return shipped()[text]
+    except KeyError:
+        raise LawError(f"there is no law '{text}': {did_you_mean(text, shipped())}see `cellbed cc ls`") from None
+
+
+def read(path: Path) -> Law:
+    """Read a law from its header. Errors: :class:`LawError`."""
+    if path.suffix != ".h" or not _NAME.fullmatch(path.stem):
+        raise LawError(
+            f"{path}: not the name of a law: lower-case letters, digits and hyphens, then .h, such as ./my-law.h"
+        )
+    try:
+        text = inputs.text(path, _MOST_BYTES)
+    except OSError as error:
+        raise LawError(f"{path}: cannot be read: {error.strerror}") from None
+    found = _COMMENT.search(text)
+    lines = [line.strip().removeprefix("*").strip() for line in found[1].splitlines()] if found else []
+    lines = [line for line in lines if not line.startswith("SPDX")]
+    described = "\n".join(lines).strip()
+    first, _, rest = described.partition("\n")
+    name, colon, title = first.partition(":")
+    if not colon or name.strip() != path.stem or not title.strip():
+        raise LawError(f"{path}: missing title: the header must begin with a comment '/* {path.stem}: TITLE'")
+    return Law(path.stem, path.absolute(), title.strip(), rest.strip())
+
+
+def _compiler(*names: str) -> str:
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    package = "clang" if names == ("clang",) else "gcc"
+    raise LawError(f"a congestion control law needs a C compiler: sudo apt install {package}")
+
+
+def _kernel_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])

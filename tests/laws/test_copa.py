@@ -1,0 +1,121 @@
+"""Copa (Arun and Balakrishnan, NSDI 2018): target rate, velocity, mode against buffer-filling flows, queue length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from host_laws import LOSS, MSS, TIMEOUT, HostLaw, drive
+
+
+def rounds(law: HostLaw) -> Callable[..., int]:
+    """Return a function that acknowledges `acked` segments as a round trip, with a smoothed round trip of 100 ms."""
+    delivered = 0
+
+    def ack(now: float, rtt_ms: int, acked: int) -> int:
+        nonlocal delivered
+        delivered += 1000
+        return law.ack(now, acked=acked, rtt_us=rtt_ms * 1000, srtt_us=100_000, delivered=delivered, in_flight=1)
+
+    return ack
+
+
+@pytest.mark.parametrize(
+    ("cwnd", "expected"),
+    [
+        (5, 6),  # 5 / 0.15 s = 33.3 <= 40: slow start, + 1
+        (6, 7),  # 6 / 0.15 s = 40 <= 40
+        (7, 6),  # 7 / 0.15 s = 46.7 > 40: 7 - 1 / (0.5 * 7) = 6.7
+    ],
+)
+def test_window_moves_towards_the_target_rate(cwnd: int, expected: int) -> None:
+    law = HostLaw("copa", cwnd=cwnd - 1)
+    ack = rounds(law)
+    assert ack(1.0, 100, 1) == cwnd
+    # RTTmin 100 ms, RTTstanding 150 ms: the target is 1 / (0.5 * 0.05 s) = 40 segments/s.
+    assert ack(2.0, 150, 1) == expected
+
+
+def test_pacing_rate_is_twice_the_window_per_standing_round_trip() -> None:
+    law = HostLaw("copa", cwnd=9)
+    ack = rounds(law)
+    ack(1.0, 100, 1)
+    ack(1.02, 160, 0)  # RTTstanding is the minimum over 50 ms: still 100 ms
+    assert law.window.pacing_rate == 2 * 10 * MSS * 10
+    ack(1.1, 160, 0)
+    assert law.window.pacing_rate == 2 * 10 * MSS * 1_000_000 // 160_000
+
+
+def left_slow_start() -> tuple[HostLaw, Callable[..., int]]:
+    """Return a connection with a window of 101 - 1 / (0.5 * 101) = 100.98 segments, and its function of rounds."""
+    law = HostLaw("copa", cwnd=100)
+    ack = rounds(law)
+    assert ack(1.0, 100, 1) == 101
+    assert ack(1.1, 200, 1) == 100  # 101 / 0.2 s > 1 / (0.5 * 0.1 s) = 20
+    return law, ack
+
+
+def test_velocity_doubles_after_three_round_trips_in_one_direction() -> None:
+    law, ack = left_slow_start()
+    # Without a queue the window grows by v / delta = 2 v per round trip; v = 1, 1, 1, 2, 4, 8.
+    windows = [ack(1.2 + i / 10, 100, law.window.cwnd) for i in range(6)]
+    assert windows == [102, 104, 106, 110, 118, 134]
+    # A turn: v = 1. Down by 2.
+    assert ack(1.8, 300, law.window.cwnd) == 132
+
+
+def behind_a_lasting_queue() -> tuple[HostLaw, Callable[..., int]]:
+    """Return a connection at 2.3 s and its function of rounds.
+
+    dq = 50 ms > 0.1 (150 ms - 100 ms) since 1.1 s. At 1.6 s the queue was not nearly empty for more than 5 round trips.
+    """
+    law = HostLaw("copa", cwnd=20)
+    ack = rounds(law)
+    ack(1.0, 100, 1)
+    for tenths in range(1, 14):
+        ack(1.0 + tenths / 10, 150, 1)
+    return law, ack
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        (0, 10),  # 3 at 1.6 s, + 1 per round trip: 10 at 2.3 s
+        (1, 5),  # halved
+        (3, 2),  # 10, 5, 2: delta <= 0.5
+    ],
+)
+def test_lasting_queue_selects_additive_increase_and_multiplicative_decrease_of_inverse_delta(
+    losses: int, expected: int
+) -> None:
+    law, ack = behind_a_lasting_queue()
+    for _ in range(losses):
+        law.event(LOSS)
+    before = law.window.cwnd
+    # Far above the target the window falls by v / delta in a round trip; v = 1 after the turn.
+    assert before - ack(2.4, 1000, before) == expected
+
+
+def test_nearly_empty_queue_restores_the_default_mode() -> None:
+    law, ack = behind_a_lasting_queue()
+    ack(2.4, 100, 1)
+    before = law.window.cwnd
+    assert before - ack(2.5, 1000, before) == 2
+
+
+def test_loss_does_not_change_the_window_in_default_mode_and_a_timeout_restarts_slow_start() -> None:
+    law, ack = left_slow_start()
+    law.event(LOSS)
+    assert law.window.cwnd == 100
+    law.event(TIMEOUT)
+    assert law.window.cwnd == 2
+    assert ack(1.3, 100, 2) == 4
+
+
+@pytest.mark.parametrize("packets_per_s", [1000, 5000])
+def test_queue_oscillates_between_0_and_5_segments(packets_per_s: int) -> None:
+    # The paper's analysis of its dynamics: from 0 to 2.5 / delta = 5 segments, on average half of this.
+    driven = drive(HostLaw("copa"), packets_per_s=packets_per_s, rtt=0.04, queue=500, duration=8)
+    assert (driven.mean_rtt - 0.04) * packets_per_s - 1 == pytest.approx(2.5, abs=1)
+    assert driven.utilisation > 0.98

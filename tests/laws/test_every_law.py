@@ -1,0 +1,120 @@
+"""Every shipped law compiles, fills a link and withstands any input."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import signal
+import struct
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cellbed.laws.law import shipped
+from host_laws import LOSS, TIMEOUT, UNLIMITED, HostLaw, Sample, drive
+
+LARGEST = 1 << 24
+FIELDS = [str(field[0]) for field in Sample._fields_]
+STEP_BYTES = 2 * (1 + len(FIELDS))
+# An acknowledgement with its fields (now_us: since the last one), or an event.
+Step = dict[str, int] | int
+
+every_law = pytest.mark.parametrize("name", shipped())
+
+
+class RangedLaw(HostLaw):
+    """A law whose window is checked after each call, before TCP limits it."""
+
+    def ack(self, now_s: float, **values: Any) -> int:
+        window = super().ack(now_s, **values)
+        assert 1 <= window <= LARGEST, f"{window} segments at {now_s} s, {values}"
+        return window
+
+
+@every_law
+@pytest.mark.parametrize("target", ["host", "kernel"])
+def test_law_compiles(name: str, target: Any) -> None:
+    if target == "kernel" and not shutil.which("clang"):
+        pytest.skip("clang is missing: apt install clang")
+    assert shipped()[name].compiled(target).stat().st_size
+
+
+@every_law
+def test_law_fills_half_of_a_link_within_the_bounds_of_the_window(name: str) -> None:
+    # 10 Mbit/s in packets of 1500 bytes; 40 ms are 33 of them.
+    driven = drive(RangedLaw(name), packets_per_s=833, rtt=0.04, queue=67, duration=10)
+    assert driven.utilisation >= 0.5
+
+
+def _value(word: int) -> int:
+    """Return a 32-bit number of any magnitude: 11 bits shifted by 0 to 21, zero, or near the largest number."""
+    bits, kind = divmod(word, 32)
+    if kind < 22:
+        return bits << kind
+    return 0 if kind < 28 else 0xFFFFFFFF - bits
+
+
+def _steps(data: bytes) -> list[Step]:
+    steps: list[Step] = []
+    for kind, *words in struct.iter_unpack(f"<{1 + len(FIELDS)}H", data):
+        steps.append({field: _value(word) for field, word in zip(FIELDS, words, strict=True)})
+        # As in TCP, a timeout comes after losses.
+        steps += [[], [], [LOSS], [LOSS, TIMEOUT]][kind % 4]
+    return steps
+
+
+def _play(law: HostLaw, steps: list[Step], pipe: Connection) -> None:
+    """Call the law as the kernel does. Sends the number of each step, and a violation, with which it ends."""
+    now_us = 0
+    for number, step in enumerate(steps):
+        pipe.send(number)
+        if isinstance(step, int):
+            law.event(step)
+            if not law.owns_window:
+                law.window.cwnd = 1 if step == TIMEOUT else law.window.ssthresh
+        else:
+            now_us += step["now_us"]
+            law.ack(now_us / 1e6, **{field: value for field, value in step.items() if field != "now_us"})
+        law.window.cwnd = min(max(law.window.cwnd, 1), LARGEST)
+        if not 2 <= law.window.ssthresh <= UNLIMITED:
+            pipe.send(f"ssthresh is {law.window.ssthresh}")
+            return
+
+
+def _violation(law: HostLaw, steps: list[Step]) -> str:
+    """Play steps in their own process, which a division by zero kills; returns a violation or an empty string."""
+    processes = multiprocessing.get_context("fork")
+    receiver, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=_play, args=(law, steps, sender))
+    process.start()
+    sender.close()
+    number, found = 0, ""
+    try:
+        while True:
+            match receiver.recv():
+                case int(number):
+                    pass
+                case violation:
+                    found = str(violation)
+    except EOFError:
+        process.join()
+    if process.exitcode:
+        found = f"killed by {signal.Signals(-process.exitcode).name}" if process.exitcode < 0 else "an exception"
+    return found and f"{found} at step {number} of {steps[: number + 1]}"
+
+
+@pytest.fixture(scope="module")
+def fresh_laws() -> dict[str, HostLaw]:
+    """Connections that stay as they began: other processes play with their copies."""
+    return {name: HostLaw(name) for name in shipped()}
+
+
+@every_law
+@settings(max_examples=25)
+@given(data=st.lists(st.binary(min_size=STEP_BYTES, max_size=STEP_BYTES), min_size=30, max_size=120).map(b"".join))
+def test_law_withstands_any_acknowledgements_and_events(fresh_laws: dict[str, HostLaw], name: str, data: bytes) -> None:
+    if violation := _violation(fresh_laws[name], _steps(data)):
+        pytest.fail(violation)

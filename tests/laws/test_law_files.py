@@ -1,0 +1,81 @@
+"""Laws as files: found, read, compiled, and refused with one error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cellbed.laws.law import Law, LawError, find, read, shipped
+from host_laws import HostLaw
+from law_examples import fixed
+
+
+def test_shipped_laws_name_their_publication() -> None:
+    assert {"vegas", "exll", "c2tcp", "copa", "vivace", "bbr3", "cubic-off", "cubic-train"} <= shipped().keys()
+    assert not {"reno", "cubic", "bbr"} & shipped().keys()  # these are the kernel's
+    for law in shipped().values():
+        assert law.title
+        assert len(law.description) > 50
+
+
+def test_law_of_a_user_is_found_by_its_path_and_runs(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", window=7)
+    law = find("./mine.h", tmp_path)
+    assert (law.name, law.title, law.description) == ("mine", "A window of 7 segments", "A law of tests.")
+    assert HostLaw(law.path).ack(1.0) == 7
+
+
+def test_law_is_compiled_again_when_an_included_file_changes(tmp_path: Path) -> None:
+    law = read(fixed(tmp_path / "mine.h", ack='\n#include "more.inc"\n'))
+    (tmp_path / "more.inc").write_text("")
+    first = law.compiled("host")
+    assert law.compiled("host") == first
+    (tmp_path / "more.inc").write_text("window->ssthresh = 9;")
+    assert law.compiled("host") != first
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("My_Law.h", "", "not the name of a law"),
+        ("law.txt", "", "not the name of a law"),
+        ("empty.h", "", "missing title"),
+        ("other.h", "/* mine: A law */", "missing title"),
+        ("untitled.h", "/* untitled: */", "missing title"),
+        ("binary.h", "\0\1\2", "missing title"),
+    ],
+)
+def test_malformed_law_is_refused_with_its_path(tmp_path: Path, name: str, content: str, problem: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(LawError, match=problem) as refused:
+        read(tmp_path / name)
+    assert name in str(refused.value)
+
+
+def test_pipe_in_place_of_a_law_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.h")
+    with pytest.raises(LawError, match="a pipe, not a file"):
+        read(tmp_path / "pipe.h")
+
+
+def test_unknown_law_is_refused_with_a_near_name() -> None:
+    with pytest.raises(LawError, match=r"'vegass'.*vegas.*cellbed cc ls"):
+        find("vegass", Path())
+
+
+def test_error_of_the_compiler_has_file_and_line(tmp_path: Path) -> None:
+    law = read(fixed(tmp_path / "mine.h", ack="no_such_function();"))
+    with pytest.raises(LawError, match=r"mine\.h:15:\d+: error:.*no_such_function") as refused:
+        law.compiled("host")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_missing_compiler_is_an_error_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    law: Law = shipped()["vegas"]
+    with pytest.raises(LawError, match="apt install clang"):
+        law.compiled("kernel")
+    with pytest.raises(LawError, match="apt install gcc"):
+        law.compiled("host")

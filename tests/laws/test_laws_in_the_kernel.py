@@ -1,0 +1,189 @@
+"""Laws in the kernel: loaded for a run, and gone with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cellbed.laws.kernel import loaded
+from cellbed.laws.law import LawError, read, shipped
+from cellbed.support.errors import CellbedError
+from law_examples import fixed
+from run_commands import needs_limits, only_folder, run
+from scenario_text import NODES
+
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+
+def reason() -> str | None:
+    """Why laws cannot be loaded here, or ``None``."""
+    try:
+        with loaded(shipped()["reno-cellbed"]):
+            return None
+    except CellbedError as error:
+        return str(error).splitlines()[0]
+
+
+pytestmark = pytest.mark.skipif((why := reason()) is not None, reason=str(why))
+
+
+def available(prefix: str) -> set[str]:
+    """Laws of this kernel whose names begin so."""
+    return {name for name in AVAILABLE.read_text().split() if name.startswith(prefix)}
+
+
+def wait_until_gone(prefix: str) -> None:
+    """The kernel unloads a law some time after its last user."""
+    while available(prefix):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_connection_under_a_shipped_law_carries_data(name: str) -> None:
+    with loaded(shipped()[name]) as control, socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.socket()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+        client.connect(server.getsockname())
+        connection, _ = server.accept()
+        with client, connection:
+            received = 0
+            for _ in range(40):
+                client.sendall(bytes(50_000))
+                while received < 50_000:
+                    received += len(connection.recv(1 << 20))
+                received = 0
+
+
+def test_law_is_loaded_twice_under_different_names_and_unloaded(tmp_path: Path) -> None:
+    law = read(fixed(tmp_path / "twice.h"))
+    with loaded(law) as first, loaded(law) as second:
+        assert first != second
+        assert {first, second} <= available("twice_")
+    wait_until_gone("twice_")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from cellbed.laws.kernel import loaded
+from cellbed.laws.law import read
+with loaded(read(Path(sys.argv[1]))):
+    print("loaded", flush=True)
+    time.sleep(3600)
+"""
+
+
+def killed_holders(law: Path, count: int) -> None:
+    for _ in range(count):
+        holder = subprocess.Popen([sys.executable, "-c", HOLD, str(law)], stdout=subprocess.PIPE)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"loaded\n"
+        assert available(f"{law.stem}_")
+        holder.kill()
+        holder.communicate()
+        wait_until_gone(f"{law.stem}_")
+
+
+def kernel_has_links() -> bool:
+    return tuple(int(part.split("-")[0]) for part in os.uname().release.split(".")[:2]) >= (6, 4)
+
+
+@pytest.mark.skipif(not kernel_has_links(), reason="Linux before 6.4 keeps a law after kill -9")
+def test_killed_process_leaves_no_law(tmp_path: Path) -> None:
+    killed_holders(fixed(tmp_path / "killed.h"), 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not kernel_has_links(), reason="Linux before 6.4 keeps a law after kill -9")
+def test_two_hundred_killed_processes_leave_no_law(tmp_path: Path) -> None:
+    killed_holders(fixed(tmp_path / "often.h"), 200)
+
+
+def test_refusal_of_the_verifier_is_one_error_with_its_last_lines(tmp_path: Path) -> None:
+    law = read(fixed(tmp_path / "endless.h", ack="while (1) window->ssthresh++;"))
+    refused = r"(?s)endless\.h: the kernel's verifier refuses it:\n.*infinite loop"
+    with pytest.raises(LawError, match=refused), loaded(law):
+        pass
+    assert not available("endless_")
+
+
+ASK = """
+import socket
+print(socket.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).decode())
+"""
+
+
+@pytest.mark.needs_tun
+@needs_limits
+def test_nodes_of_a_run_have_their_laws(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", window=20)
+    nodes = NODES.replace("[nodes.edge]", '[nodes.edge]\ncongestion_control = "vegas"')
+    (tmp_path / "laws.toml").write_text(
+        f"""
+name = "laws"
+duration = "1 s"
+{nodes}
+[transport]
+congestion_control = "./mine.h"
+[apps.endpoint]
+kind = "program"
+client = {{ on = "endpoint", command = {json.dumps(["python3", "-c", ASK])} }}
+[apps.edge]
+kind = "program"
+client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
+"""
+    )
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    assert "TCP mine" in done.stdout
+    folder = only_folder(tmp_path / "runs")
+    assert (folder / "raw/endpoint.endpoint-0.client.out").read_text().startswith("mine_")
+    assert (folder / "raw/edge.edge-0.client.out").read_text().startswith("vegas_")
+    described = json.loads((folder / "run.json").read_text())
+    assert described["congestion_control"] == {"name": "mine", "asked": True}
+    assert [each.get("congestion_control") for each in described["nodes"]] == [None, "vegas"]
+    wait_until_gone("mine_")
+
+
+def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", ack="no_such_function();")
+    text = f'name = "laws"\nduration = "1 s"\n{NODES}\n[transport]\ncongestion_control = "./mine.h"\n'
+    (tmp_path / "laws.toml").write_text(text)
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
+    assert done.returncode == 2
+    line = text.splitlines().index('congestion_control = "./mine.h"') + 1
+    assert f"laws.toml:{line}" in done.stderr
+    assert "no_such_function" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.needs_tun
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_shell_has_a_law_until_it_ends(tmp_path: Path) -> None:
+    law = fixed(tmp_path / "shells.h")
+    done = run("shell", "--offline", "--cc", law, "--", "python3", "-c", ASK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("shells_")
+    wait_until_gone("shells_")
+
+
+def test_interrupted_process_leaves_no_law(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(fixed(tmp_path / "ctrl.h"))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"loaded\n"
+    with contextlib.closing(holder.stdout):
+        holder.send_signal(signal.SIGINT)
+        holder.wait()
+    wait_until_gone("ctrl_")
