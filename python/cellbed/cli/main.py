@@ -29,6 +29,7 @@ VERBS = {
     "logs": "Print the output of an application's programs.",
     "tap": "Capture the packets of a link, for Wireshark.",
     "shell": "Run any program behind an emulated link.",
+    "cc": "List, describe and check congestion control laws.",
     "mahimahi": "Install drop-in replacements for Mahimahi's commands.",
     "link": "Show and change the links of live runs, testbeds and shells.",
     "evaluate": "Compare replays with the recorded network.",

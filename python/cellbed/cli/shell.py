@@ -107,6 +107,15 @@ def shell(
         Path | None,
         typer.Option("--log", help="Log every packet to this file, for `cellbed log`.", show_default=False),
     ] = None,
+    congestion_control: Annotated[
+        str | None,
+        typer.Option(
+            "--cc",
+            metavar="LAW",
+            help="Congestion control of TCP inside: one of `cellbed cc ls` or a header. Default: the kernel's.",
+            show_default=False,
+        ),
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="No access to the host's network.")] = False,
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
@@ -122,10 +131,11 @@ def shell(
       cellbed shell --radio lowband-driving --delay "5 ms"
       cellbed shell --down "20 Mbit/s" --publish 8080:80 -- python3 -m http.server 80
       cellbed shell --recording recordings/walk -- ./client
+      sudo cellbed shell --up "12 Mbit/s" --delay "20 ms" --cc copa -- curl -T file https://example.org
     """
     from cellbed.shell import ShellMeter, run_shell
     from cellbed.shell.meter import open_meter
-    from cellbed.shell.options import EachWay, Recorded, parse_link
+    from cellbed.shell.options import EachWay, Recorded, parse_congestion_control, parse_link
     from cellbed.shell.publish import parse
 
     any_queue = any(text is not None for text in (queue, uplink_queue, downlink_queue))
@@ -144,5 +154,14 @@ def shell(
     )
     published = [parse(text) for text in publish or ()]
     shown = open_meter(meter_to) if meter_to is not None else ShellMeter() if meter else None
-    status = run_shell(link, command or (), offline=offline, publish=published, packet_log=log, meter=shown)
+    control = None if congestion_control is None else parse_congestion_control(congestion_control, Path.cwd())
+    status = run_shell(
+        link,
+        command or (),
+        offline=offline,
+        publish=published,
+        packet_log=log,
+        meter=shown,
+        congestion_control=control,
+    )
     raise typer.Exit(status)

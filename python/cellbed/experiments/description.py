@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
+from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
 from cellbed.runformat.spans import REPORTED, divided
@@ -22,7 +23,7 @@ from cellbed.scenario.table import Table
 from cellbed.support.readable import alike
 from cellbed.support.ways import Way
 from cellbed.testbed.nodes.backend import Backend, Clock
-from cellbed.testbed.plan import Direction, Plan
+from cellbed.testbed.plan import Direction, Node, Plan
 from cellbed.testbed.programs.environment import host_congestion_control
 from cellbed.testbed.proof.limits import Proof
 from cellbed.workloads.kind import Deployment
@@ -80,6 +81,10 @@ def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"dropped": dropped, **{what: after[what] - before.get(what, 0) for what in _COUNTED}}
 
 
+def _own_control(scenario: Scenario, node: Node) -> Law | str | None:
+    return scenario.nodes[node.group].congestion_control
+
+
 def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, started: datetime, *, limits: bool) -> None:
     """Write ``run.json`` into the run's folder."""
     folder.write_json(
@@ -98,7 +103,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
             "first_request_s": state.first_request_s,
             "seed": scenario.seed,
             "congestion_control": {
-                "name": scenario.transport.congestion_control or host_congestion_control(),
+                "name": name_of(scenario.transport.congestion_control or host_congestion_control()),
                 "asked": scenario.transport.congestion_control is not None,
             },
             "applications": [asdict(each) for each in _described(plan, state)],
@@ -112,6 +117,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                     "memory_bytes": node.memory_bytes,
                     "disk_bytes": node.disk_bytes,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
+                    **({"congestion_control": name_of(own)} if (own := _own_control(scenario, node)) else {}),
                     "limits_enforced": limits,
                     **({"clock": asdict(state.clocks[node.name])} if node.name in state.clocks else {}),
                     **({"facts": state.facts[node.name]} if node.name in state.facts else {}),

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.experiments.listener import Listener
+from cellbed.laws.kernel import loaded
+from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
@@ -180,11 +182,15 @@ def _drive(
     with contextlib.ExitStack() as stack:
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         binds = _name_files(plan, raw)
+        names: dict[Law | str, str] = {law: stack.enter_context(loaded(law)) for law in scenario.laws}
         # What `cellbed exec` has started.
         stack.callback(kill_marked, record.identifier)
+        config = plan.emulator_config(
+            raw, control_path(record), options.packet_log_bytes, lambda control: names.get(control, name_of(control))
+        )
         bed = stack.enter_context(
             Testbed(
-                plan.emulator_config(raw, control_path(record), options.packet_log_bytes),
+                config,
                 record.identifier,
                 limits={node.name: Limits(node.cpus, node.memory_bytes) for node in plan.nodes if options.limits},
                 backends={node.name: node.backend for node in plan.nodes},

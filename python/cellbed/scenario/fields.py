@@ -22,6 +22,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, resolve
+from cellbed.laws import law
+from cellbed.laws.law import Law
 from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
@@ -281,6 +283,36 @@ def _split(value: object) -> object:
         return shlex.split(value) if isinstance(value, str) else value
     except ValueError as error:
         raise refusal(f"{plainly(value)}: {str(error).lower()}: close it, or write a list of words") from error
+
+
+_KERNEL_LAW = re.compile("[a-z][a-z0-9_-]{0,14}")
+
+
+def _read_congestion_control(text: str, folder: Path) -> Law | str:
+    if text.endswith(".h"):
+        path = find_file(text, folder)
+        if path is None:
+            raise UnitError(f"{obstacle(text, folder, 'law')}: write a path relative to the scenario file")
+        try:
+            return law.read(path)
+        except law.LawError as error:
+            raise UnitError(str(error)) from error
+    if (found := law.shipped().get(text)) is not None:
+        return found
+    if not _KERNEL_LAW.fullmatch(text):
+        raise UnitError(
+            f"'{text}' is not a congestion control: write one of the kernel's such as 'cubic', one of `cellbed cc ls`, "
+            "or a header such as './my-law.h'"
+        )
+    return text
+
+
+CONGESTION_CONTROL = TextField(
+    _read_congestion_control,
+    lambda control: control if isinstance(control, str) else control.label,
+    {"minLength": 1, "examples": ["cubic", "bbr", "vegas", "./my-law.h"]},
+    lambda _number: "'cubic', 'bbr', or one of `cellbed cc ls`",
+)
 
 
 Command = Annotated[

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from cellbed.laws.law import Law
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
-from cellbed.scenario.fields import quantity
+from cellbed.scenario.fields import CONGESTION_CONTROL, quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
@@ -52,28 +53,27 @@ class Links(Table):
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
-CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
 
 class Transport(Table):
     """Settings of the nodes' TCP."""
 
-    congestion_control: str | None = Field(
+    congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
         None,
-        pattern="^[a-z][a-z0-9_-]{0,14}$",
-        description="TCP congestion control of every node. Default: the kernel's.",
-        examples=["cubic", "bbr"],
+        description="TCP congestion control of every node: the kernel's, one of `cellbed cc ls`, or a header. Default: "
+        "the kernel's.",
     )
     slow_start_after_idle: bool | None = Field(
         None,
         description="Whether TCP of every node starts with a small window again after a pause. Default: the kernel's.",
     )
 
-    def sysctls(self) -> dict[str, str]:
-        """Return the kernel settings of a node's network namespace."""
+    def sysctls(self, control: str | None) -> dict[str, str]:
+        """Return the kernel settings of a node's network namespace. control: the congestion control of the node."""
         asked = {
-            CONGESTION_CONTROL: self.congestion_control,
+            CONGESTION_SETTING: control,
             SLOW_START_AFTER_IDLE: None if self.slow_start_after_idle is None else str(int(self.slow_start_after_idle)),
         }
         return {key: value for key, value in asked.items() if value is not None}
@@ -109,6 +109,15 @@ class Scenario(Table):
     @classmethod
     def _with_defaults(cls, data: Any) -> Any:
         return with_defaults(data)
+
+    def control_of(self, group: str) -> Law | str | None:
+        """Return the congestion control of the nodes of a group; None for the kernel's default."""
+        return self.nodes[group].congestion_control or self.transport.congestion_control
+
+    @property
+    def laws(self) -> list[Law]:
+        """The laws that must be loaded."""
+        return list(dict.fromkeys(law for group in self.nodes if isinstance(law := self.control_of(group), Law)))
 
     @property
     def applications(self) -> dict[str, AnyApplication]:

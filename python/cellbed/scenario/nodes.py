@@ -5,8 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
+from cellbed.laws.law import Law
 from cellbed.scenario.core import CORE_LINK, CoreLink
-from cellbed.scenario.fields import DISK_FILE, KEY_FILE, PLACE, Command, quantity
+from cellbed.scenario.fields import CONGESTION_CONTROL, DISK_FILE, KEY_FILE, PLACE, Command, quantity
 from cellbed.scenario.mobile import Change, MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
@@ -176,6 +177,9 @@ class NodeGroup(Table):
     priority: int = Field(0, ge=0, le=255, description="Class in a cell with strict priority; 0 is served first.")
     aliases: list[HostName] = Field(
         [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]
+    )
+    congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
+        None, description="TCP congestion control of these nodes: what they send. Default: that of [transport]."
     )
     backend: AnyBackend = Field(written({"kind": "namespace"}), description="Kind of the nodes.")
 

@@ -242,7 +242,6 @@ def _sentence(path: Path, error: ErrorDetails, keys: _Keys) -> str:
 
 _PATTERNS = {
     "name": "use 1 to 64 letters, digits, '-', '_' and '.', a letter or digit first; folders get this name",
-    "congestion_control": 'write the name of a kernel module such as "cubic", "reno" or "bbr"',
 }
 
 

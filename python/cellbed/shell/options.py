@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellbed.archive import TraceSource
+from cellbed.laws.law import Law
 from cellbed.scenario import ScenarioError
-from cellbed.scenario.fields import Unlimited
+from cellbed.scenario.fields import CONGESTION_CONTROL, Unlimited
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import Settings, read_texts
@@ -19,10 +20,23 @@ from cellbed.support.units import DURATION, UnitError
 from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import Parameters, Playing
 from cellbed.testbed.plan import Direction
+from cellbed.testbed.testbed import available_congestion_controls, congestion_problem
 
 
 class OptionError(CellbedError):
     """An option of `cellbed shell` that cannot be read. The text names it and the remedy."""
+
+
+def parse_congestion_control(text: str, folder: Path) -> Law | str:
+    """Return the law, or the name of the kernel's, that a text names. Errors: :class:`OptionError`."""
+    try:
+        control: Law | str = CONGESTION_CONTROL.read(text, folder)
+    except UnitError as error:
+        raise OptionError(f"--cc: {error}") from error
+    wrong = congestion_problem(control, available_congestion_controls()) if isinstance(control, str) else None
+    if wrong:
+        raise OptionError(f"--cc: {wrong}")
+    return control
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cellbed.laws.kernel import loaded
+from cellbed.laws.law import Law
+from cellbed.scenario.model import CONGESTION_SETTING
 from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import has_ipv6_way_out
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
@@ -74,6 +77,7 @@ def run_shell(
     seconds: float | None = None,
     hanging_up: bool = False,
     program: str = "cellbed shell",
+    congestion_control: Law | str | None = None,
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
@@ -85,6 +89,7 @@ def run_shell(
     seconds: after this time the command hangs up (SIGHUP), and with it all that it has left in the shell; the status is
     then 0.
     hanging_up: as of :class:`Foreground`. program: what messages begin with.
+    congestion_control: of TCP inside, by default the kernel's.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
     global _program
@@ -95,6 +100,8 @@ def run_shell(
         try:
             raise_on_signals()
             around = _set_up(link, way, packet_log, stack)
+            if congestion_control is not None:
+                _set_congestion_control(around, congestion_control, stack)
             with around.emulator.required():
                 if publish:
                     _publish(around, publish, way, stack)
@@ -129,6 +136,17 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
         except CellbedError as error:
             _say(f"names do not resolve in this shell: {error}")
     return around
+
+
+def _set_congestion_control(around: _Surroundings, control: Law | str, stack: contextlib.ExitStack) -> None:
+    """Set the congestion control of the shell's namespace, in which a process does it."""
+    name = stack.enter_context(loaded(control)) if isinstance(control, Law) else control
+    setting = f"/proc/sys/{CONGESTION_SETTING.replace('.', '/')}"
+    process = around.gateway.spawn(
+        ["/bin/sh", "-c", 'printf %s "$0" > "$1"', name, setting], environment=dict(os.environ), binds=()
+    )
+    if process.wait():
+        raise CellbedError(f"the congestion control '{name}' cannot be set in this shell: run it as root")
 
 
 def _open_gateway(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.archive import TraceSource
+from cellbed.laws.law import Law, name_of
 from cellbed.runformat.changes import CHANGES
 from cellbed.runformat.stages import describe, difference
 from cellbed.scenario import Scenario
@@ -326,13 +327,14 @@ class Plan:
         raw: Path | None = None,
         control: Path | None = None,
         packet_log_bytes: int | None = None,
+        control_name: Callable[[Law | str], str] = name_of,
     ) -> dict[str, Any]:
         """Return the emulator's configuration.
 
         raw: folder for its files; without it, none are written. control: path of the control socket.
-        packet_log_bytes: maximum size of the packet log, of which the latest records are kept.
+        packet_log_bytes: maximum size of the packet log, of which the latest records are kept. control_name: the
+        name of a congestion control where it runs.
         """
-        sysctls = self.scenario.transport.sysctls()
         vertices: list[dict[str, Any]] = []
         for number, node in enumerate(self.nodes):
             shared = [
@@ -340,6 +342,8 @@ class Plan:
                 for service in self.services.values()
                 if node in service.nodes and not service.spread
             ]
+            asked = self.scenario.control_of(node.group)
+            sysctls = self.scenario.transport.sysctls(None if asked is None else control_name(asked))
             vertices.append(
                 {
                     "name": node.name,

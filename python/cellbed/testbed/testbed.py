@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellbed.laws.law import Law, LawError
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
@@ -85,14 +86,36 @@ def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
     return f"'{name}' is not available: {hint}this kernel has {' '.join(present)} now{remedy}"
 
 
+def _control_problems(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that."""
+    asked: list[tuple[tuple[str, ...], Law | str | None]] = [
+        (("transport", "congestion_control"), scenario.transport.congestion_control),
+        *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
+    ]
+    for key, control in asked:
+        if isinstance(control, Law):
+            try:
+                control.compiled("kernel")
+            except LawError as error:
+                yield key, str(error)
+        elif control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
+            yield key, wrong
+    for name, group in scenario.nodes.items():
+        control = scenario.control_of(name)
+        if group.backend.routed and isinstance(control, Law):
+            yield (
+                ("nodes", name),
+                f"the law '{control.name}' is loaded into this machine's kernel, and nodes '{name}' have their own: "
+                "run them here, or write one of the kernel's such as 'cubic'",
+            )
+
+
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
     """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
-    control = scenario.transport.congestion_control
-    if control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
-        found.append(Problem(("transport", "congestion_control"), wrong))
+    found += [Problem(*each) for each in _control_problems(scenario)]
     for name, application in scenario.applications.items():
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"

@@ -16,6 +16,7 @@ from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
+from cellbed.laws.law import Law
 from cellbed.path import CONTROLS
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
@@ -33,7 +34,7 @@ from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World
 
-_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
+KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
 """The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
 _PROGRESS = 0.02
@@ -72,8 +73,9 @@ def check(plan: Plan) -> None:
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
-    if scenario.transport.congestion_control not in (None, *_CONTROLS):
-        found.append(f"congestion control '{scenario.transport.congestion_control}'")
+    for control in dict.fromkeys(scenario.control_of(group) for group in scenario.nodes):
+        if not isinstance(control, Law) and control not in (None, *KERNEL_CONTROLS):
+            found.append(f"congestion control '{control}'")
     if found:
         models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
@@ -141,13 +143,14 @@ def _drive(
     state: RunState,
 ) -> None:
     raw, journal = path / "raw", Journal(path)
-    control = scenario.transport.congestion_control or host_congestion_control()
-    if control not in _CONTROLS:
+    control = host_congestion_control()
+    if control not in KERNEL_CONTROLS and not all(scenario.control_of(group) for group in scenario.nodes):
         state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
     idle = scenario.transport.slow_start_after_idle is not False
-    tcp = (_CONTROLS.get(control, "cubic"), True, idle, 10, _RECEIVE_WINDOW, 1448)
+    tcp = (KERNEL_CONTROLS.get(control, "cubic"), True, idle, 10, _RECEIVE_WINDOW, 1448)
+    names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     try:
-        world = World(plan, tcp, raw, limits=options.limits and not profile.limited)
+        world = World(plan, tcp, names, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:
         raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
     state.services = profile.services

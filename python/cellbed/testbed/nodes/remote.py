@@ -18,7 +18,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
+from cellbed.scenario.model import CONGESTION_SETTING, SLOW_START_AFTER_IDLE
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
@@ -30,7 +30,7 @@ from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
 ANSWER_S = 30.0
-INHERITED_SETTINGS = (CONGESTION_CONTROL, SLOW_START_AFTER_IDLE)
+INHERITED_SETTINGS = (CONGESTION_SETTING, SLOW_START_AFTER_IDLE)
 """Kernel settings of the node's namespace that its machine gets, too."""
 NOTHING = Sample(None, None, None, None, None, None)
 

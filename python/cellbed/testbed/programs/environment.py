@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.scenario.model import CONGESTION_CONTROL, SLOW_START_AFTER_IDLE
+from cellbed.laws.law import name_of
+from cellbed.scenario.model import CONGESTION_SETTING, SLOW_START_AFTER_IDLE
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
@@ -19,7 +20,8 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "p
 
 def environment(plan: Plan) -> dict[str, Any]:
     """On what the run was measured: versions, kernel, processor, trace hashes, seed, settings of TCP."""
-    asked = plan.scenario.transport.sysctls()
+    control = plan.scenario.transport.congestion_control
+    asked = plan.scenario.transport.sysctls(None if control is None else name_of(control))
     traces: dict[str, str] = {}
     for direction in plan.directions:
         traces |= direction.recordings()
@@ -35,7 +37,7 @@ def environment(plan: Plan) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "user": "root" if os.geteuid() == 0 else "ordinary",
-        "congestion_control": asked.get(CONGESTION_CONTROL) or host_congestion_control(),
+        "congestion_control": asked.get(CONGESTION_SETTING) or host_congestion_control(),
         "slow_start_after_idle": asked.get(SLOW_START_AFTER_IDLE) or _sysctl(SLOW_START_AFTER_IDLE),
         "traces": traces,
         "seed": plan.scenario.seed,
@@ -45,7 +47,7 @@ def environment(plan: Plan) -> dict[str, Any]:
 
 def host_congestion_control() -> str:
     """Return the congestion control that new network namespaces of this host begin with."""
-    return _sysctl(CONGESTION_CONTROL) or "unknown"
+    return _sysctl(CONGESTION_SETTING) or "unknown"
 
 
 def _sysctl(name: str) -> str | None:

@@ -12,13 +12,14 @@ import json
 import os
 import socket
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 from cellbed._core import VirtualNetwork
+from cellbed.laws.law import Law
 from cellbed.scenario.sites import visited
 from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
@@ -352,12 +353,23 @@ class DatagramSocket:
 class World:
     """Hosts, the network between them, and what is due when. now_ns: the time."""
 
-    def __init__(self, plan: Plan, tcp: tuple[str, bool, bool, int, int, int], raw: Path, *, limits: bool) -> None:
-        """The nodes of a plan at time 0. tcp: settings of the network. raw: folder for the files of the network.
+    def __init__(
+        self,
+        plan: Plan,
+        tcp: tuple[str, bool, bool, int, int, int],
+        controls: Mapping[Law | str, str],
+        raw: Path,
+        *,
+        limits: bool,
+    ) -> None:
+        """The nodes of a plan at time 0.
+
+        tcp: settings of the network. controls: names of congestion controls in virtual time. raw: folder for the files
+        of the network.
 
         Errors: ``ValueError`` for links that cannot be simulated.
         """
-        config = plan.emulator_config(raw) | {"lateness": None, "change_log": None}
+        config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
         self._by_address = {host.address: host for host in self.hosts.values()}

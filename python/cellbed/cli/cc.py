@@ -1,0 +1,190 @@
+"""``cellbed cc``: congestion control laws."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Congestion control laws of TCP."
+)
+
+
+def _names() -> list[str]:
+    from cellbed.laws.law import shipped
+
+    return list(shipped())
+
+
+@app.callback()
+def cc() -> None:
+    """Congestion control laws of TCP."""
+
+
+@app.command("ls")
+def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the laws as a JSON list.")] = False) -> None:
+    """List the laws that scenarios and `cellbed shell --cc` can name.
+
+    \b
+    Example:
+      cellbed cc ls
+    """
+    import json
+
+    from rich.table import Table
+
+    from cellbed.experiments.virtual.run import KERNEL_CONTROLS
+    from cellbed.laws.law import shipped
+    from cellbed.support.console import Console
+    from cellbed.testbed.testbed import available_congestion_controls
+
+    rows = [
+        {"name": name, "origin": "this kernel", "virtual": name in KERNEL_CONTROLS, "title": ""}
+        for name in available_congestion_controls() or ()
+    ]
+    rows += [{"name": law.name, "origin": "cellbed", "virtual": True, "title": law.title} for law in shipped().values()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("law", "from", "--virtual", "title"):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(str(row["name"]), str(row["origin"]), "yes" if row["virtual"] else "no", str(row["title"]))
+    Console().print(table)
+
+
+@app.command()
+def describe(
+    law: Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)],
+) -> None:
+    """Print the publication of a law, its version, and its deviations from the publication.
+
+    \b
+    Examples:
+      cellbed cc describe vegas
+      cellbed cc describe ./my-law.h
+    """
+    from cellbed.laws.law import find
+    from cellbed.support.errors import printable
+
+    found = find(law, Path.cwd())
+    print(printable(f"{found.name}: {found.title}\n\n{found.description}\n\n{found.path}"))
+
+
+@app.command()
+def compare(
+    laws: Annotated[str, typer.Option(help="Laws of `cellbed cc ls` or headers, with commas.")],
+    links: Annotated[str, typer.Option(help="Links, with commas: a rate, or a trace without its ending .up or .down.")],
+    flows: Annotated[str, typer.Option(help="Numbers of simultaneous transfers, with commas.")] = "1",
+    upload: Annotated[bool, typer.Option("--upload", help="Upload instead of downloading.")] = False,
+    seconds: Annotated[int, typer.Option(min=1, max=3600, help="Length of each transfer.")] = 20,
+    delay: Annotated[str, typer.Option(help="One-way delay, with unit.")] = "20 ms",
+    queue: Annotated[str, typer.Option(help="Limit of the bottleneck's queue: '1 MB' or '100 packets'.")] = "1 MB",
+    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="Trials of each point.")] = 3,
+    virtual: Annotated[bool, typer.Option("--virtual", help="In virtual time: needs neither root nor iperf3.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sweep.")] = Path("laws"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON list.")] = False,
+) -> None:
+    """Compare laws over links: throughput, round trips and retransmissions of bulk transfers (iperf3).
+
+    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, and the same command continues
+    after any stop.
+
+    \b
+    Examples:
+      cellbed cc compare --laws cubic,bbr,copa --links "20 Mbit/s" --virtual
+      sudo cellbed cc compare --laws cubic,exll,./my-law.h --links lte-suburban --flows 1,4
+    """
+    from cellbed.cli.sweep import Terminal
+    from cellbed.experiments.laws import Comparison
+    from cellbed.experiments.sweep.library import Execution, Sweep
+
+    counts = [int(text) if text.strip().isdecimal() else 0 for text in flows.split(",")]
+    if not all(1 <= count <= 128 for count in counts):
+        raise typer.BadParameter("numbers from 1 to 128, with commas", param_hint="--flows")
+    asked = Comparison(
+        [text.strip() for text in laws.split(",")],
+        [text.strip() for text in links.split(",")],
+        counts,
+        upload,
+        seconds,
+        delay,
+        queue,
+        repetitions,
+    )
+    execution = Execution(virtual=virtual)
+    plan = execution.plan(asked.write(out, Path.cwd()))
+    folder = out / ("laws-virtual" if virtual else "laws")
+    with Terminal() as terminal:
+        account = execution.run(plan, folder, terminal)
+    if account.interrupted:
+        print("interrupted: run the same command to continue", file=sys.stderr)
+        raise typer.Exit(130)
+    if account.complete + account.disturbed:
+        _show(asked.results(Sweep.load(folder)), as_json)
+        print(f"make the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
+    if account.failed:
+        print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _show(results: pl.DataFrame, as_json: bool) -> None:
+    import json
+
+    from rich.table import Table
+
+    from cellbed.support.console import Console
+
+    if as_json:
+        print(json.dumps(results.to_dicts(), indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("link", "flows", "law"):
+        table.add_column(heading)
+    for heading in ("Mbit/s", "round trip, ms", "sent again"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in results.iter_rows(named=True):
+        table.add_row(
+            row["link"],
+            row["flows"],
+            row["law"],
+            _interval(row, "throughput_mbit_s"),
+            _interval(row, "round_trip_p50_s", 1e3),
+            _interval(row, "retransmitted"),
+        )
+    Console().print(table)
+
+
+def _interval(row: dict[str, Any], measure: str, factor: float = 1.0) -> str:
+    value, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return "–"
+    shown, least, most = (None if each is None else f"{each * factor:.4g}" for each in (value, low, high))
+    return f"{shown} ({least} to {most})" if least != most else str(shown)
+
+
+@app.command()
+def check(
+    law: Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)],
+) -> None:
+    """Compile a law for virtual time and for the kernel, and load it for a moment (as root).
+
+    \b
+    Example:
+      sudo cellbed cc check ./my-law.h
+    """
+    from cellbed.laws.kernel import loaded
+    from cellbed.laws.law import find
+
+    found = find(law, Path.cwd())
+    print(f"virtual time: {found.load()}")
+    with loaded(found) as name:
+        print(f"kernel: {name}")

@@ -1,0 +1,55 @@
+"""``cellbed cc``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from in_process import cellbed
+from law_examples import fixed
+
+
+def test_ls_lists_shipped_laws_that_run_in_virtual_time() -> None:
+    done = cellbed("cc", "ls", "--json")
+    laws = {each["name"]: each for each in json.loads(done.stdout)}
+    assert laws["copa"] == {"name": "copa", "origin": "cellbed", "virtual": True, "title": "Copa"}
+    assert "vegas" in cellbed("cc", "ls").stdout
+
+
+def test_describe_prints_publication_and_path(tmp_path: Path) -> None:
+    shown = cellbed("cc", "describe", "vegas").stdout
+    assert "Brakmo" in shown
+    assert "vegas.h" in shown
+    fixed(tmp_path / "mine.h")
+    assert "A law of tests." in cellbed("cc", "describe", "./mine.h", cwd=tmp_path).stdout
+    done = cellbed("cc", "describe", "no-such-law")
+    assert done.returncode == 2
+    assert "no-such-law" in done.stderr
+
+
+def test_compare_has_throughput_and_round_trip_of_each_law(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", window=2)
+    words = ["cc", "compare", "--laws", "cubic,./mine.h", "--links", "10 Mbit/s", "--seconds", "5", "--virtual"]
+    done = cellbed(*words, "--repetitions", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cubic, mine = json.loads(done.stdout)
+    assert (cubic["law"], cubic["link"], cubic["flows"]) == ("cubic", "10 Mbit/s", "1")
+    assert 8 < cubic["throughput_mbit_s"] <= 10
+    assert mine["throughput_mbit_s"] < 1  # two segments in 40 ms
+    assert cubic["round_trip_p50_s"] > mine["round_trip_p50_s"] > 0.04
+    assert (tmp_path / "laws" / "laws.toml").is_file()
+    again = cellbed(*words, "--repetitions", "1", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == [cubic, mine]
+
+
+def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
+    for laws, links, flows, problem in (
+        ("cubic,/no such", "10 Mbit/s", "1", "/no such"),
+        ("cubic,./no.h", "10 Mbit/s", "1", "no.h"),
+        ("cubic", "no-such-link", "1", "no-such-link"),
+        ("cubic", "10 Mbit/s", "0", "--flows"),
+    ):
+        words = ["cc", "compare", "--laws", laws, "--links", links, "--flows", flows, "--virtual"]
+        done = cellbed(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert problem in done.stderr
