@@ -120,6 +120,8 @@ def test_refusal_of_the_verifier_is_one_error_with_its_last_lines(tmp_path: Path
 ASK = """
 import socket
 print(socket.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).decode())
+for name in "rmem", "wmem", "ecn", "no_metrics_save":
+    print(open("/proc/sys/net/ipv4/tcp_" + name).read().split()[-1])
 """
 
 
@@ -135,6 +137,10 @@ duration = "1 s"
 {nodes}
 [transport]
 congestion_control = "./mine.h"
+receive_buffer = "8 MB"
+send_buffer = "4 MiB"
+ecn = true
+metrics_cache = false
 [apps.endpoint]
 kind = "program"
 client = {{ on = "endpoint", command = {json.dumps(["python3", "-c", ASK])} }}
@@ -147,7 +153,9 @@ client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
     assert done.returncode == 0, done.stderr
     assert "TCP mine" in done.stdout
     folder = only_folder(tmp_path / "runs")
-    assert (folder / "raw/endpoint.endpoint-0.client.out").read_text().startswith("mine_")
+    control, *settings = (folder / "raw/endpoint.endpoint-0.client.out").read_text().split()
+    assert control.startswith("mine_")
+    assert settings == ["8000000", str(4 << 20), "1", "1"]
     assert (folder / "raw/edge.edge-0.client.out").read_text().startswith("vegas_")
     described = json.loads((folder / "run.json").read_text())
     assert described["congestion_control"] == {"name": "mine", "asked": True}

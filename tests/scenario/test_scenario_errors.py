@@ -219,7 +219,7 @@ MISTAKES = {
         '[transport]\ncongestion_control = "my own"\n[links.core]',
         22,
         "transport.congestion_control",
-        ("'my own'", '"cubic"'),
+        ("'my own'", "'cubic'"),
     ),
     "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
     "host without its address": Mistake(

@@ -59,7 +59,10 @@ class Comparison:
             laws[control.name if isinstance(control, Law) else text] = CONGESTION_CONTROL.show(control)
         if len(laws) < len(self.laws):
             raise CellbedError("--laws: two laws have the same name: give each header its own")
-        links = {text if _is_rate(text) else Path(text).name: [_direction(text, way, beside) for way in ("up", "down")] for text in self.links}
+        links = {
+            text if _is_rate(text) else Path(text).name: [_direction(text, way, beside) for way in ("up", "down")]
+            for text in self.links
+        }
         way = "" if self.upload else " --reverse"
         client = f"iperf3 --client {{server.address}} --time {self.seconds}{way}"
         node = {"cpus": 1.0, "memory": "256 MiB"}

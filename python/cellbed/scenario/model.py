@@ -24,7 +24,7 @@ from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION
+from cellbed.support.units import DURATION, SIZE
 
 if TYPE_CHECKING:
     AnyApplication = Application
@@ -53,6 +53,7 @@ class Links(Table):
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
+Buffer = Annotated[int, quantity(SIZE, "128 KiB", "1 GiB")]
 CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
@@ -69,14 +70,39 @@ class Transport(Table):
         None,
         description="Whether TCP of every node starts with a small window again after a pause. Default: the kernel's.",
     )
+    receive_buffer: Buffer | None = Field(
+        None,
+        description="Largest receive buffer of a connection, which bounds its window. Default: the kernel's.",
+        examples=["8 MB"],
+    )
+    send_buffer: Buffer | None = Field(
+        None, description="Largest send buffer of a connection. Default: the kernel's.", examples=["4 MB"]
+    )
+    ecn: bool | None = Field(
+        None, description="Whether connections ask for explicit congestion notification. Default: the kernel's."
+    )
+    metrics_cache: bool | None = Field(
+        None,
+        description="Whether a connection begins with what an earlier one to the same address has measured. Default: "
+        "the kernel's.",
+    )
 
     def sysctls(self, control: str | None) -> dict[str, str]:
         """Return the kernel settings of a node's network namespace. control: the congestion control of the node."""
         asked = {
             CONGESTION_SETTING: control,
-            SLOW_START_AFTER_IDLE: None if self.slow_start_after_idle is None else str(int(self.slow_start_after_idle)),
+            SLOW_START_AFTER_IDLE: _flag(self.slow_start_after_idle),
+            # The least and the initial size are the kernel's defaults.
+            "net.ipv4.tcp_rmem": f"4096 131072 {self.receive_buffer}" if self.receive_buffer else None,
+            "net.ipv4.tcp_wmem": f"4096 16384 {self.send_buffer}" if self.send_buffer else None,
+            "net.ipv4.tcp_ecn": _flag(self.ecn),
+            "net.ipv4.tcp_no_metrics_save": _flag(None if self.metrics_cache is None else not self.metrics_cache),
         }
         return {key: value for key, value in asked.items() if value is not None}
+
+
+def _flag(value: bool | None) -> str | None:
+    return None if value is None else str(int(value))
 
 
 class Scenario(Table):

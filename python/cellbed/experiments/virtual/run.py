@@ -76,6 +76,10 @@ def check(plan: Plan) -> None:
     for control in dict.fromkeys(scenario.control_of(group) for group in scenario.nodes):
         if not isinstance(control, Law) and control not in (None, *KERNEL_CONTROLS):
             found.append(f"congestion control '{control}'")
+    if scenario.transport.ecn:
+        found.append("ecn of [transport]")
+    if scenario.transport.send_buffer is not None:
+        found.append("send_buffer of [transport]")
     if found:
         models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
@@ -147,7 +151,14 @@ def _drive(
     if control not in KERNEL_CONTROLS and not all(scenario.control_of(group) for group in scenario.nodes):
         state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
     idle = scenario.transport.slow_start_after_idle is not False
-    tcp = (KERNEL_CONTROLS.get(control, "cubic"), True, idle, 10, _RECEIVE_WINDOW, 1448)
+    tcp = (
+        KERNEL_CONTROLS.get(control, "cubic"),
+        True,
+        idle,
+        10,
+        scenario.transport.receive_buffer or _RECEIVE_WINDOW,
+        1448,
+    )
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     try:
         world = World(plan, tcp, names, raw, limits=options.limits and not profile.limited)

@@ -18,7 +18,6 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.scenario.model import CONGESTION_SETTING, SLOW_START_AFTER_IDLE
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
@@ -30,8 +29,8 @@ from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
 ANSWER_S = 30.0
-INHERITED_SETTINGS = (CONGESTION_SETTING, SLOW_START_AFTER_IDLE)
-"""Kernel settings of the node's namespace that its machine gets, too."""
+INHERITED_SETTINGS = "net.ipv4.tcp_"
+"""Beginning of the kernel settings of the node's namespace that its machine gets, too."""
 NOTHING = Sample(None, None, None, None, None, None)
 
 
@@ -151,7 +150,7 @@ class RemoteNode(Backend):
             gateway4=str(self._near[0]),
             gateway6=str(self._near[1]),
             gateway_mac=self.near_mac,
-            sysctls={key: value for key, value in self.setup.sysctls.items() if key in INHERITED_SETTINGS},
+            sysctls={key: value for key, value in self.setup.sysctls.items() if key.startswith(INHERITED_SETTINGS)},
             hosts=inputs.text(Path(hosts)) if hosts else None,
             host_name=self.name,
             path=self.path,
