@@ -42,6 +42,17 @@ def test_compare_has_throughput_and_round_trip_of_each_law(tmp_path: Path) -> No
     assert json.loads(again.stdout) == [cubic, mine]
 
 
+def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", window=2)
+    words = ["cc", "compare", "--laws", "cubic,./mine.h", "--against", "cubic", "--links", "10 Mbit/s"]
+    done = cellbed(*words, "--seconds", "10", "--virtual", "--repetitions", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cubic, mine = json.loads(done.stdout)
+    assert (cubic["against"], mine["against"]) == ("cubic", "cubic")
+    # Two segments in a round trip beside all the rest of the link: Jain's index is near 1/2.
+    assert 0.5 <= mine["fairness"] < 0.65 < cubic["fairness"] <= 1
+
+
 def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
     for laws, links, flows, problem in (
         ("cubic,/no such", "10 Mbit/s", "1", "/no such"),

@@ -84,6 +84,10 @@ def compare(
     laws: Annotated[str, typer.Option(help="Laws of `cellbed cc ls` or headers, with commas.")],
     links: Annotated[str, typer.Option(help="Links, with commas: a rate, or a trace without its ending .up or .down.")],
     flows: Annotated[str, typer.Option(help="Numbers of simultaneous transfers, with commas.")] = "1",
+    against: Annotated[
+        str | None,
+        typer.Option(help="Laws of as many rivals that download over the same link, with commas.", show_default=False),
+    ] = None,
     upload: Annotated[bool, typer.Option("--upload", help="Upload instead of downloading.")] = False,
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="Length of each transfer.")] = 20,
     delay: Annotated[str, typer.Option(help="One-way delay, with unit.")] = "20 ms",
@@ -101,6 +105,7 @@ def compare(
     \b
     Examples:
       cellbed cc compare --laws cubic,bbr,copa --links "20 Mbit/s" --virtual
+      cellbed cc compare --laws copa,bbr3 --against cubic --links "20 Mbit/s" --virtual
       sudo cellbed cc compare --laws cubic,exll,./my-law.h --links lte-suburban --flows 1,4
     """
     from cellbed.cli.sweep import Terminal
@@ -110,10 +115,13 @@ def compare(
     counts = [int(text) if text.strip().isdecimal() else 0 for text in flows.split(",")]
     if not all(1 <= count <= 128 for count in counts):
         raise typer.BadParameter("numbers from 1 to 128, with commas", param_hint="--flows")
+    if against and upload:
+        raise typer.BadParameter("rivals download: leave out --upload", param_hint="--against")
     asked = Comparison(
         [text.strip() for text in laws.split(",")],
         [text.strip() for text in links.split(",")],
         counts,
+        [text.strip() for text in against.split(",")] if against else [],
         upload,
         seconds,
         delay,
@@ -147,18 +155,18 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
         print(json.dumps(results.to_dicts(), indent=2))
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("link", "flows", "law"):
-        table.add_column(heading)
-    for heading in ("Mbit/s", "round trip, ms", "sent again"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    factors = [name for name in ("link", "flows", "against", "law") if name in results.columns]
+    for factor in factors:
+        table.add_column(factor, no_wrap=True)
+    for heading in ("Mbit/s", "round trip, ms", "sent again", "fair"):
+        table.add_column(heading, justify="right")
     for row in results.iter_rows(named=True):
         table.add_row(
-            row["link"],
-            row["flows"],
-            row["law"],
+            *(row[name] for name in factors),
             _interval(row, "throughput_mbit_s"),
             _interval(row, "round_trip_p50_s", 1e3),
             _interval(row, "retransmitted"),
+            "–" if row["fairness"] is None else f"{row['fairness']:.3f}",
         )
     Console().print(table)
 
@@ -167,8 +175,8 @@ def _interval(row: dict[str, Any], measure: str, factor: float = 1.0) -> str:
     value, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
     if value is None:
         return "–"
-    shown, least, most = (None if each is None else f"{each * factor:.4g}" for each in (value, low, high))
-    return f"{shown} ({least} to {most})" if least != most else str(shown)
+    shown, least, most = (None if each is None else f"{each * factor:.3g}" for each in (value, low, high))
+    return f"{shown} ({least}–{most})" if least != most else str(shown)
 
 
 @app.command()

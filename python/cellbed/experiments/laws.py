@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed.laws.law import Law
+from cellbed.laws.law import name_of
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, UnitError
@@ -32,13 +32,15 @@ class Comparison:
     """The laws of bulk transfers to compare.
 
     laws: as a scenario names them. links: rates, or the common part of the names of two traces (NAME.up, NAME.down).
-    flows: numbers of simultaneous transfers. upload: instead of downloads. seconds: of each transfer. delay: one way,
-    beside the link's queue, as text with unit. queue: limit of the bottleneck's drop-tail queue.
+    flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same link.
+    upload: instead of downloads, without rivals. seconds: of each transfer. delay: one way, beside the link's queue, as
+    text with unit. queue: limit of the bottleneck's drop-tail queue.
     """
 
     laws: Sequence[str]
     links: Sequence[str]
     flows: Sequence[int] = (1,)
+    against: Sequence[str] = ()
     upload: bool = False
     seconds: int = 20
     delay: str = "20 ms"
@@ -50,21 +52,12 @@ class Comparison:
 
         Errors: :class:`CellbedError` for what is no law or length of time.
         """
-        laws = {}
-        for text in self.laws:
-            try:
-                control = CONGESTION_CONTROL.read(text, beside)
-            except UnitError as error:
-                raise CellbedError(f"--laws: {error}") from error
-            laws[control.name if isinstance(control, Law) else text] = CONGESTION_CONTROL.show(control)
-        if len(laws) < len(self.laws):
-            raise CellbedError("--laws: two laws have the same name: give each header its own")
+        laws, rivals = _laws(self.laws, beside), _laws(self.against, beside)
         links = {
             text if _is_rate(text) else Path(text).name: [_direction(text, way, beside) for way in ("up", "down")]
             for text in self.links
         }
         way = "" if self.upload else " --reverse"
-        client = f"iperf3 --client {{server.address}} --time {self.seconds}{way}"
         node = {"cpus": 1.0, "memory": "256 MiB"}
         scenario: dict[str, Any] = {
             "name": "laws",
@@ -74,42 +67,82 @@ class Comparison:
                 "mobile": {"base_delay": self.delay, "queue": {"kind": "droptail", "limit": self.queue}},
                 "core": {"edge": "0 ms"},
             },
-            "apps": {
-                "bulk": {
-                    "kind": "program",
-                    "server": {"on": "edge", "command": f"iperf3 --server --port {_PORT}", "ready": {"port": _PORT}},
-                    "client": {"on": "endpoint"},
-                }
-            },
+            "apps": {"bulk": _transfers("edge")},
         }
-        flows = {str(count): f"{client} --parallel {count}" for count in self.flows}
-        sweep = {
-            "name": "laws",
-            "scenario": "laws-scenario.toml",
-            "repetitions": self.repetitions,
-            "factors": {
-                "law": {"key": "transport.congestion_control", "levels": laws},
-                "link": {"keys": ["links.mobile.up", "links.mobile.down"], "levels": links},
-                "flows": {"key": "apps.bulk.client.command", "levels": flows},
-            },
+        client = f"iperf3 --client {{bulk.address}} --time {self.seconds}{way} --parallel"
+        factors: dict[str, Any] = {
+            "law": {"key": "transport.congestion_control", "levels": laws},
+            "link": {"keys": ["links.mobile.up", "links.mobile.down"], "levels": links},
         }
+        if rivals:
+            scenario["nodes"]["rival"] = {"class": "edge", **node}
+            scenario["apps"]["rival"] = _transfers("rival")
+            factors["against"] = {"key": "nodes.rival.congestion_control", "levels": rivals}
+        flows = {}
+        for count in self.flows:
+            commands = [f"{client.replace('bulk', app)} {count}" for app in scenario["apps"]]
+            flows[str(count)] = commands if rivals else commands[0]  # a level of one key is no list
+        factors["flows"] = {"keys": [f"apps.{app}.client.command" for app in scenario["apps"]], "levels": flows}
+        sweep = {"name": "laws", "scenario": "laws-scenario.toml", "repetitions": self.repetitions, "factors": factors}
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in (("laws-scenario.toml", scenario), ("laws.toml", sweep)):
             write_whole(folder / name, partial(Path.write_text, data=tomli_w.dumps(content), encoding="utf-8"))
         return folder / "laws.toml"
 
     def results(self, sweep: Sweep) -> pl.DataFrame:
-        """Return a row for each point: link, flows, law, and each of `MEASURES` with its 95 % interval."""
+        """Return a row for each point: link, flows, law, its rivals', each of `MEASURES` with its 95 % interval, and
+        fairness.
+
+        fairness: Jain's index of the bytes of all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301,
+        1984): 1 if all are equal, 1/n if one has everything; null of a single transfer.
+        """
         import polars as pl
 
         way = "up" if self.upload else "down"
-        found = sweep.points.select("link", "flows", "law")
+        factors = [name for name in ("link", "flows", "against", "law") if name in sweep.points.columns]
+        found = sweep.points.select(factors)
         for measure in MEASURES:
             column = measure.replace("throughput", f"throughput_{way}")
             ends = [pl.col(end).alias(f"{measure}_{end}") for end in ("low", "high")]
-            values = sweep.intervals(column).select("link", "flows", "law", pl.col("value").alias(measure), *ends)
-            found = found.join(values, on=["link", "flows", "law"], how="left", maintain_order="left")
-        return found.sort("link", "flows", maintain_order=True)
+            values = sweep.intervals(column, app="bulk").select(*factors, pl.col("value").alias(measure), *ends)
+            found = found.join(values, on=factors, how="left", maintain_order="left")
+        trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("folder").is_not_null())
+        indices = [_fairness(sweep.path / folder, self.upload) for folder in trials["folder"]]
+        fairness = trials.select(factors).with_columns(pl.Series("fairness", indices, pl.Float64))
+        fairness = fairness.group_by(factors).agg(pl.col("fairness").mean())
+        found = found.join(fairness, on=factors, how="left", maintain_order="left")
+        return found.sort(*factors[:-1], maintain_order=True)
+
+
+def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
+    """Return names of laws, and how the scenario names them."""
+    laws = {}
+    for text in texts:
+        try:
+            control = CONGESTION_CONTROL.read(text, beside)
+        except UnitError as error:
+            raise CellbedError(f"not a law: {error}") from error
+        laws[name_of(control)] = CONGESTION_CONTROL.show(control)
+    if len(laws) < len(texts):
+        raise CellbedError("two laws have the same name: give each header its own")
+    return laws
+
+
+def _transfers(server: str) -> dict[str, Any]:
+    command = f"iperf3 --server --port {_PORT}"
+    ready = {"on": server, "command": command, "ready": {"port": _PORT}}
+    return {"kind": "program", "server": ready, "client": {"on": "endpoint"}}
+
+
+def _fairness(trial: Path, upload: bool) -> float | None:
+    import polars as pl
+
+    connections = pl.read_parquet(trial / "connections.parquet")
+    # The first connection of iperf3 is for control.
+    transfers = connections.filter(pl.col("opened_ns") > pl.col("opened_ns").min().over("app"))
+    carried = transfers["to_server_bytes" if upload else "to_client_bytes"].cast(pl.Float64)
+    squares = float((carried**2).sum())
+    return float(carried.sum()) ** 2 / (len(carried) * squares) if len(carried) > 1 and squares else None
 
 
 def _is_rate(link: str) -> bool:
