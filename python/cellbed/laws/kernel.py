@@ -23,7 +23,7 @@ _F_LINK = 1 << 13
 """BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
 _STRUCT_OPS = 44
 """BPF_STRUCT_OPS, the type of attachment."""
-_LOG_BYTES = 1 << 20
+_LOG_BYTES = 16 << 20
 _SHOWN_LINES = 6
 
 
@@ -51,8 +51,7 @@ def loaded(law: Law) -> Iterator[str]:
         raise LawError("this kernel cannot load a congestion control law: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
     content = inputs.content(law.compiled("kernel"))
     library = _library()
-    # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
-    name = f"{law.name.replace('-', '_')[:10]}_{secrets.token_hex(2)}"
+    name = _new_name(law)
     content = content.replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
     log = ctypes.create_string_buffer(_LOG_BYTES)
     options = _OpenOptions(
@@ -86,6 +85,16 @@ def loaded(law: Law) -> Iterator[str]:
         if link:
             library.bpf_link__destroy(link)
         library.bpf_object__close(program)
+
+
+def _new_name(law: Law) -> str:
+    """Return a name that no other run on this machine has."""
+    taken = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
+    while True:
+        # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
+        name = f"{law.name.replace('-', '_')[:10]}_{secrets.token_hex(2)}"
+        if name not in taken:
+            return name
 
 
 def _refusal(law: Law, number: int, log: str) -> LawError:

@@ -83,10 +83,10 @@ class Law:
         from cellbed import _core
 
         try:
-            _core.load_law(self.name, self.compiled("host"))
+            _core.load_law(self.label, self.compiled("host"))
         except ValueError as error:
             raise LawError(f"{self.path}: {error}") from None
-        return self.name
+        return self.label
 
     def _run(self, command: list[str]) -> bytes:
         """Run the compiler and return its output. Errors: :class:`LawError` with the first error."""
