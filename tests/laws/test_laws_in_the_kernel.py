@@ -18,7 +18,7 @@ from cellbed.laws.kernel import loaded
 from cellbed.laws.law import LawError, read, shipped
 from cellbed.support.errors import CellbedError
 from law_examples import fixed
-from run_commands import needs_limits, only_folder, run
+from run_commands import command, needs_limits, only_folder, run
 from scenario_text import NODES
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -173,6 +173,19 @@ def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: P
     assert f"laws.toml:{line}" in done.stderr
     assert "no_such_function" in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-Ur", "true"], check=False).returncode != 0, reason="no user namespaces here"
+)
+def test_user_without_rights_gets_one_error_with_the_remedy() -> None:
+    done = subprocess.run(
+        ["unshare", "-Ur", *command("cc", "check", "vegas")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "virtual time: vegas\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert "sudo" in done.stderr
+    assert "--virtual" in done.stderr
 
 
 @pytest.mark.needs_tun

@@ -26,6 +26,7 @@ def examine(machine: Machine | None = None) -> list[Check]:
         limits.limits(machine),
         software.program(machine, "mosquitto", "mosquitto", "the MQTT workloads", "missing"),
         kernel.congestion_control(machine),
+        kernel.laws(),
         software.containers(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),

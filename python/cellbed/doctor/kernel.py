@@ -8,6 +8,8 @@ import re
 
 from cellbed.doctor.check import Check
 from cellbed.doctor.machine import Machine, output_of
+from cellbed.laws.kernel import loaded
+from cellbed.laws.law import LawError, shipped
 
 OLDEST = (5, 15)
 """The oldest kernel we know to work: that of Ubuntu 22.04."""
@@ -96,3 +98,14 @@ def congestion_control(machine: Machine) -> Check:
             remedy = f'sysctl -w net.ipv4.tcp_allowed_congestion_control="{" ".join([*allowed, "cubic"])}"'
         return Check(name, "warn", f"{found}; nodes may have only {' '.join(allowed)}", remedy)
     return Check(name, "ok", found)
+
+
+def laws() -> Check:
+    """Check whether congestion control laws can be loaded into the kernel, by loading one."""
+    name = "congestion control laws"
+    try:
+        with loaded(shipped()["reno-cellbed"]):
+            return Check(name, "ok", "one was loaded into the kernel")
+    except (LawError, OSError) as error:
+        problem, _, remedy = str(error).partition(": ")
+        return Check(name, "warn", problem, remedy)

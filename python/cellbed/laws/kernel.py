@@ -6,6 +6,7 @@ libbpf is called directly. It is present where ``ip`` is: iproute2 depends on it
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import pathlib
 import secrets
@@ -99,7 +100,7 @@ def _new_name(law: Law) -> str:
 
 def _refusal(law: Law, number: int, log: str) -> LawError:
     """Return the error of a law that the kernel does not take. log: the verifier's."""
-    if os.geteuid() != 0 and not log:
+    if number in (errno.EPERM, errno.EACCES) and not log:
         return LawError(
             f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
             "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
