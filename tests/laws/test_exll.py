@@ -1,4 +1,4 @@
-"""ExLL: FAST's equation with the constants of Park et al. (CoNEXT 2018), worked out by hand."""
+"""ExLL: FAST's equation with the constants of the module of Park et al. (CoNEXT 2018), worked out by hand."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ class Rounds:
 
 def test_start_up_lasts_while_the_rate_grows_by_a_quarter() -> None:
     law = HostLaw("exll", cwnd=10)
-    # 1000 -> 1249 is the first level round, 1250 a quarter more than 1000; then two level rounds.
-    rates = [1000, 1249, 1250, 1300, 1400]
+    # 1000 -> 1249 is the first level round, 1250 a quarter more than 1000; then two level rounds. T = M then: the
+    # next round adds nothing.
+    rates = [1000, 1249, 1250, 1300, 1400, 1400]
     windows = [
         law.ack(
             0, delivered=n, in_flight=0, acked=10, rtt_us=MIN_RTT_US, rate_delivered=rate, rate_interval_us=1_000_000
         )
         for n, rate in enumerate(rates, 1)
     ]
-    assert windows == [20, 30, 40, 50, 63]  # 1400/s * 45 ms
+    assert windows == [20, 30, 40, 50, 63, 63]  # 1400/s * 45 ms
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def test_window_changes_by_one_segment_per_epoch(rtt_us: int, window: int) -> No
     [
         # 9 acknowledgements grow the window from 10 to 19 segments. The queue is 19 * (rtt - 100 ms) / 100 ms.
         (110_000, 20, UNLIMITED),  # 1.9, truncated to gamma = 1: slow start goes on
-        (111_000, 18, 17),  # 2.09 > gamma: 19 * 100 / 111 + 1 = 17.1 + 1
-        (190_000, 11, 10),  # 17.1 > gamma: 19 * 100 / 190 + 1 = 10 + 1
+        (111_000, 18, 18),  # 2.09 > gamma: 19 * 100 / 111 + 1 = 17.1 + 1
+        (190_000, 11, 11),  # 17.1 > gamma: 19 * 100 / 190 + 1 = 10 + 1
     ],
 )
 def test_slow_start_ends_when_a_queue_forms(rtt_us: int, window: int, ssthresh: int) -> None:

@@ -6,14 +6,15 @@
  * interval, the window begins again at 1 with the loss-based law's ssthresh, and the next interval is shorter, by the
  * square root of the number of such cuts, as in CoDel.
  *
- * Deviations: setpoint and interval are twice the shortest round trip, throughout: the tuner for an application's
- * target (the authors' is in user space) is left out. Round trips during repairs are not seen. Times are in us. A
+ * Deviations from the authors' Linux patch (4.13, version 2): setpoint and interval are twice the shortest round trip,
+ * throughout: the tuner for an application's target, in user space, is left out. Times are in us and the growth counts
+ * fractions, not whole ms. The window grows only while it limits the sender. Round trips during repairs are not seen. A
  * timeout begins the interval again.
  */
 #define CUBIC_ONLY_FUNCTIONS
 #include "cubic-both.h"
 
-/* Setpoint and interval, shortest round trips: as Lim et al. (IEEE TMC 2024, section V) describe it. */
+/* Setpoint and interval, shortest round trips: first alpha of the authors' patch, and their tuner without a target. */
 #define C2TCP_SETPOINT 2u
 /* Products of times fit 64 bits: intervals become no shorter, and round trips of half a minute are not bounded. */
 #define C2TCP_MOST_CUTS 4096u

@@ -4,15 +4,15 @@
  * 2.1 and 2.2. The window moves towards the target rate 1/(delta dq), where dq = RTTstanding -
  * RTTmin; the velocity doubles after three round trips in one direction; the pacing rate is 2 cwnd / RTTstanding. If
  * the queue was never nearly empty in five round trips, a buffer-filling flow is competing: 1/delta then grows by 1
- * per round trip and is halved at a loss.
+ * per round trip and is halved at a loss, as in the authors' implementation (genericCC).
  *
  * Deviations:
  * - Minima and maxima over a period come from eighths of it: they cover between 7/8 and all of the period.
  * - A queue is nearly empty if dq <= 0.1 (RTTmax - RTTmin). With "<", a path without any jitter would never be empty.
  * - The velocity is at most delta cwnd: the window at most doubles per round trip. It also returns to 1 at the first
- *   acknowledgement that reverses the direction, not only at the end of the round trip: else the window overshoots
- *   the target with the velocity of the way there.
- * - 1/delta is an integer: halving rounds down.
+ *   acknowledgement that reverses the direction, as in mvfst, not only at the end of the round trip: else the window
+ *   overshoots the target with the velocity of the way there.
+ * - 1/delta is an integer and at least 2: halving rounds down.
  * - The window grows only while it limits the sender, and is at least 2 segments.
  * - A timeout sets the window to 2 segments and begins slow start, similar to RFC 5681. Other losses change nothing
  *   in the default mode, as published.
@@ -24,7 +24,7 @@
 #define COPA_STANDING 2			/* RTTstanding is the minimum over 1/2 smoothed round trip, section 2.1 */
 #define COPA_PACING 2			/* pacing rate in windows per RTTstanding, section 2.1 */
 #define COPA_SAME_DIRECTION 3		/* round trips in one direction before the velocity doubles, section 2.1 */
-#define COPA_DEFAULT 2			/* 1/delta in the default mode, and the least: delta <= 0.5, section 2.2 */
+#define COPA_DEFAULT 2			/* 1/delta in the default mode, section 2.2, and the least */
 #define COPA_EMPTY_RTTS 5		/* the queue must be nearly empty once in these round trips, section 2.2 */
 #define COPA_EMPTY_SHARE 10		/* nearly empty: below 1/10 of the variation of round trips, section 2.2 */
 #define COPA_MAX_RTTS 4			/* period of RTTmax in round trips, section 2.2 */

@@ -1,37 +1,42 @@
 /* exll: ExLL
  *
  * Park et al., "ExLL: An Extremely Low-latency Congestion Control for Mobile Cellular Networks", CoNEXT 2018, in the
- * form that needs only the sender. Once per round, FAST's equation moves the window W towards the capacity at a round
- * trip that is as short as a cellular link has it:
+ * form that needs only the sender: the authors' Linux module tcp_exll of July 2020, among the tools of Lim et al., IEEE
+ * TMC 2024. Once per round, FAST's equation moves the window W towards the capacity at a round trip that is as short as
+ * a cellular link has it:
  *
  *   W = (1 - gamma) W + gamma (W min(1, C / RTT) + alpha (1 - min(1, T / M)))
  *
  * C: smallest round trip, calibrated. RTT: mean of the round. M, T: largest and mean delivery rate. Losses: ignored.
  *
- * Deviations from the publication:
+ * Deviations from the publication, as in the module:
  *  - the receiver's inference from the downlink's subframes and the uplink's scheduling is replaced by the delivery
- *    rate at the sender and a constant, as in the publication's sender form (on the authors' page: alpha 100, 10 ms);
+ *    rate at the sender and a constant; alpha is 200 and the constant 5 ms, for the receiver 100 and 10 ms;
  *  - the rate is sampled at each acknowledgement over about a round trip, not from the first to the last
- *    acknowledgement of a window; T is its mean with weight 1/8 per acknowledgement;
- *  - samples that the application limited only count if they exceed M, and W does not grow while it does not limit the
- *    sender: it would grow without bound;
- *  - the smallest round trip is that of the connection so far;
- *  - W is at least 2 segments; a timeout sets the window to 1 segment until the next acknowledgement, as Linux does.
+ *    acknowledgement of a window; T is its mean with weight 1/8 per acknowledgement, and M when start-up ends;
+ *  - start-up does not end when the window over the smallest round trip exceeds M, but when M has stopped growing: a
+ *    window of about ten times what fills the link has been sent by then, and is lost where the queue is shorter.
+ * Deviations from the module:
+ *  - RTT is the mean of the round, not its last one;
+ *  - samples that the application limited only count in T if they exceed M, and W does not grow while it does not limit
+ *    the sender: it would grow without bound;
+ *  - W is at least 2 segments; a timeout sets the window to 1 segment until the next acknowledgement, as Linux does;
+ *  - it does not pace.
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"
 
-/* Interval of the uplink's scheduling, which the smallest round trip misses. Sender form. */
+/* Interval of the uplink's scheduling, which the smallest round trip misses: the module. */
 #define CALIBRATION_US 5000u
-/* Segments that a round adds to W at gamma 1 while nothing is delivered. Sender form. */
+/* Segments that a round adds to W at gamma 1 while nothing is delivered: the module. */
 #define ALPHA 200u
-/* 1 / gamma: evaluation of the publication. */
+/* 1 / gamma: the publication and the module. */
 #define GAMMA_DIVISOR 2u
-/* Rounds of the largest delivery rate, a power of 2. Sender form. */
+/* Rounds of the largest delivery rate, a power of 2: the module. */
 #define ROUNDS 8u
-/* Start-up ends after so many rounds in which the rate grows by less than a quarter. Sender form. */
+/* Start-up ends after so many rounds in which the rate grows by less than a quarter: the module. */
 #define LEVEL_ROUNDS 2u
-/* 1 / weight of a sample in the mean rate. Sender form. */
+/* 1 / weight of a sample in the mean rate: the module. */
 #define MEAN_DIVISOR 8u
 /* Windows and rates have fractions of 1/256 segment: at small windows, whole segments never reach the equilibrium. */
 #define ONE 256u
@@ -88,6 +93,7 @@ LAW_INLINE void start_up(struct law *law, u32 rate, u64 calibrated_us)
 		law->level_rounds = 0;
 	} else if (++law->level_rounds >= LEVEL_ROUNDS) {
 		law->is_started = 1;
+		law->mean_rate = rate;
 		law->w = calibrated_us < 0xffffffffu ? rate * calibrated_us / 1000000u : (u64)LAW_LARGEST * ONE;
 	}
 }

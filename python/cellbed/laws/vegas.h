@@ -7,8 +7,10 @@
  * Deviations from the publication, as in Linux:
  *  - losses are found and repaired by TCP, and halve the window as in NewReno;
  *  - slow start doubles the window each round trip, not every second one, and ends with one segment more than fills
- *    the base round trip at the measured rate, not with 7/8 of the window;
- *  - the round trip of an epoch is its smallest one: delayed acknowledgements do not count as a queue;
+ *    the base round trip at the measured rate, not with 7/8 of the window (known from ns-2);
+ *  - the round trip of an epoch is its smallest one: delayed acknowledgements do not count as a queue. In slow start it
+ *    shows the queue that the epoch found, not the one that it made: on a deep queue, the window grows to two to
+ *    four times what fills the link, and then shrinks by one segment per round trip;
  *  - the queue is cwnd (rtt - base) / base, truncated to whole segments, not cwnd (rtt - base) / rtt;
  *  - an epoch with less than three measurements grows the window as NewReno;
  *  - the base round trip is measured anew when nothing is left in flight, and after a timeout.
@@ -19,10 +21,10 @@
  */
 #include "law.h"
 
-/* Bounds of the queue, segments: section III.B, Vegas-2,4. */
+/* Bounds of the queue, segments: Vegas-2,4 of the publication. */
 #define ALPHA 2
 #define BETA 4
-/* Queue at which slow start ends, segments: section III.C, value of Linux. */
+/* Queue at which slow start ends, segments: Linux. */
 #define GAMMA 1
 /* Measurements of a usable epoch: Linux. One or two may all be delayed acknowledgements. */
 #define FEWEST 3
@@ -42,7 +44,7 @@ LAW_INLINE void slow_start(struct window *window, u32 acked)
 
 LAW_INLINE void leave_slow_start(struct window *window)
 {
-	window->ssthresh = law_max(law_min(window->ssthresh, window->cwnd - 1), 2);
+	window->ssthresh = law_max(law_min(window->ssthresh, window->cwnd), 2);
 }
 
 LAW_INLINE void end_epoch(struct law *law, struct window *window, const struct sample *sample)

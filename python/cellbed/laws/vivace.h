@@ -1,7 +1,7 @@
 /* vivace: PCC Vivace (latency)
  *
- * M. Dong et al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018, sections 3 and 4. A monitor interval
- * at x Mbit/s has the utility
+ * M. Dong et al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018, with the constants that WebRTC's
+ * implementation of it has as well. A monitor interval at x Mbit/s has the utility
  *
  *   u = x^0.9 - 900 x max(0, dRTT/dT) - 11.35 x L
  *
@@ -19,7 +19,8 @@
  * Deviations:
  * - The next doubling, and the next step, wait for the results of the intervals before (one round trip, at the
  *   current rate).
- * - The amplifier is ((k+1)/2)^1.2 for the k-th step in the same direction, k at most 16.
+ * - The amplifier is ((k+1)/2)^1.2 for the k-th step in the same direction, k at most 16 (in WebRTC k up to 3, then
+ *   2k - 3).
  * - The bound grows to 95 % at most.
  * - An interval lasts one smoothed round trip, but at least 10 segments.
  * - An interval in which less than 3/4 of the rate was sent (application, receive window) is repeated.
@@ -31,13 +32,13 @@
 #define LAW_OWNS_WINDOW
 #include "law.h"
 
-#define VIVACE_LATENCY 900u		/* b of the utility, section 3 */
-#define VIVACE_LOSS_PERCENT 1135u	/* c = 11.35, section 3 */
-#define VIVACE_PROBE 20u		/* probes differ by 1/20 of the rate: epsilon = 0.05, section 4 */
-#define VIVACE_BOUND_PERCENT 5u		/* first bound of a step, section 4 */
-#define VIVACE_BOUND_GROWTH_PERCENT 10u	/* section 4 */
+#define VIVACE_LATENCY 900u		/* b of the utility */
+#define VIVACE_LOSS_PERCENT 1135u	/* c = 11.35 */
+#define VIVACE_PROBE 20u		/* probes differ by 1/20 of the rate: epsilon = 0.05 */
+#define VIVACE_BOUND_PERCENT 5u		/* first bound of a step */
+#define VIVACE_BOUND_GROWTH_PERCENT 10u	/* of the bound */
 #define VIVACE_BOUND_GROWTHS 9u		/* 95 %: the rate stays above 0 */
-#define VIVACE_STEP_KBITS 1000u		/* a gradient of 1 is a step of 1 Mbit/s: theta0 = 1, section 4 */
+#define VIVACE_STEP_KBITS 1000u		/* a gradient of 1 is a step of 1 Mbit/s: theta = 1 */
 #define VIVACE_LEAST_SLOPE 10486u	/* 0.01, in 1/2^20 */
 #define VIVACE_LARGEST_SLOPE (4u << 20)
 #define VIVACE_PROBES 4u
