@@ -175,9 +175,11 @@ def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str,
 
 def deviations(publication: SweptPublication, scenario: Mapping[str, Any]) -> list[str]:
     """Return what this machine lacks: TCP and nodes of a scenario that differ from the publication's."""
+    key = "transport.congestion_control"
+    varied = any(key == factor.get("key") for each in publication.experiments for factor in each.factors.values())
     wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
     found = []
-    if control != wanted:
+    if control != wanted and not varied:
         found.append(f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`.")
     for name, node in publication.scenario["nodes"].items():
         for key, unit in (("cpus", " processors"), ("memory", "")):

@@ -1,0 +1,71 @@
+"""The reproduction of COSM-IC's transport protocols."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.experiments.reproduce.swept import Sweeps
+from cellbed.experiments.sweep.library import Execution
+from cellbed.reproduction import Data, Trials, evaluate
+from cellbed_reproductions.cosmic import PUBLICATION, TABLE_2, TABLE_4
+from in_process import cellbed
+
+LOSSES = ("0 %", "0.1 %", "0.5 %")
+SIZES_MB = (125, 175, 200, 225)
+
+
+def published(factor: float = 1.0) -> Data:
+    """Trials with the paper's figures. factor: of CUBIC's throughput at a loss."""
+    loss = [
+        {"law": law, "loss": at, "throughput_down_mbit_s": value * (factor if law == "CUBIC" and at != "0 %" else 1)}
+        for law, values in TABLE_4.items()
+        for at, value in zip(LOSSES, values, strict=True)
+    ]
+    file = [
+        {"law": law, "size": f"{size} MB", "throughput_down_mbit_s": size * 8 / seconds}
+        for law, times in TABLE_2.items()
+        for size, seconds in zip(SIZES_MB, times, strict=True)
+    ]
+    frames = {}
+    for name, rows in (("loss", loss), ("file", file)):
+        trials = [{**row, "repetition": number, "status": "complete"} for row in rows for number in (1, 2, 3)]
+        frames[name] = pl.DataFrame(trials)
+    return {name: Trials(frame) for name, frame in frames.items()}
+
+
+def test_published_figures_agree_with_each_claim() -> None:
+    for finding in evaluate(PUBLICATION, published()).values():
+        assert finding.same in ("yes", "–"), finding
+        assert finding.magnitude == "yes", finding
+
+
+def test_another_throughput_contradicts_the_claims_about_it() -> None:
+    findings = evaluate(PUBLICATION, published(factor=30.0))
+    assert findings["kept-cubic-0.1"].same == "no"
+    assert findings["cubic-over-reno-0.5"].same == "no"
+    assert findings["kept-reno-0.1"].same == "yes"
+    assert findings["kept-cubic-0.1"].magnitude == "no"
+
+
+def test_response_time_is_the_size_over_the_throughput() -> None:
+    finding = evaluate(PUBLICATION, published())["file-bbr-125"]
+    assert finding.interval.value == pytest.approx(1.37)
+
+
+def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> None:
+    sweeps = Sweeps(PUBLICATION, [], tmp_path, Execution(virtual=True), short=False, running=False)
+    assert {each.name: len(plan.points) for each, plan in sweeps.plans} == {"loss": 9, "file": 8}
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "file: 2 points" in done.stdout
+
+
+def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path) -> None:
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '"file-cubic-over-bbr-125"' in done.stdout
+    assert "this machine refuses" not in done.stdout
+    assert (tmp_path / "reproductions/cosmic-short-virtual/report.html").is_file()
