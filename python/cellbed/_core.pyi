@@ -129,7 +129,8 @@ def queue_disciplines() -> str:
     """Return the tables of all queue disciplines with all keys and defaults of the path model, as a list in JSON."""
 
 def transports() -> str:
-    """Return the tables of all transports of data centres with all keys and defaults, as a list in JSON."""
+    """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, and
+    ``mobile_users``, whether the transport reaches those of a radio cell."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""

@@ -9,7 +9,7 @@ from cellbed import _core
 from cellbed.datacentre.transports import AnyTransport
 from cellbed.scenario.table import Table
 
-MODEL: dict[str, dict[str, Any]] = {table["kind"]: table for table in json.loads(_core.transports())}
+MODEL: dict[str, dict[str, Any]] = {it["table"]["kind"]: it["table"] for it in json.loads(_core.transports())}
 TABLES: dict[str, type[Table]] = {
     get_args(table.model_fields["kind"].annotation)[0]: table for table in get_args(AnyTransport)
 }

@@ -24,7 +24,7 @@ from cellbed.datacentre import Simulation, SimulationError, simulate
 from cellbed.datacentre.file import json_schema, read_simulation
 from cellbed.datacentre.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
 from cellbed.datacentre.simulation import by_size
-from cellbed.datacentre.transports import AnyTransport
+from cellbed.datacentre.transports import MOBILE_USERS, AnyTransport
 from cellbed.scenario import ScenarioError
 from in_process import cellbed, completions
 
@@ -206,7 +206,11 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
         ({"traffic": {"trace": "users.txt"}}, "users.txt:1: a user in the sixth column: remove it, or add [radio]"),
         ({"traffic": {"trace": "users.txt"}, "radio": {"users": 2}}, "users.txt:2: user '2' is not a whole number"),
         ({"traffic": {"trace": "users.txt"}, "radio": {"host": "host-3"}}, "users.txt:1: users are behind host 3"),
-        ({"transport": {"kind": "pfabric"}, "radio": {}}, "transport.kind: pfabric repeats packets long before"),
+        *(
+            ({"transport": {"kind": kind}, "radio": {}}, f"transport.kind: {kind} repeats packets long before")
+            for kind, mobile in MOBILE_USERS.items()
+            if not mobile
+        ),
         (
             {"transport": {"kind": "phost", "repeats_carry_data": False}, "radio": {}},
             "transport.repeats_carry_data: a repeated packet without data does not reach a user",

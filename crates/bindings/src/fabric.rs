@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cellbed_fabric::description::Description;
-use cellbed_fabric::transport::{AnyTransport, TransportConfig};
+use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::units::{FlowId, HostId, Picos};
 use cellbed_fabric::{Flow, Node, Sample, Simulation};
 use numpy::IntoPyArray;
@@ -12,10 +12,15 @@ use pyo3::types::PyDict;
 
 use crate::arrivals::refuse;
 
-/// Returns the tables of all transports with all their keys, as a list in JSON.
+/// Returns all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
 #[pyfunction]
-pub fn transports() -> PyResult<String> {
-    serde_json::to_string(&TransportConfig::all()).or_else(|error| refuse(error.to_string()))
+pub fn transports() -> String {
+    let entry = |it: TransportConfig| {
+        let mobile_users = it.mobile_users() != MobileUsers::None;
+        serde_json::json!({"table": it, "mobile_users": mobile_users})
+    };
+    let entries = TransportConfig::all().into_iter().map(entry);
+    serde_json::Value::from_iter(entries).to_string()
 }
 
 /// Events between two looks at the clock. Those of a radio cell can take ten microseconds each.

@@ -2,7 +2,7 @@
 
 use cellbed_fabric::description::Description;
 use cellbed_fabric::ran::Ran;
-use cellbed_fabric::transport::AnyTransport;
+use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::{Record, Simulation};
 
 /// Runs a description in JSON, from its parts. Returns the records in order of flows, and the simulation.
@@ -176,12 +176,16 @@ fn impossible_descriptions_are_refused_in_one_sentence() {
         description.simulation().unwrap_err().to_string()
     };
     let random = r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]]}"#;
-    for (transport, radio, expected) in [
-        ("pfabric", "{}", "use pdcell"),
-        ("slow-start", "{}", "use pdcell"),
-        ("phost", r#"{"admission": "lqd"}"#, "LQD"),
-    ] {
-        let error = refuse_transport(&format!(r#"{{"kind": "{transport}"}}"#), random, radio);
+    let lqd = r#"{"admission": "lqd"}"#;
+    let mut cases = vec![(r#"{"kind": "phost"}"#.to_owned(), lqd, "LQD")];
+    for transport in TransportConfig::all() {
+        if transport.mobile_users() == MobileUsers::None {
+            let table = serde_json::to_string(&transport).unwrap();
+            cases.push((table, "{}", "long before a device can answer"));
+        }
+    }
+    for (transport, radio, expected) in cases {
+        let error = refuse_transport(&transport, random, radio);
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     }
 }

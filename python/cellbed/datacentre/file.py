@@ -14,7 +14,7 @@ from cellbed.archive import find_file, obstacle
 from cellbed.datacentre import flow_files
 from cellbed.datacentre.cells import Radio
 from cellbed.datacentre.flow_files import PACKET, FlowFileError, Sizes
-from cellbed.datacentre.transports import PS, AnyTransport, simulated
+from cellbed.datacentre.transports import MOBILE_USERS, PS, AnyTransport, simulated
 from cellbed.scenario.fields import Chance, quantity
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError
@@ -397,8 +397,6 @@ _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "
 
 
 AnyTopology = LeafSpine | Graph
-_IMPATIENT = ("pfabric", "slow-start")
-"""Transports that cannot reach the users of a radio cell."""
 
 
 class SimulationFile(Table):
@@ -471,10 +469,9 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
     if file.radio is not None and file.traffic.pattern is not None:
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
         found.append(Problem(("traffic", "pattern"), text))
-    if file.radio is not None and file.transport.kind in _IMPATIENT:
-        text = (
-            f"{file.transport.kind} repeats packets long before a device can answer: write pdcell, phost, tcp or dctcp"
-        )
+    if file.radio is not None and not MOBILE_USERS[file.transport.kind]:
+        others = ", ".join(kind for kind, mobile in MOBILE_USERS.items() if mobile)
+        text = f"{file.transport.kind} repeats packets long before a device can answer: write one of {others}"
         found.append(Problem(("transport", "kind"), text))
     if file.radio is not None and file.transport.kind == "phost" and file.transport.repeats_carry_data is False:
         text = "a repeated packet without data does not reach a user: remove this key"

@@ -6,6 +6,7 @@ description quotes.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -129,3 +130,5 @@ class Pdcell(Table):
 
 
 AnyTransport = Phost | Pfabric | SlowStart | Tcp | Dctcp | Pdcell
+MOBILE_USERS: dict[str, bool] = {it["table"]["kind"]: it["mobile_users"] for it in json.loads(_core.transports())}
+"""Whether a transport reaches the users of a radio cell, by kind."""

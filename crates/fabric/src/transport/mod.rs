@@ -84,6 +84,11 @@ macro_rules! transports {
             pub fn mark_above(&self) -> Option<u64> {
                 match self { $(Self::$name(_) => <$constants>::MARK_ABOVE,)* }
             }
+
+            /// Returns the support of mobile users behind one of the hosts.
+            pub fn mobile_users(&self) -> MobileUsers {
+                match self { $(Self::$name(_) => <$constants>::MOBILE,)* }
+            }
         }
 
         /// One of the transports; calls are dispatched by a match.
@@ -139,8 +144,7 @@ impl AnyTransport {
             (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
             (_, MobileUsers::Own) => "there is one already",
             (_, MobileUsers::None) => {
-                "pfabric and slow-start repeat packets after microseconds, long before a device can answer: \
-                    use pdcell, phost, tcp or dctcp"
+                "the transport repeats packets after microseconds, long before a device can answer: use another"
             }
             (_, MobileUsers::CentralUnit) if lqd => {
                 "LQD drops packets that a transport ending at the central unit will not send again"
