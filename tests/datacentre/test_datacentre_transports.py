@@ -1,6 +1,8 @@
 """Transports of data centres have the same keys in simulation files as in the simulator."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -9,6 +11,7 @@ from cellbed import _core
 from cellbed.datacentre.transports import AnyTransport
 from cellbed.scenario.table import Table
 
+ROOT = Path(__file__).parents[2]
 MODEL: dict[str, dict[str, Any]] = {it["table"]["kind"]: it["table"] for it in json.loads(_core.transports())}
 TABLES: dict[str, type[Table]] = {
     get_args(table.model_fields["kind"].annotation)[0]: table for table in get_args(AnyTransport)
@@ -19,6 +22,12 @@ MODEL_ONLY = {"dctcp": {"control"}}
 
 def test_simulation_files_have_all_transports_of_the_simulator() -> None:
     assert set(TABLES) == set(MODEL)
+
+
+def test_the_reference_has_a_row_of_every_transport() -> None:
+    page = (ROOT / "docs/reference/simulation-file.md").read_text()
+    section = page.partition("\n## `transport`\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r'^\| `"(\S+)"`', section, re.MULTILINE)) == sorted(MODEL)
 
 
 @pytest.mark.parametrize("kind", TABLES)
