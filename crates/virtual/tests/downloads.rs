@@ -69,7 +69,7 @@ fn on_a_fat_link_each_doubling_of_the_window_is_a_round_trip() {
 
 #[test]
 fn a_long_transfer_has_the_rate_of_the_link() {
-    for control in [Control::Cubic, Control::NewReno, Control::Bbr] {
+    for &control in Control::ALL.iter().filter(|law| !law.uses_ecn()) {
         let tcp = Tcp {
             control,
             ..Tcp::default()

@@ -89,7 +89,7 @@ fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
 fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
     // The downlink stands still, so that the head is not acknowledged within a round trip and 200 ms.
     let stands = [(200, 0), (650, 20_000_000)];
-    for control in [Control::Cubic, Control::NewReno, Control::Bbr] {
+    for &control in Control::ALL.iter().filter(|law| !law.uses_ecn()) {
         let messages = [(150, SEGMENT), (250, 200), (251, 700)];
         let segments = sent(network(&stands), control, &messages);
         let after = |&(_, first, length): &(Time, u32, u32)| (first, length);
