@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cellbed import Fate, Link, Outcomes
 from cellbed.scenario import load_text
+from cellbed.scenario.queues import TITLES
 from cellbed.testbed.plan import make_plan
 
 MS = 1_000_000
@@ -35,8 +36,8 @@ RATES = st.sampled_from(
     ["12 Mbit/s", "1 Mbit/s", "1 Gbit/s", "lte-suburban.up", "unlimited", "token-bucket rate=3Mbit/s burst=9000B"]
 )
 QUEUES = st.sampled_from(
-    ["infinite", "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4", "pie",
-     "red minimum=3000B maximum=9000B ecn=true", "dualpi2"]
+    [*TITLES, "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4",
+     "red minimum=3000B maximum=9000B ecn=true"]
 )  # fmt: skip
 DELAYS = st.sampled_from(["0 ms", "20 ms", "1 ns", "normal mean=10ms deviation=5ms"])
 LOSSES = st.sampled_from(["0", "10 %", "gilbert-elliott to_bad=0.1 to_good=0.5"])
