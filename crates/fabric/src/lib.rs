@@ -8,7 +8,7 @@
 //! | [`units`], [`random`], [`wheel`] | times, rates and numbers; random streams; the event queue |
 //! | `fabric` | topology, ports, packets and flows of a data centre, and the loop of a run |
 //! | [`ran`] | a central unit with its buffer, a distributed unit, and the users' channels |
-//! | [`transport`] | TCP, DCTCP, pHost, pFabric and pDCell on the fabric, one file each |
+//! | [`transport`] | transports on the fabric, one file each |
 //! | [`description`] | a run of a data centre as data |
 #![forbid(unsafe_code)]
 
