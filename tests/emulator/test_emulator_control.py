@@ -177,7 +177,7 @@ def test_a_rate_changes_under_packets_and_none_is_lost(control: Path, tmp_path: 
     released = log["released"][log["direction"] == 0]
     between = np.unique(np.diff(released))
     assert between[0] == pytest.approx(1028 * 8 / 20e6 * 1e9, abs=1)
-    assert (np.diff(released) == 1028 * 8 / 2e6 * 1e9).sum() > 5
+    assert 1028 * 8 / 2e6 * 1e9 in between
 
 
 def test_scheduled_changes_happen_at_their_time_after_every_start(tmp_path: Path) -> None:

@@ -57,6 +57,14 @@ def processes_of(identifier: str) -> list[int]:
     return found
 
 
+def command_line(process: object) -> bytes:
+    """The words of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def has_ended(process: int) -> bool:
     """Return whether a process is gone, or waits for its parent to notice that it ended."""
     try:

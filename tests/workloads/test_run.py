@@ -22,7 +22,7 @@ from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.state import records
 from cellbed.testbed.programs.supervise import START_STEP_NS
 from in_process import cellbed
-from run_commands import command, needs_limits, only_folder, processes_of, run
+from run_commands import command, command_line, needs_limits, only_folder, processes_of, run
 
 SCENARIO = """
 name = "{name}"
@@ -114,7 +114,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
         env={**os.environ, **locale},
     )
     identifier = wait_for_phase(process, "running for")
-    programs = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(identifier)}
+    programs = {pid: command_line(pid) for pid in processes_of(identifier)}
     (emulator,) = [pid for pid, line in programs.items() if b"import emulate" in line]
     services = [pid for pid, line in programs.items() if b"cellbed.workloads.offloading.service" in line]
     worker = next(pid for service in services for pid in children_of(service))
@@ -315,7 +315,7 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
 def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
     process, identifier = run_until(tmp_path, phase)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"import emulate" in Path(f"/proc/{child}/cmdline").read_bytes():
+        if b"import emulate" in command_line(child):
             os.kill(int(child), signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
