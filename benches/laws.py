@@ -1,6 +1,6 @@
 """Congestion control laws in the kernel beside the same laws in virtual time, and beside the kernel's own.
 
-Downloads by iperf3 over each link: throughput and median round trip of each law, in real time (as root) and predicted.
+Downloads by iperf3 over each link: throughput and mean round trip of each law, in real time (as root) and predicted.
 The last column is prediction over kernel. Real trials that the machine disturbed count; run it on an idle machine.
 
     sudo python benches/laws.py [--links "20 Mbit/s" PATH/Verizon-LTE-short ...] [--laws NAME ...] [--repetitions 3]
@@ -51,7 +51,7 @@ def show(kernel: pl.DataFrame, virtual: pl.DataFrame) -> None:
     both = kernel.join(virtual, on=["link", "flows", "law"], suffix="_virtual", maintain_order="left")
     for row in both.iter_rows(named=True):
         cells = [row["link"], row["law"]]
-        for measure, factor in (("throughput_mbit_s", 1.0), ("round_trip_p50_s", 1e3)):
+        for measure, factor in (("throughput_mbit_s", 1.0), ("round_trip_s", 1e3)):
             real, predicted = (row[f"{measure}{end}"] * factor for end in ("", "_virtual"))
             low, high = (row[f"{measure}_{end}"] for end in ("low", "high"))
             interval = "" if low is None else f" ({low * factor:.4g}–{high * factor:.4g})"
@@ -61,9 +61,7 @@ def show(kernel: pl.DataFrame, virtual: pl.DataFrame) -> None:
         of_link = {row["law"]: row for row in kernel.filter(link=link).iter_rows(named=True)}
         for ours, own in PAIRS.items():
             if ours in of_link and own in of_link:
-                ratios = [
-                    of_link[ours][name] / of_link[own][name] for name in ("throughput_mbit_s", "round_trip_p50_s")
-                ]
+                ratios = [of_link[ours][name] / of_link[own][name] for name in ("throughput_mbit_s", "round_trip_s")]
                 print(f"{link}: {ours} over the kernel's {own}: throughput {ratios[0]:.3f}, round trip {ratios[1]:.3f}")
 
 

@@ -164,7 +164,7 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
         table.add_row(
             *(row[name] for name in factors),
             _interval(row, "throughput_mbit_s"),
-            _interval(row, "round_trip_p50_s", 1e3),
+            _interval(row, "round_trip_s", 1e3),
             _interval(row, "retransmitted"),
             "–" if row["fairness"] is None else f"{row['fairness']:.3f}",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from cellbed.laws.law import name_of
+from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, UnitError
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from cellbed.experiments.sweep.library import Sweep
 
-MEASURES = ("throughput_mbit_s", "round_trip_p50_s", "retransmitted")
+MEASURES = ("throughput_mbit_s", "round_trip_s", "retransmitted")
+_TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
 """Of the schedule: connections open, and the last packets arrive."""
@@ -93,25 +95,26 @@ class Comparison:
         """Return a row for each point: link, flows, law, its rivals', each of `MEASURES` with its 95 % interval, and
         fairness.
 
-        fairness: Jain's index of the bytes of all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301,
-        1984): 1 if all are equal, 1/n if one has everything; null of a single transfer.
+        round_trip_s: the mean over the packets of the transfers, in the network. fairness: Jain's index of the bytes of
+        all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301, 1984): 1 if all are equal, 1/n if one
+        has everything; null of a single transfer.
         """
         import polars as pl
 
         way = "up" if self.upload else "down"
         factors = [name for name in ("link", "flows", "against", "law") if name in sweep.points.columns]
-        found = sweep.points.select(factors)
-        for measure in MEASURES:
-            column = measure.replace("throughput", f"throughput_{way}")
-            ends = [pl.col(end).alias(f"{measure}_{end}") for end in ("low", "high")]
-            values = sweep.intervals(column, app="bulk").select(*factors, pl.col("value").alias(measure), *ends)
-            found = found.join(values, on=factors, how="left", maintain_order="left")
         trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("folder").is_not_null())
-        indices = [_fairness(sweep.path / folder, self.upload) for folder in trials["folder"]]
-        fairness = trials.select(factors).with_columns(pl.Series("fairness", indices, pl.Float64))
-        fairness = fairness.group_by(factors).agg(pl.col("fairness").mean())
-        found = found.join(fairness, on=factors, how="left", maintain_order="left")
-        return found.sort(*factors[:-1], maintain_order=True)
+        columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s", "retransmitted": "retransmitted"}
+        more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
+        found = []
+        for point in sweep.points.select(factors).iter_rows(named=True):
+            at = pl.concat([trials.select(*factors, **columns), more], how="horizontal").filter(**point)
+            row = dict(point)
+            for measure in MEASURES:
+                interval = mean_interval(at[measure].drop_nulls().to_list(), 0.0)
+                row |= {measure: interval.value, f"{measure}_low": interval.low, f"{measure}_high": interval.high}
+            found.append(row | {"fairness": at["fairness"].mean()})
+        return pl.DataFrame(found, infer_schema_length=None).sort(*factors[:-1], maintain_order=True)
 
 
 def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
@@ -134,7 +137,8 @@ def _transfers(server: str) -> dict[str, Any]:
     return {"kind": "program", "server": ready, "client": {"on": "endpoint"}}
 
 
-def _fairness(trial: Path, upload: bool) -> float | None:
+def _transferred(trial: Path, upload: bool) -> dict[str, float | None]:
+    """Return mean round trip (s) and fairness of the transfers of a trial."""
     import polars as pl
 
     connections = pl.read_parquet(trial / "connections.parquet")
@@ -142,7 +146,10 @@ def _fairness(trial: Path, upload: bool) -> float | None:
     transfers = connections.filter(pl.col("opened_ns") > pl.col("opened_ns").min().over("app"))
     carried = transfers["to_server_bytes" if upload else "to_client_bytes"].cast(pl.Float64)
     squares = float((carried**2).sum())
-    return float(carried.sum()) ** 2 / (len(carried) * squares) if len(carried) > 1 and squares else None
+    fairness = float(carried.sum()) ** 2 / (len(carried) * squares) if len(carried) > 1 and squares else None
+    parts = [f"to_{end}_{part}_s" for end in ("client", "server") for part in ("queue", "delay")]
+    mean = transfers.filter(app="bulk").select(pl.sum_horizontal(parts).mean()).item()
+    return {"round_trip_s": mean, "fairness": fairness}
 
 
 def _is_rate(link: str) -> bool:
