@@ -59,7 +59,7 @@ EXPERIMENTS = (
             "law": {"key": "transport.congestion_control", "levels": _LAWS},
             "loss": {"key": "links.core.cloud", "levels": {loss: _core("1 Gbit/s", loss) for loss in _LOSS}},
         },
-        repetitions=3,
+        repetitions=2,
         short={"changes": {"duration": "30 s", "apps.transfer.client.command": f"{_CLIENT} --time 20"}},
     ),
     Swept(

@@ -42,7 +42,7 @@ def test_law_is_compiled_again_when_an_included_file_changes(tmp_path: Path) -> 
         ("My_Law.h", "", "not the name of a law"),
         ("law.txt", "", "not the name of a law"),
         ("empty.h", "", "missing title"),
-        ("other.h", "/* mine: A law */", "missing title"),
+        ("other.h", "/* mine: A law */", "names the law 'mine', not 'other'"),
         ("untitled.h", "/* untitled: */", "missing title"),
         ("binary.h", "\0\1\2", "missing title"),
     ],

@@ -182,7 +182,7 @@ def test_user_without_rights_gets_one_error_with_the_remedy() -> None:
     done = subprocess.run(
         ["unshare", "-Ur", *command("cc", "check", "vegas")], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (2, "virtual time: vegas\n")
+    assert (done.returncode, done.stdout) == (2, "virtual time: vegas, loaded\n")
     assert len(done.stderr.splitlines()) == 1
     assert "sudo" in done.stderr
     assert "--virtual" in done.stderr

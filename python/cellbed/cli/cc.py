@@ -159,7 +159,7 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
     for factor in factors:
         table.add_column(factor, no_wrap=True)
     for heading in ("Mbit/s", "round trip, ms", "sent again", "fair"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for row in results.iter_rows(named=True):
         table.add_row(
             *(row[name] for name in factors),
@@ -193,6 +193,6 @@ def check(
     from cellbed.laws.law import find
 
     found = find(law, Path.cwd())
-    print(f"virtual time: {found.load()}")
+    print(f"virtual time: {found.load()}, loaded")
     with loaded(found) as name:
-        print(f"kernel: {name}")
+        print(f"kernel: {name}, loaded and unloaded")

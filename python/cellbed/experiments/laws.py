@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from cellbed.experiments.virtual.run import KERNEL_CONTROLS
 from cellbed.laws.law import name_of
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, UnitError
 from cellbed.support.whole_files import write_whole
+from cellbed.testbed.testbed import available_congestion_controls, congestion_problem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,7 +105,7 @@ class Comparison:
 
         way = "up" if self.upload else "down"
         factors = [name for name in ("link", "flows", "against", "law") if name in sweep.points.columns]
-        trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("folder").is_not_null())
+        trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("status") != "failed")
         columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s", "retransmitted": "retransmitted"}
         more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
         found = []
@@ -125,6 +127,9 @@ def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
             control = CONGESTION_CONTROL.read(text, beside)
         except UnitError as error:
             raise CellbedError(f"not a law: {error}") from error
+        known = (*(available_congestion_controls() or ()), *KERNEL_CONTROLS)
+        if isinstance(control, str) and (wrong := congestion_problem(control, known)):
+            raise CellbedError(f"not a law: {wrong}; see `cellbed cc ls`")
         laws[name_of(control)] = CONGESTION_CONTROL.show(control)
     if len(laws) < len(texts):
         raise CellbedError("two laws have the same name: give each header its own")

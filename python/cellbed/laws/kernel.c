@@ -94,10 +94,12 @@ LAW_INLINE void apply(struct connection *connection, struct tcp_sock *tp, const 
 {
 	tp->snd_cwnd = law_min(law_max(window->cwnd, 1), LAW_LARGEST);
 	tp->snd_ssthresh = window->ssthresh;
+#ifdef LAW_OWNS_WINDOW /* else TCP sets its own after each acknowledgement */
 	if (window->pacing_rate) {
 		((struct sock *)tp)->sk_pacing_rate = window->pacing_rate;
 		connection->pacing_rate = window->pacing_rate;
 	}
+#endif
 }
 
 LAW_INLINE u32 in_flight(struct tcp_sock *tp)

@@ -63,7 +63,10 @@ def loaded(law: Law) -> Iterator[str]:
     )
     program = library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
     if not program:
-        raise LawError(f"{law.path}: libbpf cannot read its object: {os.strerror(ctypes.get_errno())}")
+        reason = os.strerror(ctypes.get_errno())
+        raise LawError(
+            f"{law.path}: libbpf cannot read its object ({reason}): does it call a function of another file?"
+        )
     link, own = None, -1
     try:
         operations = library.bpf_object__find_map_by_name(program, b"law")
@@ -107,6 +110,8 @@ def _refusal(law: Law, number: int, log: str) -> LawError:
         )
     lines = [line for line in log.splitlines() if line and not line.startswith(("processed ", "verification time"))]
     shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
+    if "program is too large" in shown:
+        shown += "\n  (a loop has no constant bound, or the law is too long)"
     reason = "the kernel's verifier refuses it:" if shown else f"the kernel refuses it: {os.strerror(number)}"
     return LawError(f"{law.path}: {reason}{shown}")
 

@@ -9,11 +9,13 @@
  *   law_ack(law, window, sample)     segments were acknowledged
  *   law_event(law, window, event)    losses or a timeout
  *
- * They set `cwnd`, `ssthresh` and, if the law paces, `pacing_rate` of the window. TCP finds and repairs losses. By default it
+ * A window begins with TCP's initial window (10) and a threshold of LAW_UNLIMITED; the threshold is never above it, and may be
+ * above or below cwnd. The functions set `cwnd`, `ssthresh` and, if the law paces, `pacing_rate` of the window. TCP finds and repairs losses. By default it
  * also sets the window during repairs (RFC 6937), and law_ack is not called meanwhile. A law with LAW_OWNS_WINDOW gets each
  * acknowledgement and sets the window at any time.
  *
- * No floating point, no signed division, no loop without a constant bound: the kernel's verifier refuses them.
+ * No floating point, no signed division, no loop without a constant bound: the kernel's verifier refuses them. In virtual
+ * time, a division by zero ends the process (in the kernel it is 0), and an endless loop never returns.
  */
 #ifndef CELLBED_LAW_H
 #define CELLBED_LAW_H
@@ -33,7 +35,7 @@ typedef long long s64;
 struct window {
 	u32 cwnd;		/* congestion window, segments */
 	u32 ssthresh;		/* slow start ends at this window, segments */
-	u64 pacing_rate;	/* bytes of data per second; 0: as TCP does without a law. Needs LAW_OWNS_WINDOW */
+	u64 pacing_rate;	/* bytes of data per second; 0: as TCP does without a law. Ignored without LAW_OWNS_WINDOW */
 };
 
 #define LAW_APP_LIMITED 1u	/* the application had less to send than the window allowed when these were sent */

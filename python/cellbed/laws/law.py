@@ -25,6 +25,9 @@ _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 
+_HINTS = {"__float": "it uses floating point", "__fix": "it uses floating point", "sdiv": "it divides signed numbers"}
+"""What clang means by errors of its BPF target."""
+
 Target = Literal["kernel", "host"]
 
 
@@ -104,7 +107,8 @@ class Law:
         if done.returncode:
             lines = done.stderr.decode(errors="replace").splitlines()
             first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
-            raise LawError(f"{self.path}: cannot be compiled: {first}")
+            hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
+            raise LawError(f"{self.path}: cannot be compiled: {first}{hint}")
         return done.stdout
 
 
@@ -146,8 +150,10 @@ def read(path: Path) -> Law:
     described = "\n".join(lines).strip()
     first, _, rest = described.partition("\n")
     name, colon, title = first.partition(":")
-    if not colon or name.strip() != path.stem or not title.strip():
+    if not colon or not title.strip():
         raise LawError(f"{path}: missing title: the header must begin with a comment '/* {path.stem}: TITLE'")
+    if name.strip() != path.stem:
+        raise LawError(f"{path}: its comment names the law '{name.strip()}', not '{path.stem}' as its file")
     return Law(path.stem, path.absolute(), title.strip(), rest.strip())
 
 

@@ -65,7 +65,9 @@ impl Header {
         } else {
             window.ssthresh.into()
         };
-        self.pacing_rate = window.pacing_rate;
+        if self.owns_window() {
+            self.pacing_rate = window.pacing_rate;
+        }
     }
 }
 
