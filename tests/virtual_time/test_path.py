@@ -118,7 +118,7 @@ def test_pages_load_sooner_with_less_to_wait_for(path: Path) -> None:
     ("run", "message"),
     [
         (lambda path: path.downloads(sizes=[0]), "sizes has 0 bytes"),
-        (lambda path: path.downloads(sizes=[1], tcp=Tcp(control="vegas")), 'no control "vegas"'),  # type: ignore[arg-type]
+        (lambda path: path.downloads(sizes=[1], tcp=Tcp(control="no-such")), 'no control "no-such"'),  # type: ignore[arg-type]
         (lambda path: path.downloads(sizes=[1], tcp=Tcp(initial_window=0)), "at least one segment"),
         (lambda path: path.round_trips(count=1, interval=1, request=70_000), "request is 70000 bytes"),
         (lambda path: path.trains(lengths=[0]), r"lengths\[0\] is 0"),

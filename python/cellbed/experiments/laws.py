@@ -14,6 +14,7 @@ from cellbed.experiments.virtual.run import KERNEL_CONTROLS
 from cellbed.laws.law import name_of
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
+from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, UnitError
 from cellbed.support.whole_files import write_whole
@@ -146,7 +147,7 @@ def _transferred(trial: Path, upload: bool) -> dict[str, float | None]:
     """Return mean round trip (s) and fairness of the transfers of a trial."""
     import polars as pl
 
-    connections = pl.read_parquet(trial / "connections.parquet")
+    connections = pl.read_parquet(inputs.checked(trial / "connections.parquet"))
     # The first connection of iperf3 is for control.
     transfers = connections.filter(pl.col("opened_ns") > pl.col("opened_ns").min().over("app"))
     carried = transfers["to_server_bytes" if upload else "to_client_bytes"].cast(pl.Float64)

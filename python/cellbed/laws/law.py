@@ -18,6 +18,8 @@ from cellbed.support.near_names import did_you_mean
 from cellbed.support.user_folders import cache_folder
 from cellbed.support.whole_files import write_whole
 
+CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
+"""The kernel's setting of a network namespace."""
 FOLDER = Path(__file__).parent
 _INTERFACE = "law.h"
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from cellbed.laws.law import Law
+from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
@@ -54,7 +54,6 @@ class Links(Table):
 
 
 Buffer = Annotated[int, quantity(SIZE, "128 KiB", "1 GiB")]
-CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.laws.kernel import loaded
-from cellbed.laws.law import Law
-from cellbed.scenario.model import CONGESTION_SETTING
+from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import has_ipv6_way_out
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals

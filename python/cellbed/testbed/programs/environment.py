@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.laws.law import name_of
-from cellbed.scenario.model import CONGESTION_SETTING, SLOW_START_AFTER_IDLE
+from cellbed.laws.law import CONGESTION_SETTING, name_of
+from cellbed.scenario.model import SLOW_START_AFTER_IDLE
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
