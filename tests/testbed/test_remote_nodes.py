@@ -553,7 +553,7 @@ apps.web.server.ready.port = 8081
 apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
 apps.web.url = "http://{{server.address}}:8081/"
 apps.web.rate = "10 /s"
-apps.web.stop = "12 s"
+apps.web.stop = "17 s"
 apps.own.kind = "http"
 apps.own.client = "pi"
 apps.own.server = "edge"
@@ -565,12 +565,12 @@ apps.traced.telemetry = true
 apps.traced.client = {{ on = "pi", command = {json.dumps(["python3", "-c", TRACED])} }}
 [[faults]]
 kind = "pause"
-at = "3 s"
+at = "8 s"
 for = "500 ms"
 node = "pi-0"
 [[faults]]
 kind = "crash"
-at = "4 s"
+at = "9 s"
 for = "500 ms"
 node = "pi-0"
 """
