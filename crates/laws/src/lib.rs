@@ -92,8 +92,8 @@ static LAWS: Mutex<Vec<&'static Law>> = Mutex::new(Vec::new());
 
 /// Loads the law of a shared object under a name, in place of an earlier one of that name.
 pub fn load(name: &str, path: &Path) -> Result<&'static Law, LawError> {
-    // SAFETY: `host.c` and the law run no code when they are loaded. The symbols have the types that `host.c` gives them, in
-    // the version of the interface that is compared first.
+    // SAFETY: `host.c` and the law run no code when they are loaded. The symbols have the types that `host.c` gives
+    // them, in the version of the interface that is compared first.
     let law = unsafe {
         let library = Library::new(path)?;
         if **library.get::<*const u32>(c"cellbed_law_interface")? != INTERFACE {

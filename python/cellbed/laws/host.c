@@ -13,6 +13,9 @@ const u32 cellbed_law_size = sizeof(struct law);
 
 void cellbed_law_init(struct law *law, struct window *window) { law_init(law, window); }
 
-void cellbed_law_ack(struct law *law, struct window *window, const struct sample *sample) { law_ack(law, window, sample); }
+void cellbed_law_ack(struct law *law, struct window *window, const struct sample *sample)
+{
+	law_ack(law, window, sample);
+}
 
 void cellbed_law_event(struct law *law, struct window *window, u32 event) { law_event(law, window, event); }

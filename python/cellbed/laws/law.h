@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * The interface of a congestion control law: a header of pure functions in integers, which runs in the kernel (kernel.c),
- * in virtual time and in tests (host.c).
+ * The interface of a congestion control law: a header of pure functions in integers, which runs in the kernel
+ * (kernel.c), in virtual time and in tests (host.c).
  *
  * A law begins with a comment whose first line has its name and title, defines `struct law`, and three functions:
  *
@@ -9,13 +9,13 @@
  *   law_ack(law, window, sample)     segments were acknowledged
  *   law_event(law, window, event)    losses or a timeout
  *
- * A window begins with TCP's initial window (10) and a threshold of LAW_UNLIMITED; the threshold is never above it, and may be
- * above or below cwnd. The functions set `cwnd`, `ssthresh` and, if the law paces, `pacing_rate` of the window. TCP finds and repairs losses. By default it
- * also sets the window during repairs (RFC 6937), and law_ack is not called meanwhile. A law with LAW_OWNS_WINDOW gets each
- * acknowledgement and sets the window at any time.
+ * A window begins with TCP's initial window (10) and a threshold of LAW_UNLIMITED; a threshold may be above or below
+ * cwnd. The functions set `cwnd`, `ssthresh` and, if the law paces, `pacing_rate` of the window. TCP finds and repairs
+ * losses. By default it also sets the window during repairs (RFC 6937), and law_ack is not called meanwhile. A law with
+ * LAW_OWNS_WINDOW gets each acknowledgement and sets the window at any time.
  *
- * No floating point, no signed division, no loop without a constant bound: the kernel's verifier refuses them. In virtual
- * time, a division by zero ends the process (in the kernel it is 0), and an endless loop never returns.
+ * No floating point, no signed division, no loop without a constant bound: the kernel's verifier refuses them. In
+ * virtual time, a division by zero ends the process (in the kernel it is 0), and an endless loop never returns.
  */
 #ifndef CELLBED_LAW_H
 #define CELLBED_LAW_H
