@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.laws.kernel import loaded
-from cellbed.laws.law import LawError, read, shipped
+from cellbed.laws.law import LawError, kernel_version, read, shipped
 from cellbed.support.errors import CellbedError
 from law_examples import fixed
 from run_commands import command, needs_limits, only_folder, run
@@ -25,7 +25,7 @@ AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def reason() -> str | None:
-    """Why laws cannot be loaded here, or ``None``."""
+    """Return an obstacle to loading laws here, or ``None``."""
     try:
         with loaded(shipped()["reno-cellbed"]):
             return None
@@ -93,18 +93,14 @@ def killed_holders(law: Path, count: int) -> None:
         wait_until_gone(f"{law.stem}_")
 
 
-def kernel_has_links() -> bool:
-    return tuple(int(part.split("-")[0]) for part in os.uname().release.split(".")[:2]) >= (6, 4)
-
-
-@pytest.mark.skipif(not kernel_has_links(), reason="Linux before 6.4 keeps a law after kill -9")
+@pytest.mark.skipif(kernel_version() < (6, 4), reason="Linux before 6.4 keeps a law after kill -9")
 def test_killed_process_leaves_no_law(tmp_path: Path) -> None:
     killed_holders(fixed(tmp_path / "killed.h"), 5)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not kernel_has_links(), reason="Linux before 6.4 keeps a law after kill -9")
+@pytest.mark.skipif(kernel_version() < (6, 4), reason="Linux before 6.4 keeps a law after kill -9")
 def test_two_hundred_killed_processes_leave_no_law(tmp_path: Path) -> None:
     killed_holders(fixed(tmp_path / "often.h"), 200)
 

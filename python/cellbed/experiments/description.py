@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
-from cellbed.laws.law import Law, name_of
+from cellbed.laws.law import name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
 from cellbed.runformat.spans import REPORTED, divided
@@ -23,7 +23,7 @@ from cellbed.scenario.table import Table
 from cellbed.support.readable import alike
 from cellbed.support.ways import Way
 from cellbed.testbed.nodes.backend import Backend, Clock
-from cellbed.testbed.plan import Direction, Node, Plan
+from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.programs.environment import host_congestion_control
 from cellbed.testbed.proof.limits import Proof
 from cellbed.workloads.kind import Deployment
@@ -81,10 +81,6 @@ def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"dropped": dropped, **{what: after[what] - before.get(what, 0) for what in _COUNTED}}
 
 
-def _own_control(scenario: Scenario, node: Node) -> Law | str | None:
-    return scenario.nodes[node.group].congestion_control
-
-
 def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, started: datetime, *, limits: bool) -> None:
     """Write ``run.json`` into the run's folder."""
     folder.write_json(
@@ -117,7 +113,11 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                     "memory_bytes": node.memory_bytes,
                     "disk_bytes": node.disk_bytes,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
-                    **({"congestion_control": name_of(own)} if (own := _own_control(scenario, node)) else {}),
+                    **(
+                        {"congestion_control": name_of(own)}
+                        if (own := scenario.nodes[node.group].congestion_control)
+                        else {}
+                    ),
                     "limits_enforced": limits,
                     **({"clock": asdict(state.clocks[node.name])} if node.name in state.clocks else {}),
                     **({"facts": state.facts[node.name]} if node.name in state.facts else {}),

@@ -109,9 +109,10 @@ class Comparison:
         trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("status") != "failed")
         columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s", "retransmitted": "retransmitted"}
         more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
+        measured = pl.concat([trials.select(*factors, **columns), more], how="horizontal")
         found = []
         for point in sweep.points.select(factors).iter_rows(named=True):
-            at = pl.concat([trials.select(*factors, **columns), more], how="horizontal").filter(**point)
+            at = measured.filter(**point)
             row = dict(point)
             for measure in MEASURES:
                 interval = mean_interval(at[measure].drop_nulls().to_list(), 0.0)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from cellbed.laws.law import Law, LawError
+from cellbed.laws.law import Law, LawError, kernel_version
 from cellbed.support import inputs
 
 _LIBRARY = "libbpf.so.1"
@@ -22,6 +22,7 @@ _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
 """The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
 _F_LINK = 1 << 13
 """BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
+_LINKS_SINCE = (6, 4)
 _STRUCT_OPS = 44
 """BPF_STRUCT_OPS, the type of attachment."""
 _LOG_BYTES = 16 << 20
@@ -70,7 +71,7 @@ def loaded(law: Law) -> Iterator[str]:
     link, own = None, -1
     try:
         operations = library.bpf_object__find_map_by_name(program, b"law")
-        by_link = _kernel_has_links()
+        by_link = kernel_version() >= _LINKS_SINCE
         if by_link:
             library.bpf_map__set_map_flags(operations, _F_LINK)
         if library.bpf_object__load(program) < 0:
@@ -147,8 +148,3 @@ def _library() -> ctypes.CDLL:
 def _makes_links(library: ctypes.CDLL) -> bool:
     """Return whether libbpf makes the link of a registration (since version 1.2)."""
     return (library.libbpf_major_version(), library.libbpf_minor_version()) >= (1, 2)
-
-
-def _kernel_has_links() -> bool:
-    major, minor = (int(part.split("-")[0]) for part in os.uname().release.split(".")[:2])
-    return (major, minor) >= (6, 4)

@@ -28,7 +28,7 @@ _PATIENCE_S = 60
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 
 _HINTS = {"__float": "it uses floating point", "__fix": "it uses floating point", "sdiv": "it divides signed numbers"}
-"""What clang means by errors of its BPF target."""
+"""Causes by parts of the errors of clang's BPF target."""
 
 Target = Literal["kernel", "host"]
 
@@ -65,7 +65,7 @@ class Law:
         if target == "kernel":
             compiler = _compiler("clang")
             # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
-            argument = 3 if _kernel_version() >= (6, 10) else 1
+            argument = 3 if kernel_version() >= (6, 10) else 1
             options += ["-target", "bpf", "-g", f"-DLAW_CONTROL_ARGUMENT={argument}"]
         else:
             compiler = _compiler("cc", "gcc", "clang")
@@ -167,5 +167,6 @@ def _compiler(*names: str) -> str:
     raise LawError(f"a congestion control law needs a C compiler: sudo apt install {package}")
 
 
-def _kernel_version() -> tuple[int, ...]:
+def kernel_version() -> tuple[int, ...]:
+    """Return the first two numbers of the version of Linux."""
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
