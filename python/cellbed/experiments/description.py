@@ -258,14 +258,15 @@ def cautions(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return sentences on the topology, on programs that are faster than measured, and on traces that are shorter than
-    the run."""
+    """Return sentences on the topology, on programs that are faster than measured or choose settings of TCP, and on
+    traces that are shorter than the run."""
     faster = [
         f"the measured times of servers and pre-processing on {name} are divided by {group.speed:g} (speed)"
         for name, group in plan.scenario.nodes.items()
         if group.speed != 1
     ]
-    return [*faster, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
+    chosen = [f"{'.'.join(path)}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
+    return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
 
 
 def _of_lengths(plan: Plan) -> Iterator[str]:

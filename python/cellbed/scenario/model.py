@@ -17,14 +17,14 @@ from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
-from cellbed.scenario.fields import CONGESTION_CONTROL, quantity
+from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION, SIZE
+from cellbed.support.units import DURATION
 
 if TYPE_CHECKING:
     AnyApplication = Application
@@ -53,7 +53,6 @@ class Links(Table):
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
-Buffer = Annotated[int, quantity(SIZE, "128 KiB", "1 GiB")]
 SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
 
@@ -76,6 +75,13 @@ class Transport(Table):
     )
     send_buffer: Buffer | None = Field(
         None, description="Largest send buffer of a connection. Default: the kernel's.", examples=["4 MB"]
+    )
+    initial_window: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="Segments that TCP of every node sends before the first acknowledgement. Default: the kernel's, 10.",
+        examples=[30],
     )
     ecn: bool | None = Field(
         None, description="Whether connections ask for explicit congestion notification. Default: the kernel's."
@@ -140,9 +146,15 @@ class Scenario(Table):
         return self.nodes[group].congestion_control or self.transport.congestion_control
 
     @property
+    def controls(self) -> list[Law | str | None]:
+        """The congestion controls of nodes and programs, each once; None for the kernel's default."""
+        of_programs = (role.congestion_control for _, role in self.roles() if role.congestion_control is not None)
+        return list(dict.fromkeys([*map(self.control_of, self.nodes), *of_programs]))
+
+    @property
     def laws(self) -> list[Law]:
         """The laws that must be loaded."""
-        return list(dict.fromkeys(law for group in self.nodes if isinstance(law := self.control_of(group), Law)))
+        return [control for control in self.controls if isinstance(control, Law)]
 
     @property
     def applications(self) -> dict[str, AnyApplication]:
@@ -161,6 +173,12 @@ class Scenario(Table):
     def path_of(self, application: str) -> Path:
         """Return the path of the table of an application."""
         return ("workload",) if self.workload is not None else ("apps", application)
+
+    def roles(self) -> Iterator[tuple[Path, Role]]:
+        """Return the roles of all applications, with their paths."""
+        for name, application in self.applications.items():
+            for key, role in application.roles():
+                yield (*self.path_of(name), key), role
 
     def programs(self) -> Iterator[tuple[Path, Role]]:
         """Return the roles whose programs are started as they are, with their paths."""
