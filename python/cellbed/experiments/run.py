@@ -302,7 +302,11 @@ def _drive(
             guests.serve()
             if not emulator.is_alive():
                 raise EmulatorError("the emulator ended in the middle of the run")
+            if scenario.skip and not warm and time.monotonic_ns() >= t0_ns + scenario.skip:
+                warm.append(True)
+                state.counted_before = emulator.counters()
 
+        warm: list[bool] = []
         options.on_up(path)
         if options.standing is not None:
             listener.phase("the testbed is up")

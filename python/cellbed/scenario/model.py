@@ -119,6 +119,11 @@ class Scenario(Table):
         examples=["offload-lte"],
     )
     duration: RunTime = Field(description="Duration of the workload.", examples=["60 s"])
+    skip: Annotated[int, quantity(DURATION, "0 s", "24 h")] = Field(
+        written("0 s"),
+        description="Warm-up, from the start of the workload, that is left out of all measures.",
+        examples=["10 s"],
+    )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")
     links: Links = Field(written({}), description="Links between the nodes.")
@@ -246,6 +251,8 @@ class Scenario(Table):
     def misfits(self) -> list[tuple[Path, str]]:
         """Conflicts between keys: (path of the key, problem and remedy)."""
         found = list(self._node_misfits())
+        if self.skip >= self.duration:
+            found.append((("skip",), f"nothing of the {DURATION.format(self.duration)} is left: write a shorter time"))
         if self.workload is not None and self.apps:
             found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
         for name, application in self.applications.items():
@@ -255,6 +262,8 @@ class Scenario(Table):
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
+            if application.stop is not None and application.stop <= self.skip < self.duration:
+                found.append(((*where, "stop"), "its load ends within 'skip', and nothing of it is measured"))
         sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))

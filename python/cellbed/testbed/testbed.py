@@ -133,14 +133,10 @@ def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
             except LawError as error:
                 yield key, str(error)
         for name, setting in _MOST_BUFFERS.items():
-            most = 2 * int(Path(setting).read_text(encoding="utf-8")) if name in role.tcp else 0
-            if name in role.tcp and getattr(role, name) > most:
-                yield (
-                    (*path, name),
-                    f"{SIZE.format(getattr(role, name))}, but this machine gives a program at most {most} B: "
-                    f"sudo sysctl -w net.core.{Path(setting).name}={(getattr(role, name) + 1) // 2}, or write it in "
-                    "[transport]",
-                )
+            size, most = getattr(role, name) or 0, 2 * int(Path(setting).read_text(encoding="utf-8"))
+            if size > most:
+                remedy = f"sudo sysctl -w net.core.{Path(setting).name}={(size + 1) // 2}, or write it in [transport]"
+                yield (*path, name), f"this machine gives a program at most {SIZE.format(most)}: {remedy}"
 
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:

@@ -193,7 +193,9 @@ def _drive(
             moving = [world.hosts[node.name] for node in plan.nodes_of_group(group)]
             for handover in scenario.nodes[group].route:
                 world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
-        before = world.network.counted()
+        counted = [world.network.counted()]
+        if scenario.skip:
+            world.at(t0_ns + scenario.skip, lambda: counted.append(world.network.counted()))
         state.t0_ns = journal.t0_ns = t0_ns
         journal.note("schedule started", scenario.name, t0_ns)
         noted: list[LinkFault | Move] = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
@@ -228,7 +230,7 @@ def _drive(
         finally:
             for load in loads:
                 load.finish()
-            state.emulator = _account(plan, world, before)
+            state.emulator = _account(plan, world, counted[-1])
             state.warnings += [warning for load in loads for warning in load.warnings]
 
 
