@@ -126,6 +126,7 @@ def read(path: Path) -> Law:
     return Law(path.stem, path.absolute(), title.strip(), rest.strip())
 
 
+@cache
 def compiled_for_programs() -> Path:
     """Return the object for the kernel that gives programs their settings of TCP, as :meth:`Law.compiled`."""
     return _compiled(_PROGRAM, _PROGRAM, [], "kernel")
