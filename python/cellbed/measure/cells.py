@@ -70,9 +70,9 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """One row per cell, direction and user, from the packet log; description: the content of ``run.json``.
 
     Columns: ``cell`` (name with its direction), ``direction`` (of the user), ``packets`` and ``bytes`` that left its
-    queue while the schedule ran, after its warm-up, and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s`` of these packets
-    (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included; null: unknown, as
-    with a warm-up).
+    queue while the schedule ran, after its warm-up, and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s``
+    of these packets (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included;
+    null: unknown, as with a warm-up).
     """
     cells = description.get("cells") or []
     numbers = {str(each["name"]): int(each["index"]) for each in description.get("directions") or []}

@@ -256,9 +256,7 @@ def _tcp(packets: Crossings, since: int, *, with_bursts: bool) -> pl.DataFrame:
         )
         .with_columns(
             protocol=pl.lit("tcp"),
-            connect_s=_seconds(
-                pl.when(pl.col("opened_ns") > since).then(pl.col("connected_ns") - pl.col("opened_ns"))
-            ),
+            connect_s=_seconds(pl.when(pl.col("opened_ns") > since).then(pl.col("connected_ns") - pl.col("opened_ns"))),
         )
     )
     parts = _parts(found, talk, since, with_bursts=with_bursts)
@@ -356,9 +354,7 @@ def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFr
     return pl.DataFrame({"connection": connection, "way": way} | {name: getattr(packets, name) for name in names})
 
 
-def _by_way(
-    packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr
-) -> pl.DataFrame:
+def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
     """One row per connection: its ends, when it opened, or `since` if that is later, and the figures of both ways from
     then on."""
     first = np.flatnonzero(np.diff(table["connection"].to_numpy(), prepend=-1))

@@ -329,7 +329,8 @@ def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str
     kept = {name: tables[name].filter(pl.col(time) >= skip_s) for name, time in _TIMES.items()}
     own = tables["measures"].filter((pl.col("time_s") >= skip_s) | pl.col("time_s").is_null())
     since_first = pl.col("cpu_s") - pl.col("cpu_s").first().over("program")
-    traces = tables["traces"].join(kept["requests"], on=["app", "endpoint", "request"], how="semi", maintain_order="left")
+    keys = ["app", "endpoint", "request"]
+    traces = tables["traces"].join(kept["requests"], on=keys, how="semi", maintain_order="left")
     return tables | kept | {"measures": own, "programs": kept["programs"].with_columns(since_first), "traces": traces}
 
 

@@ -57,11 +57,12 @@ class Description:
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.
     start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
-    schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time, ``None`` without one. expectations: limits of its
-    measures. ports: at which its servers listen, where known. services: names of the spans that its services have
-    reported (:mod:`cellbed.testbed.programs.reports`). own: measures that its programs write. reported: its
-    programs report its requests, whose connections are found in the packet log; else cellbed sends them. traced:
-    they have identifiers of OpenTelemetry (:func:`cellbed.runformat.telemetry.identifiers`).
+    schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time,
+    ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
+    measures that its programs write. reported: its programs report its requests, whose connections are found in the
+    packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
+    (:func:`cellbed.runformat.telemetry.identifiers`).
     """
 
     kind: str

@@ -80,7 +80,7 @@ class Transport(Table):
         None,
         ge=1,
         le=1000,
-        description="Segments that TCP of every node sends before the first acknowledgement. Default: the kernel's, 10.",
+        description="Segments that TCP sends before the first acknowledgement. Default: the kernel's, 10.",
         examples=[30],
     )
     ecn: bool | None = Field(
