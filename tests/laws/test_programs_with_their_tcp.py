@@ -13,6 +13,7 @@ import pytest
 from cellbed.laws.kernel import ProgramTcp, chosen
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import cgroups
+from cellbed.testbed.programs.environment import host_congestion_control
 from in_process import cellbed
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
@@ -45,8 +46,8 @@ server = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 print("window", struct.unpack_from("I", server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 80)[0])
 server.sendall(b"x")
 time.sleep(1)
-port = server.getsockname()[1]
-print(subprocess.run(["ss", "-tinmH", "sport", f"= :{port}"], capture_output=True, text=True, check=True).stdout)
+port = str(server.getsockname()[1])
+print(subprocess.run(["ss", "-tinmH", "sport", "= :" + port], capture_output=True, text=True, check=True).stdout)
 """
 # Prints the same of the connections that it accepts.
 SERVER = """
@@ -55,7 +56,7 @@ listening = socket.create_server(("", int(sys.argv[1])))
 while True:
     client, _ = listening.accept()
     client.recv(1)
-    command = ["ss", "-tinmH", "state", "established", "sport", f"= :{sys.argv[1]}"]
+    command = ["ss", "-tinmH", "state", "established", "sport", "= :" + sys.argv[1]]
     print(subprocess.run(command, capture_output=True, text=True, check=True).stdout, flush=True)
 """
 
@@ -84,8 +85,8 @@ def law_and_buffers(text: str) -> tuple[str, int, int]:
 def test_programs_of_one_node_have_their_laws_and_buffers(tmp_path: Path) -> None:
     fixed(tmp_path / "mine.h", window=20)
     (tmp_path / "programs.toml").write_text(
-        f'name = "programs"\nduration = "3 s"\n{NODES}\n'
-        '[transport]\ncongestion_control = "cubic"\ninitial_window = 30\n'
+        f'name = "programs"\nduration = "60 s"\n{NODES}\n'
+        "[transport]\ninitial_window = 30\n"
         + application("plain", 7001)
         + application("laws", 7002, ', congestion_control = "reno"', ', congestion_control = "./mine.h"')
         + application("buffers", 7003, ', send_buffer = "200 kB"', ', receive_buffer = "300 kB"')
@@ -96,11 +97,12 @@ def test_programs_of_one_node_have_their_laws_and_buffers(tmp_path: Path) -> Non
     raw = only_folder(tmp_path / "runs") / "raw"
     client = {app: (raw / f"{app}.endpoint-0.client.out").read_text() for app in ("plain", "laws", "buffers")}
     server = {app: (raw / f"{app}.edge-0.server.out").read_text() for app in client}
-    assert law_and_buffers(client["plain"])[0] == law_and_buffers(server["plain"])[0] == "cubic"
+    assert law_and_buffers(client["plain"])[0] == law_and_buffers(server["plain"])[0] == host_congestion_control()
     assert law_and_buffers(client["laws"])[0].startswith("mine_")
+    assert "cwnd:20 " in client["laws"]
     assert law_and_buffers(server["laws"])[0] == "reno"
     # The others are those of the nodes.
-    assert law_and_buffers(client["buffers"])[:2] == ("cubic", 300_000)
+    assert law_and_buffers(client["buffers"])[:2] == (host_congestion_control(), 300_000)
     assert law_and_buffers(server["buffers"])[2] == 200_000
     assert law_and_buffers(client["laws"])[1] == law_and_buffers(client["plain"])[1] != 300_000
     assert client["plain"].startswith("window 30\n")
