@@ -267,7 +267,7 @@ def notes(plan: Plan) -> list[str]:
         for name, group in plan.scenario.nodes.items()
         if group.speed != 1
     ]
-    chosen = [f"{'.'.join(path)}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
+    chosen = [f"{'.'.join(map(str, path))}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
     return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
 
 
