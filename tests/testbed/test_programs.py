@@ -47,6 +47,7 @@ class ThisMachine:
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
+        cgroups: Sequence[str] = (),
         **to: Any,
     ) -> Running:
         where = self.folder / (folder or "")
