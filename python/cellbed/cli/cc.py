@@ -158,12 +158,14 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
     factors = [name for name in ("link", "flows", "against", "law") if name in results.columns]
     for factor in factors:
         table.add_column(factor, no_wrap=True)
-    for heading in ("Mbit/s", "round trip, ms", "sent again", "fair"):
+    rivals = ["rivals, Mbit/s"] * ("against" in factors)
+    for heading in ("Mbit/s", *rivals, "round trip, ms", "sent again", "fair"):
         table.add_column(heading, justify="right", overflow="fold")
     for row in results.iter_rows(named=True):
         table.add_row(
             *(row[name] for name in factors),
             _interval(row, "throughput_mbit_s"),
+            *(_interval(row, "rivals_mbit_s") for _ in rivals),
             _interval(row, "round_trip_s", 1e3),
             _interval(row, "retransmitted"),
             "–" if row["fairness"] is None else f"{row['fairness']:.3f}",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cellbed.experiments.sweep.library import Sweep
 
-MEASURES = ("throughput_mbit_s", "round_trip_s", "retransmitted")
+MEASURES = ("throughput_mbit_s", "rivals_mbit_s", "round_trip_s", "retransmitted")
 _TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
@@ -96,7 +96,7 @@ class Comparison:
 
     def results(self, sweep: Sweep) -> pl.DataFrame:
         """Return a row for each point: link, flows, law, its rivals', each of `MEASURES` with its 95 % interval, and
-        fairness.
+        fairness. Without rivals, rivals_mbit_s is null.
 
         round_trip_s: the mean over the packets of the transfers, in the network. fairness: Jain's index of the bytes of
         all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301, 1984): 1 if all are equal, 1/n if one
@@ -106,10 +106,13 @@ class Comparison:
 
         way = "up" if self.upload else "down"
         factors = [name for name in ("link", "flows", "against", "law") if name in sweep.points.columns]
-        trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("status") != "failed")
-        columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s", "retransmitted": "retransmitted"}
+        measured = sweep.trials.filter(pl.col("status") != "failed")
+        rivals = measured.filter(app="rival").select("folder", rivals_mbit_s="throughput_down_mbit_s")
+        trials = measured.filter(app="bulk").join(rivals, on="folder", how="left", maintain_order="left")
+        columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s"}
         more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
-        measured = pl.concat([trials.select(*factors, **columns), more], how="horizontal")
+        own = trials.select(*factors, "rivals_mbit_s", "retransmitted", **columns)
+        measured = pl.concat([own, more], how="horizontal")
         found = []
         for point in sweep.points.select(factors).iter_rows(named=True):
             at = measured.filter(**point)
