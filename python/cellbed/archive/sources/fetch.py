@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.download import GoneError, Report, State, download, listed
-from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
+from cellbed.archive.sources.download import GoneError, Report, State, download
+from cellbed.archive.sources.source import Imported, Recording, RemoteFile, Source, digest, reading
 from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
@@ -169,8 +169,6 @@ class _Fetching:
 
     def _downloaded(self) -> Iterator[Path]:
         """Return the files of a data set. Of several those that are gone are left out."""
-        if isinstance(self.source.remote, Listing):
-            self.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
         for remote in _remote(self.source, self.options):
             try:
                 yield download(remote, self.downloads, self.state, self.report)
@@ -270,8 +268,6 @@ def _existing(path: Path) -> Path:
 
 
 def _remote(source: Source, options: FetchOptions) -> Sequence[RemoteFile]:
-    if isinstance(source.remote, Listing):
-        return listed(replace(source.remote, address=options.address) if options.address else source.remote)
     if options.address is None:
         return source.remote
     if len(source.remote) > 1:

@@ -85,18 +85,6 @@ def git_files(repository: str, commit: str, blobs: Mapping[str, str], folder: st
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Files that a web server lists: a page of folders, each a page of files.
-
-    folders, files: regular expressions that a whole name must match.
-    """
-
-    address: str
-    folders: str
-    files: str
-
-
-@dataclass(frozen=True, slots=True)
 class Imported:
     """Files that an importer of the archive reads. format: its name; None: what it looks like.
 
@@ -147,7 +135,7 @@ class Source:
     layout: str
     checked: str
     convert: Convert
-    remote: tuple[RemoteFile, ...] | Listing
+    remote: tuple[RemoteFile, ...]
     doubt: str = ""
     usual: str = ""
     direction_unknown: bool = False

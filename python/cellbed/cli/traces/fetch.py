@@ -122,13 +122,7 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
 
 
 def _as_json(source: Source) -> dict[str, object]:
-    from cellbed.archive.sources.source import Listing
-
-    remote = source.remote
-    if isinstance(remote, Listing):
-        files = [{"address": remote.address, "checksum": None}]
-    else:
-        files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in remote]
+    files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in source.remote]
     return {
         "name": source.name,
         "title": source.title,
