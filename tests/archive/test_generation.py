@@ -2,10 +2,6 @@
 
 import hashlib
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +18,8 @@ from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Cap
 from cellbed.archive.generation.closeness import closeness
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.model import Order
-from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
+from cellbed.archive.generation.models import PROFILES
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.archive.generation.radio import Handover, RadioLink
 from cellbed.archive.generation.recorded import Recorded
 from cellbed.archive.generation.series import Generated, write
 from cellbed.archive.generation.wander import Wander
@@ -142,23 +137,6 @@ def test_the_highest_second_is_as_published(name: str, part: Part, low: float, h
         assert np.mean((seconds >= 10) & (seconds <= 25.2)) >= 0.9  # "largely"
 
 
-@pytest.mark.parametrize("every", MOBILITY.values())
-def test_handovers_come_as_often_as_published(every: int) -> None:
-    link = RadioLink("lowband-good", handover=Handover(every))
-    gaps = np.diff(_times(link.saturated("uplink", 4 * every, 1)))
-    long = gaps[gaps >= 75_000_000]
-    assert len(long) == 4
-    assert all(75_000_000 < gap < 400_000_000 for gap in long)
-
-
-def test_an_obstacle_takes_the_rate_and_gives_it_back() -> None:
-    model = radio("mmwave", "profile", None, "vehicle", (2 * SECOND,), 2 * SECOND)
-    at = np.array(_times(model.make(Order("radio", 1, 6 * SECOND))["downlink"]))
-    rates = np.bincount(np.maximum(at - 1, 0) // (SECOND // 2), minlength=12) * OPPORTUNITY_BITS * 2 / 1e9
-    assert all(rate == pytest.approx(2.0, rel=0.2) for rate in [*rates[:4], *rates[8:]])
-    assert all(rate == pytest.approx(0.35, rel=0.3) for rate in rates[5:7])
-
-
 # --- like a recording
 
 
@@ -195,16 +173,6 @@ def test_any_recording_that_is_long_enough_is_fitted(seed: int, seconds: int, ga
     assert (np.diff(generated.at_ns) >= 0).all()
     assert 0 < generated.at_ns[0] <= generated.at_ns[-1] <= recorded.duration_ns
     assert len(generated.at_ns) == pytest.approx(len(at), rel=0.5)
-
-
-def test_a_series_is_no_distance_from_itself(archive: Archive) -> None:
-    (recorded,) = like("lte-suburban.up", Path()).parts.values()
-    itself = closeness(recorded, recorded).fitted
-    assert (itself.rate_ks, itself.rate_wasserstein, itself.autocorrelation) == (0, 0, 0)
-    assert itself.outage_wasserstein_s == 0
-    # A rate twice as high is one mean away.
-    twice = Recorded(np.repeat(recorded.at_ns, 2), recorded.duration_ns)
-    assert closeness(recorded, twice).fitted.rate_wasserstein == pytest.approx(1.0, rel=0.01)
 
 
 def test_a_wandering_rate_keeps_its_bounds_and_its_mean() -> None:
@@ -267,8 +235,6 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (("lte-nederlands",), "No such command 'lte-nederlands'"),
         (("markov",), "Missing option '--like'"),
         (("markov", "--like", "nothing-here"), "nothing-here"),
-        (("radio", "--obstacle", "body"), "write --profile mmwave"),
-        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "1 s, 2 s"), "obstacles overlap"),
         (("radio", "--profile", "moon"), "moon"),
         (("lte-netherlands", "--duration", "0 s"), "must be above 0"),
         (("lte-netherlands", "--duration", "9999 h"), "at most 31 days"),
@@ -276,14 +242,7 @@ def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
         (("lte-netherlands", "--name", "Not A Name", "--duration", "1 s"), "is not a valid name"),
         (("lte-netherlands", "--name", "lte-suburban"), "lte-suburban"),
         (("lte-netherlands", "--seed", "-1"), "Invalid value for '--seed'"),
-        (("radio", "--mobility", "driving", "--handover", "0 s"), "'0 s' is not from 100 ms to"),
-        (("radio", "--handover", "10 s"), "--handover: with --mobility driving"),
-        (
-            ("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "300 s"),
-            "no obstacle within the duration of 120 s",
-        ),
-        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-for", "0 s"), "'0 s' is not from 1 ms to"),
-        (("markov", "--like", "lte-suburban", "--outage", "0 s"), "'0 s' is not from 1 ms to 60 min"),
+        (("markov", "--like", "lte-suburban", "--outage", "0 s"), "must be above 0"),
     ],
 )
 def test_invalid_options_are_refused_in_a_line_before_generation(
@@ -310,24 +269,11 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     ("line", "offered"),
     [
         ("cellbed traces generate lte-n", {"lte-netherlands"}),
-        ("cellbed traces generate radio --obstacle b", {"body"}),
+        ("cellbed traces generate radio --profile midband-g", {"midband-good"}),
     ],
 )
 def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
     assert completions(line, tmp_path) == offered
-
-
-def test_an_interrupted_generation_leaves_nothing(bare_archive: Archive, tmp_path: Path) -> None:
-    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "radio", "--duration", "10 min"]
-    with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
-        while not list(bare_archive.folder.glob(".*/uplink.parquet")):
-            assert making.poll() is None
-            time.sleep(0.05)
-        making.send_signal(signal.SIGINT)
-        _, reported = making.communicate(timeout=60)
-    assert making.returncode == 130
-    assert b"Traceback" not in reported
-    assert list(bare_archive.folder.glob("**/*.parquet")) == []
 
 
 def test_profiles_are_those_of_the_scenario() -> None:

@@ -158,8 +158,8 @@ class _Fetching:
                         fetched.there.append(recording.name)
                     else:
                         fetched.left_out[recording.of] = (
-                            f"the archive has a '{recording.name}' that is not of this data set: rename it "
-                            f"(`cellbed traces rename`), or put this one in its place (--replace)"
+                            f"the archive has a '{recording.name}' that is not of this data set: remove it "
+                            f"(`cellbed traces rm`), or put this one in its place (--replace)"
                         )
                 else:
                     self._keep(root, recording)
