@@ -65,7 +65,7 @@ def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
 
 def test_every_source_is_described_and_documented() -> None:
     assert {source.name for source in SOURCES} == {
-        *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "nyu", "5g-in-the-wild", "nyc-2018", "nyc-2019"),
+        *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "5g-in-the-wild", "nyc-2018", "nyc-2019"),
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "sources.md").read_text()
     for source in SOURCES:
@@ -144,18 +144,6 @@ def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
     note = archive.entry(result.kept[1]).about.note
     assert note is not None
     assert "player's" in note
-
-
-def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="--as uplink or --as downlink"):
-        given("nyu", archive, examples.nyu(), tmp_path / "one")
-    result = given("nyu", archive, examples.nyu(), tmp_path / "two", way="uplink")
-    assert sorted(result.kept) == ["nyu-lte-2020-bb61", "nyu-lte-7train1"]
-    assert rows(archive, "nyu-lte-7train1", "uplink") == [(0, 0.57e6), (1 * S, 512e3), (2 * S, 4e6)]
-    assert rows(archive, "nyu-lte-2020-bb61", "uplink")[0] == (0, 12.6e6)
-    note = archive.entry("nyu-lte-7train1").about.note
-    assert note is not None
-    assert note.startswith("Taken for the uplink by the user")
 
 
 def test_new_york_universitys_opportunities(
@@ -319,11 +307,9 @@ def test_fetch_prints_new_entries_and_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_empty_results_are_explained(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no file of the documented layout"):
-        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path]))
-    (tmp_path / "7Train1.csv").write_text("x,y\n")
-    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
-        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path], way="uplink", only="no*"))
+    (tmp_path / "ATT-LTE-driving.up").write_bytes(examples.lines(1, 2, 3))
+    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'att-lte-driving'"):
+        taken(find_source("mahimahi"), archive, FetchOptions(given=[tmp_path], only="no*"))
 
 
 def test_the_command_refuses_in_one_line() -> None:

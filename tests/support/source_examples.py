@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 import zipfile
@@ -103,12 +102,6 @@ def cork_5g() -> bytes:
             "5G-production-dataset/Netflix/Static/animated-RickandMorty/B_2019.12.14_10.16.30.csv": content,
         }
     )
-
-
-def nyu() -> Files:
-    sample = "".join(f"{rate},{unit}\r\n" for rate, unit in ((0.57, "Mbits/sec"), (512, "Kbits/sec"), (4, "Mbits/sec")))
-    multivariate = gzip.compress(lines("12.6,9,0,102,13,3,7.37,2100", "3.18,9,0,102,13,3,6.51,2100"))
-    return {"7Train1.csv": sample.encode(), "dataset.zip": zipped({"dataset/BB61/BB61txt.gz": multivariate})}
 
 
 def nyc_2018() -> Files:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
     from cellbed.archive.entry import Step
     from cellbed.archive.importers import Importer
-    from cellbed.archive.series import Part
     from cellbed.archive.store import Archive
 
 Recognise = Callable[[Sequence[Path], str | None], "Importer"]
@@ -34,15 +33,13 @@ class FetchOptions:
     """Options of fetching a data set.
 
     given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
-    it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
-    to take the rates for where the source does not state it.
+    it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?.
     """
 
     given: Sequence[Path] = ()
     address: str | None = None
     everything: bool = False
     only: str = "*"
-    way: Part | None = None
     replace: bool = False
 
 
@@ -74,8 +71,6 @@ def fetch(
     Entries appear one after the other, each complete; after an interruption the same call continues. report: called
     with messages to show at once. state: called with the present progress. Raises TraceError without any entry.
     """
-    if source.direction_unknown and options.way is None and not options.given:
-        raise TraceError(_unknown_direction(source))
     folder = downloads_folder()
     work = _Fetching(source, archive, options, recognise, report, state, folder / source.name)
     try:
@@ -147,9 +142,7 @@ class _Fetching:
         """Make entries of what is wanted. Raises TraceError when there is none."""
         options, fetched = self.options, self.fetched
         for root in roots:
-            for recording in self.source.convert(root.folder, options.way or "downlink"):
-                if self.source.direction_unknown and options.way is None:
-                    raise TraceError(_unknown_direction(self.source))
+            for recording in self.source.convert(root.folder):
                 if not self._wanted(recording):
                     fetched.unwanted += 1
                     self.passed.append(recording.name)
@@ -235,13 +228,6 @@ class _Fetching:
             f"{name}: there is no file of the documented layout in it: {self.source.layout} "
             "If the data set has changed, import its files one by one with `cellbed traces add`"
         )
-
-
-def _unknown_direction(source: Source) -> str:
-    return (
-        f"{source.name}: the publisher does not state whether uplink or downlink was measured: choose one, --as uplink "
-        f"or --as downlink (what is known: `cellbed traces fetch {source.name} --about`)"
-    )
 
 
 def _without_file(why: str, of: str) -> str:

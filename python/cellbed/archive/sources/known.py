@@ -10,7 +10,6 @@ from cellbed.archive.sources.cork import CORK_4G, CORK_5G
 from cellbed.archive.sources.in_the_wild import IN_THE_WILD
 from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
 from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
-from cellbed.archive.sources.nyu import NYU
 from cellbed.archive.sources.source import Source
 
 SOURCES: tuple[Source, ...] = (
@@ -20,7 +19,6 @@ SOURCES: tuple[Source, ...] = (
     IN_THE_WILD,
     CORK_4G,
     CORK_5G,
-    NYU,
     NYC_2018,
     NYC_2019,
 )

@@ -110,9 +110,8 @@ class Recording:
     fill: Callable[[Draft], None] | Imported
 
 
-Convert = Callable[[Path, "Part"], Iterator[Recording]]
-"""From the folder of a data set's unpacked files to what they can become. Files that are something else are passed by.
-The direction is what to take rates for, in a data set that does not state it (`Source.direction_unknown`)."""
+Convert = Callable[[Path], Iterator[Recording]]
+"""From the folder of a data set's unpacked files to what they can become. Files that are something else are passed by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,6 @@ class Source:
 
     name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
     expression of what is converted unless more is asked for, searched in ``Recording.of``.
-    direction_unknown: the publisher does not state whether uplink or downlink was measured, so the user must.
     doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
     checked: what the layout was compared with.
     """
@@ -138,7 +136,6 @@ class Source:
     remote: tuple[RemoteFile, ...]
     doubt: str = ""
     usual: str = ""
-    direction_unknown: bool = False
 
 
 def named(*words: str) -> str:

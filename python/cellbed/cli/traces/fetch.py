@@ -12,7 +12,6 @@ import typer
 
 from cellbed.cli.traces.options import AS_JSON
 from cellbed.support.status_line import StatusLine
-from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source
@@ -44,9 +43,6 @@ def fetch(
     everything: Annotated[
         bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
     ] = False,
-    way: Annotated[
-        Way | None, typer.Option("--as", help="Direction, where the data set does not define it.", show_default=False)
-    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing entries of the same names.")] = False,
     about: Annotated[
         bool, typer.Option("--about", help="Only print address, terms and layout of the data set.")
@@ -84,7 +80,6 @@ def fetch(
         address=address,
         everything=everything,
         only=only,
-        way=way,
         replace=replace,
     )
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
