@@ -184,14 +184,6 @@ def test_suggested_names_exist(shared: Archive) -> None:
             resolve(text, Path("/nowhere"))
 
 
-def test_control_characters_of_a_description_are_escaped(archive: Archive) -> None:
-    add(archive, "odd", place="a\nb\x1b[31m", operator="x" * 500)
-    lines = run("ls", "odd").stdout.splitlines()
-    assert len(lines) == 2
-    assert "\x1b" not in lines[1]
-    assert names("odd") == ["odd"]
-
-
 def test_clean_removes_unfinished_folders(archive: Archive) -> None:
     (archive.folder / ".unfinished-0123456789abcdef" / "deep").mkdir(parents=True)
     (archive.folder / ".unfinished-index-00").write_text("x")
@@ -232,13 +224,6 @@ def test_invalid_dates_are_refused(archive: Archive, tmp_path: Path, date: str) 
     assert done.exit_code != 0
     assert "is not a date: write 2021" in str(done.exception)
     assert "walk" not in archive.names()
-
-
-@pytest.mark.parametrize("date", ["2024", "2024-04", "2024-04-30", "2024-04-30T14:05", "2024-04-30T14:05:01+02:00"])
-def test_dates_of_any_precision_are_accepted(archive: Archive, tmp_path: Path, date: str) -> None:
-    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
-    assert run("add", str(tmp_path / "walk.up"), "--date", date).exit_code == 0
-    assert names("--where", "date ~ 2024") == ["walk"]
 
 
 def test_unusual_values_are_kept_with_a_note(archive: Archive, tmp_path: Path) -> None:

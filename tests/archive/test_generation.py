@@ -22,10 +22,9 @@ from cellbed.archive.generation.models import PROFILES
 from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded
 from cellbed.archive.generation.series import Generated, write
-from cellbed.archive.generation.wander import Wander
 from cellbed.archive.like import like
 from cellbed.archive.randomness import Stream
-from cellbed.archive.series import Content, Part
+from cellbed.archive.series import Part
 from cellbed.cli.traces import app
 from in_process import completions
 
@@ -74,14 +73,6 @@ def test_opportunities_are_as_many_as_the_rate_pays_for_and_in_order(capacity: C
     assert all(at % grain.slot_ns == 0 or at == capacity.end_ns for at in found)
 
 
-def test_an_outage_has_no_opportunities_and_bits_are_carried_over_it() -> None:
-    rates = np.array([9000 * 1000, 0, 9000 * 1000])
-    at = np.array([0, SECOND, 2 * SECOND])
-    (found,) = opportunities(Capacity(at, rates, 3 * SECOND), Grain(), Stream(1, "test"))
-    assert len(found) == 1500
-    assert not ((found > SECOND) & (found <= 2 * SECOND)).any()
-
-
 # --- the same everywhere
 
 PROMISED = {
@@ -96,13 +87,6 @@ MODELS = {model.name: model for model in PRESETS}
 def test_values_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     assert _values(model.make(Order(name, 1, model.duration_ns))["downlink"], tmp_path) == PROMISED[name]
-
-
-def test_random_numbers_are_the_same_everywhere() -> None:
-    stream = Stream(7, "test")
-    assert [each.hex() for each in stream.uniforms(2).tolist()] == ["0x1.f3a2c7cee83c7p-1", "0x1.c187ca9157f50p-3"]
-    assert [each.hex() for each in stream.normals(2).tolist()] == ["0x1.243de0ea00000p-1", "0x1.69b60cc000000p-4"]
-    assert [stream.below(1000) for _ in range(3)] == [72, 14, 625]
 
 
 def test_equal_seeds_give_equal_values_and_others_do_not(tmp_path: Path) -> None:
@@ -175,13 +159,6 @@ def test_any_recording_that_is_long_enough_is_fitted(seed: int, seconds: int, ga
     assert len(generated.at_ns) == pytest.approx(len(at), rel=0.5)
 
 
-def test_a_wandering_rate_keeps_its_bounds_and_its_mean() -> None:
-    course = Wander(50e6, 10e6, 20e6, 80e6, 2 * SECOND).capacity(600 * SECOND, Stream(1, "test"))
-    assert 20e6 <= course.bit_s.min() <= course.bit_s.max() <= 80e6
-    assert course.bit_s.mean() == pytest.approx(50e6, rel=0.05)
-    assert course.bit_s.std() == pytest.approx(10e6, rel=0.15)
-
-
 # --- the command
 
 
@@ -218,13 +195,6 @@ def test_markov_records_its_input(archive: Archive) -> None:
     (step,) = entry.history
     assert step.of["lte-suburban uplink"] == archive.entry("lte-suburban").parts["uplink"].sha256
     assert entry.about.licence is None
-
-
-def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
-    made = _run("radio", "--duration", "2 s", "--as", "rate", "--name", "rates")
-    assert made.exit_code == 0, made.output
-    assert bare_archive.series("rates", "uplink").content is Content.RATE
-    assert bare_archive.entry("rates").parts["downlink"].rows == 200
 
 
 @pytest.mark.parametrize(

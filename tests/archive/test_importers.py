@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -177,17 +176,6 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     assert "cannot be read beyond this point" in reported
 
 
-@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
-def test_a_capture_with_impossible_lengths_is_refused_with_the_packet(tmp_path: Path, draft: Draft, kind: str) -> None:
-    packets = made.download()
-    content = bytearray((made.pcap if kind == "pcap" else made.pcapng)(packets))
-    ip = content.index(b"\x45\x00" + packets[3].bytes.to_bytes(2, "big"), 3 * packets[0].kept)
-    content[ip + 2 : ip + 4] = (9000).to_bytes(2, "big")
-    reported = refusal(draft, file(tmp_path, "long.cap", bytes(content)))
-    assert f"its IP header claims 9000 bytes, and its frame has room for {packets[3].bytes}" in reported
-    assert "packet 4" in reported
-
-
 def _new(folder: Path) -> Path:
     folder.mkdir()
     return folder
@@ -351,12 +339,6 @@ def test_of_a_table_the_direction_that_is_asked_for_is_kept(
     assert not any("left out" in note for note in draft.notes)
 
 
-def test_rows_of_equal_time_are_noted(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "x.csv", b"time_s,downlink_mbps\n0,12\n1,13\n1,15\n2,14\n")
-    written(draft, path)
-    assert any(note.startswith("a row (line 4) has the time of the row above") for note in draft.notes)
-
-
 def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
     table = pl.read_csv(made.CSV)
     moments = (pl.col("time_s") * 1e9).cast(pl.Int64).cast(pl.Datetime("ns"))
@@ -463,32 +445,6 @@ def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Dra
     names = file(tmp_path, "a.csv", b"time_s,downlink_mbps\n")
     assert "its first lines are not table rows" in refusal(draft, names, as_format="csv")
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
-
-
-@pytest.mark.parametrize(("name", "most"), [("mahimahi", 100_000), ("csv", 250_000)])
-def test_a_large_file_takes_little_memory(tmp_path: Path, name: str, most: int) -> None:
-    """A process that imports tens of MB stays below a limit, KiB, all of Python included, and Polars for a table."""
-    if name == "mahimahi":
-        content = b"".join(b"%d\n" % (n // 10) for n in range(1_000_000))
-        content = b"".join([content, *(b"99999\n" * 1_000_000 for _ in range(5))])
-    else:
-        content = b"time_ms,downlink_mbit_s\n" + b"".join(b"%d,12.125\n" % n for n in range(1_500_000))
-    path = file(tmp_path, f"big.{'down' if name == 'mahimahi' else 'csv'}", content)
-    assert len(content) > 20_000_000
-    script = """
-import sys
-from pathlib import Path
-from cellbed.recordings.importing import recognise
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
-source, folder = map(Path, sys.argv[1:])
-folder.mkdir()
-recognise([source]).read([source], Draft(folder, About(origin="recorded")))
-print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
-"""
-    command = [sys.executable, "-c", script, path, tmp_path / "out"]
-    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-    assert peak < most
 
 
 def test_progress_is_reported_and_can_interrupt_the_import(tmp_path: Path, draft: Draft) -> None:
