@@ -103,21 +103,6 @@ def test_exports_are_values_for_a_scenario(folder: Path, tmp_path: Path) -> None
     assert table.height == 40
 
 
-def test_an_export_takes_an_empty_directory_but_not_the_current_one(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    command = ("traces", "export", folder, "--format", "rtt", "-o")
-    assert "is the current directory: name a directory in it" in cellbed(*command, ".", status=2)
-    cellbed(*command, "within")
-    monkeypatch.chdir(tmp_path)
-    assert list((tmp_path / "empty").iterdir()) == [tmp_path / "empty" / "within"]
-    (tmp_path / "other").mkdir()
-    cellbed(*command, "other")
-    assert {path.name for path in (tmp_path / "other").iterdir()} == {"rtt.csv", "README"}
-
-
 def test_exports_that_fail_leave_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
@@ -242,15 +227,6 @@ def test_wrong_files_are_refused_with_their_line(theirs: Path, name: str, text: 
     (theirs / name).write_text(text) if text is not None else (theirs / name).unlink()
     with pytest.raises(RecordingError, match=message):
         import_cellreplay(tool_files([theirs]))
-
-
-def test_files_can_be_named_one_by_one(theirs: Path, tmp_path: Path) -> None:
-    four = [theirs / name for name in list(NAMES.values())[:4]]
-    (tmp_path / "offsets").write_text("100 -3\n1400 0\n")
-    recording = import_cellreplay(tool_files(four, (tmp_path / "offsets", tmp_path / "offsets")))
-    assert derive(recording, "downlink").offsets == [(100, -3 * MS), (1400, 0)]
-    with pytest.raises(RecordingError, match="3 files: give the four files"):
-        tool_files(four[:3])
 
 
 def test_the_page_of_recordings_is_right() -> None:
