@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -19,8 +21,7 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.report.gallery.drawing import PictureError, draw
-from cellbed.report.gallery.pictures import comparison, portrait, sentence
+from cellbed.report.gallery.pictures import SEVERAL, Panel, PictureError, comparison, draw, fill, portrait, sentence
 from cellbed.report.gallery.read import analysed
 from cellbed.report.gallery.terminal import words
 from cellbed.report.plot import of_place
@@ -53,39 +54,39 @@ def add_trips(archive: Archive, name: str, *, hours: int = 5, **about: str) -> E
         return archive.keep(draft, name)
 
 
+def drawn(panel: Panel) -> Axes:
+    """The axes of a panel."""
+    axes = Figure().add_subplot()
+    fill(axes, panel, 1)
+    return axes
+
+
 def test_every_panel_has_axes_with_units(archive: Archive) -> None:
     entry = add_link(archive, "walk", outage=(20, 21))
     picture = portrait("walk", entry.about, analysed(archive, "walk"))
-    kinds = [panel.kind for panel in picture.panels]
-    assert kinds == ["time", "spans", "distribution", "scatter"]
-    for panel in picture.panels:
-        assert re.search(r", (s|h|Mbit/s|ms|%)$", panel.x_label), panel
-        assert panel.kind == "spans" or re.search(r", (Mbit/s|ms|%)$", panel.y_label), panel
-    rates, outages, distribution, asymmetry = picture.panels
-    assert [curve.name for curve in rates.curves] == ["Uplink", "Downlink"]
-    for curve, mean in zip(rates.curves, (6, 24), strict=True):
-        assert np.mean(curve.y) == pytest.approx(mean, rel=0.05)
-    assert [(row.name, len(row.begins)) for row in outages.rows] == [("Uplink: 1", 1), ("Downlink: 0", 0)]
-    assert outages.rows[0].begins[0] == pytest.approx(20, abs=0.02)
-    assert outages.rows[0].lengths[0] == pytest.approx(2, abs=0.02)
-    assert [curve.y[-1] for curve in distribution.curves] == [100] * 4
-    assert "downlink to uplink 4.1" in asymmetry.note
+    rates, outages, distribution = map(drawn, picture.panels)
+    assert [axes.get_xlabel() for axes in (rates, outages, distribution)] == [
+        *["time since the start, s"] * 2, "rate, Mbit/s",
+    ]  # fmt: skip
+    assert (rates.get_ylabel(), distribution.get_ylabel()) == ("rate, Mbit/s", "share at most that, %")
+    assert [line.get_label() for line in rates.lines] == ["Uplink", "Downlink"]
+    for line, mean in zip(rates.lines, (6, 24), strict=True):
+        assert np.mean(line.get_ydata()) == pytest.approx(mean, rel=0.05)
+    assert [label.get_text() for label in outages.get_yticklabels()] == ["Uplink: 1", "Downlink: 0"]
+    ((span,), _) = (collection.get_paths() for collection in outages.collections)
+    assert span.get_extents().bounds[::2] == pytest.approx((20, 2), abs=0.05)
+    assert [line.get_ydata()[-1] for line in distribution.lines] == [100] * 4  # type: ignore[index]
 
 
 def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:
     entry = add_trips(archive, "ping", date="2026-04-01T22:00")
     picture = portrait("ping", entry.about, analysed(archive, "ping"))
-    over_time, _, hours = picture.panels
-    assert over_time.x_label == "time since the start, h"
-    curve, lost = over_time.curves
-    assert curve.low is not None
-    assert curve.high is not None
-    known = np.isfinite(curve.y)
-    assert (curve.low[known] <= curve.y[known]).all()
-    assert (curve.y[known] <= curve.high[known]).all()
-    assert (lost.name, lost.dots) == ("lost", True)
-    assert hours.title == "Round-trip time by hour of the day"
-    assert hours.curves[0].x.tolist() == [0, 1, 2, 21.5, 22, 23]
+    over_time, distribution, hours = map(drawn, picture.panels)
+    assert over_time.get_xlabel() == "time since the start, h"
+    assert [line.get_label() for line in over_time.lines] == ["Round-trip time", "lost"]
+    assert distribution.get_xscale() == "log"
+    assert hours.get_title() == "Round-trip time by hour of the day"
+    assert list(hours.lines[0].get_xdata()) == [0, 1, 2, 21.5, 22, 23]
 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
@@ -115,9 +116,9 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
     titles = [panel.title for panel in picture.panels]
     assert len([title for title in titles if title.startswith("Uplink")]) == 3
     assert "Round-trip time over time" in titles
-    colours = [{curve.name.split(",")[0]: curve.colour for curve in panel.curves} for panel in picture.panels]
-    for found in colours:
-        assert all(colours[0].get(name, colour) == colour for name, colour in found.items())
+    for axes in map(drawn, picture.panels):
+        colours = {str(line.get_label()).split(",")[0]: line.get_color() for line in axes.lines}
+        assert colours.items() <= {"one": SEVERAL[0], "three": SEVERAL[1], "ping": SEVERAL[2]}.items()
     assert len(comparison(entries, ("downlink",)).panels) == 3
     draw(picture, "png")
 
