@@ -220,10 +220,11 @@ def test_a_wrong_checksum_keeps_everything_out(archive: Archive, server: FileSer
     assert not [name for name in archive.names() if name.startswith("cork")]
 
 
-def test_a_data_set_that_moved_is_looked_for_at_its_new_address(archive: Archive, server: FileServer) -> None:
-    with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
-        taken(find_source("mahimahi"), archive, FetchOptions(address=f"{server.address}/traces/"))
-    assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
+def test_a_data_set_that_moved_is_an_error_with_a_remedy(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("mahimahi"), server, examples.mahimahi())
+    server.files.clear()
+    with pytest.raises(TraceError, match=r"nothing to convert \(3 others failed, too\).*answers 404.*--from"):
+        taken(source, archive, FetchOptions())
 
 
 def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.experiments.evaluation.applications import Downloads, Pages, Player, RoundTrips, pages
+from cellbed.experiments.evaluation.applications import Downloads, Pages, RoundTrips, pages
 from cellbed.experiments.evaluation.evaluate import Plan
 from cellbed.experiments.evaluation.network import Network
 from cellbed.experiments.evaluation.table import ALL, table
@@ -117,20 +117,6 @@ def test_pages_have_the_published_sizes() -> None:
         parents = [parent for _, parent in objects]
         assert parents[0] is None
         assert all(parent is not None and parent < number for number, parent in enumerate(parents[1:], 1))
-
-
-def test_a_player_on_a_steady_network() -> None:
-    clock = 0.0
-
-    def fetch(size: int) -> tuple[float, float]:
-        nonlocal clock
-        began, clock = clock, clock + size * 8 / 10e6
-        return began, clock
-
-    player = Player(rungs=(1.0, 4.0, 20.0), segment_s=2.0, segments=4, playable=2)
-    found = dict(player.play("throughput", fetch))
-    # 2 Mbit, then 8 Mbit at 10 Mbit/s.
-    assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
 
 
 def sample(network: str, value: float, *, profile: str = "here", trial: int = 0, recording: int = 0,
@@ -256,7 +242,7 @@ def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Pa
         *("--length", "12 s", "--results", str(tmp_path / "results")),
     )
     assert done.returncode == 0, done.stderr
-    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"):
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2"):
         assert text in done.stdout
     assert "reached" in done.stdout or "missed" in done.stdout
 

@@ -27,10 +27,7 @@ ATTEMPTS = 5
 FIRST_WAIT_S = 1.0
 """Before the second attempt; each later wait is twice as long."""
 _PIECE = 1 << 16
-_MOVED = (
-    "the data set may have moved; look for it at its page, then give its new address (--address) or the downloaded "
-    "file (--from)"
-)
+_MOVED = "the data set may have moved; look for it at its page, then give the downloaded file (--from)"
 
 
 class GoneError(TraceError):

@@ -6,14 +6,14 @@ import fnmatch
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.download import GoneError, Report, State, download
-from cellbed.archive.sources.source import Imported, Recording, RemoteFile, Source, digest, reading
+from cellbed.archive.sources.source import Imported, Recording, Source, digest, reading
 from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
@@ -32,12 +32,11 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 class FetchOptions:
     """Options of fetching a data set.
 
-    given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
-    it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?.
+    given: files, archives and folders to take instead of downloading. everything: what is usually left out, too. only:
+    a pattern of entry names, with * and ?.
     """
 
     given: Sequence[Path] = ()
-    address: str | None = None
     everything: bool = False
     only: str = "*"
     replace: bool = False
@@ -162,7 +161,7 @@ class _Fetching:
 
     def _downloaded(self) -> Iterator[Path]:
         """Return the files of a data set. Of several those that are gone are left out."""
-        for remote in _remote(self.source, self.options):
+        for remote in self.source.remote:
             try:
                 yield download(remote, self.downloads, self.state, self.report)
             except GoneError as error:
@@ -251,14 +250,3 @@ def _existing(path: Path) -> Path:
     if not path.exists():
         raise TraceError(f"there is no file or folder {path}")
     return path.absolute()
-
-
-def _remote(source: Source, options: FetchOptions) -> Sequence[RemoteFile]:
-    if options.address is None:
-        return source.remote
-    if len(source.remote) > 1:
-        # Several files side by side: the address is that of their folder.
-        return [replace(each, address=f"{options.address.rstrip('/')}/{each.path}") for each in source.remote]
-    name = options.address.partition("?")[0].rpartition("/")[2]
-    safe = re.fullmatch(r"[\w.%+-]*\w[\w.%+-]*", name) is not None
-    return [replace(source.remote[0], address=options.address, path=name if safe else source.remote[0].path)]

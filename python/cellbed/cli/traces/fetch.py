@@ -36,9 +36,6 @@ def fetch(
         list[Path] | None,
         typer.Option("--from", help="File, archive or folder already downloaded. Repeatable.", show_default=False),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="New address of the data set, if it has moved.", show_default=False)
-    ] = None,
     only: Annotated[str, typer.Option(help="Only entries whose names match: '*-driving-*'.", show_default=False)] = "*",
     everything: Annotated[
         bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
@@ -77,7 +74,6 @@ def fetch(
 
     options = FetchOptions(
         given=given or (),
-        address=address,
         everything=everything,
         only=only,
         replace=replace,
