@@ -63,8 +63,8 @@ class RadioLink:
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
 
-            uplink, downlink = ((self._stages(way, seed), []) for way in WAYS)
-            path = Path(uplink, downlink, 0)
+            uplink, downlink = (self._stages(way, seed) for way in WAYS)
+            path = Path((uplink, []), (downlink, []), 0)
             count = -(-duration_ns // interval_ns)
             sent, taken, _ = path.trains(0, [1] * count, interval_ns, 1400, 1400, True, duration_ns + 10**11)
             frame = pl.DataFrame({"at_ns": sent, "round_trip_ns": np.where(taken < 0, -1, taken)})
@@ -72,9 +72,9 @@ class RadioLink:
 
         return Generated(Content.ROUND_TRIP, duration_ns, rows)
 
-    def _stages(self, way: Way, seed: int, **more: Any) -> str:
+    def _stages(self, way: Way, seed: int) -> str:
         """Return the stages of a direction in the terms of the emulator's configuration."""
-        return json.dumps([{"kind": "radio", "profile": self.profile, "way": way, "seed": seed, **more}])
+        return json.dumps([{"kind": "radio", "profile": self.profile, "way": way, "seed": seed}])
 
 
 def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:
