@@ -399,10 +399,6 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     assert (draft.folder / "recording" / "recording.json").is_file()
     assert set(draft.parts) == {"uplink", "downlink", "round-trip"}
     assert len(times(draft, "uplink")) == 199 * 1400 // 1500
-    # Each one by one, in any folder.
-    four = [cellreplay / name for name in list(NAMES.values())[:4]]
-    other = written(Draft(_new(tmp_path / "four"), draft.about), *four)
-    assert times(other, "downlink") == times(draft, "downlink")
     again = written(Draft(_new(tmp_path / "again"), draft.about), draft.folder / "recording")
     assert recognise([draft.folder / "recording"]).format.name == "recording"
     assert times(again, "uplink") == times(draft, "uplink")
@@ -423,7 +419,6 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("ping.txt", made.PING_UNANSWERED, "none of its 4 probes was answered"),
         ("cut.parquet", b"PAR1\x15\x04\x15\x10" * 9, "not a readable Parquet file, perhaps truncated: "),
         ("a", b"", "it is empty"),
-        ("a.light", made.LIGHT_UP, "--as"),
     ],
 )
 def test_unrecognised_files_are_refused_with_the_reason(

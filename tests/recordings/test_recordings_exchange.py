@@ -162,7 +162,7 @@ def test_the_files_of_the_tool_go_through_a_recording_unchanged(
             lines = (f"{100 * (number + 1)} {_ms(shift)}\n" for number, shift in enumerate(offsets))
             (place / NAMES[key]).write_text("".join(lines))
     idle_ns = None if idle_ms is None else (idle_ms[0] * MS, idle_ms[1] * MS)
-    made = import_cellreplay(tool_files([place]), idle_ns)
+    made = import_cellreplay(tool_files(place), idle_ns)
     recording = read_recording(write_recording(made, place / "recording"))
     done = export(recording, "cellreplay", place / "again", name="x")
     assert set(done.files) == {*(path.name for path in place.iterdir() if path.is_file()), "README"}
@@ -187,7 +187,7 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Path) -> None:
-    write_recording(import_cellreplay(tool_files([theirs]), (24 * MS, 21 * MS)), tmp_path / "made")
+    write_recording(import_cellreplay(tool_files(theirs), (24 * MS, 21 * MS)), tmp_path / "made")
     recording = read_recording(tmp_path / "made")
     it = recording.description
     assert (it.started, it.clock.light, it.heavy.uplink, it.signal.operator) == (None, None, None, None)
@@ -220,7 +220,7 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
 def test_wrong_files_are_refused_with_their_line(theirs: Path, name: str, text: str | None, message: str) -> None:
     (theirs / name).write_text(text) if text is not None else (theirs / name).unlink()
     with pytest.raises(RecordingError, match=message):
-        import_cellreplay(tool_files([theirs]))
+        import_cellreplay(tool_files(theirs))
 
 
 def test_the_page_of_recordings_is_right() -> None:

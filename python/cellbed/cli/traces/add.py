@@ -90,9 +90,6 @@ def add(
             parser=duration, metavar="TIME", help="Interval between probes of ping output without timestamps."
         ),
     ] = None,
-    latency_offset: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="CellReplay: latency offsets, uplink, then downlink.")
-    ] = None,
     idle: Annotated[
         tuple[str, str] | None, typer.Option(help="CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
     ] = None,
@@ -145,7 +142,6 @@ def add(
         missing=None if missing is None else missing.value,
         duration_ns=lasts,
         idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
-        latency_offset=latency_offset,
     )
     groups = recordings(files)
     if name is not None and len(groups) > 1:
