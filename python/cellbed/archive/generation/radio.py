@@ -72,9 +72,9 @@ class RadioLink:
 
         return Generated(Content.ROUND_TRIP, duration_ns, rows)
 
-    def _stages(self, way: Way, seed: int) -> str:
+    def _stages(self, way: Way, seed: int, **more: Any) -> str:
         """Return the stages of a direction in the terms of the emulator's configuration."""
-        return json.dumps([{"kind": "radio", "profile": self.profile, "way": way, "seed": seed}])
+        return json.dumps([{"kind": "radio", "profile": self.profile, "way": way, "seed": seed, **more}])
 
 
 def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:
