@@ -315,8 +315,15 @@ class VirtualNetwork:
     """
 
     def __new__(cls, config: str, turnaround_ns: int, tcp: TcpSettings) -> VirtualNetwork: ...
-    def connect(self, client: tuple[int, int], server: tuple[int, int]) -> int:
-        """Open a connection between two vertices, each with its port; its number."""
+    def connect(
+        self,
+        client: tuple[int, int],
+        server: tuple[int, int],
+        client_tcp: TcpSettings | None = None,
+        server_tcp: TcpSettings | None = None,
+    ) -> int:
+        """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
+        an end, if not those of its vertex."""
 
     def write(self, connection: int, at_client: bool, bytes: int, label: int) -> None:
         """Write a message at the client's end or at the other."""

@@ -165,15 +165,26 @@ impl VirtualNetwork {
         })
     }
 
-    /// Opens a connection between two vertices, each with its port; returns its number.
-    fn connect(&self, py: Python<'_>, client: (u16, u16), server: (u16, u16)) -> u64 {
+    /// Opens a connection between two vertices, each with its port, with the settings of an end or of its vertex;
+    /// returns its number.
+    #[pyo3(signature = (client, server, client_tcp=None, server_tcp=None))]
+    fn connect(
+        &self,
+        py: Python<'_>,
+        client: (u16, u16),
+        server: (u16, u16),
+        client_tcp: Option<TcpSettings>,
+        server_tcp: Option<TcpSettings>,
+    ) -> PyResult<u64> {
         py.detach(|| {
             let mut inner = self.inner();
-            let [near, far] = [client, server].map(|(vertex, _)| inner.tcp[usize::from(vertex)]);
-            let id = inner
-                .network
-                .connect_hosts(Ends { client, server }, near, far);
-            id.number()
+            let of_end = |vertex: u16, tcp: Option<TcpSettings>| {
+                tcp.map_or_else(|| Ok(inner.tcp[usize::from(vertex)]), settings)
+            };
+            let near = of_end(client.0, client_tcp)?;
+            let far = of_end(server.0, server_tcp)?;
+            let ends = Ends { client, server };
+            Ok(inner.network.connect_hosts(ends, near, far).number())
         })
     }
 

@@ -71,6 +71,9 @@ pub struct Vertex {
     /// Prefixes that its namespace reaches through its device.
     #[serde(default)]
     pub routes: Vec<Prefix>,
+    /// Segments with which its TCP begins to send, if not the kernel's.
+    #[serde(default)]
+    pub initial_window: Option<u32>,
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,

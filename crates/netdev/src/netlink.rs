@@ -18,7 +18,8 @@ use netlink_packet_route::link::{
     LinkMessage, Stats64,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -244,9 +245,10 @@ impl Netlink {
         })
     }
 
-    /// Routes `prefix` through an interface.
-    pub fn add_route(&mut self, index: u32, prefix: Prefix) -> Result<()> {
-        self.add_route_via(index, prefix, None)
+    /// Routes `prefix` through an interface. window: segments with which TCP begins to send there.
+    pub fn add_route(&mut self, index: u32, prefix: Prefix, window: Option<u32>) -> Result<()> {
+        let metrics = window.map(|segments| vec![RouteMetric::InitCwnd(segments)]);
+        self.add(index, prefix, None, metrics.map(RouteAttribute::Metrics))
     }
 
     /// Routes `prefix` through an interface, to the router `gateway`.
@@ -255,6 +257,16 @@ impl Netlink {
         index: u32,
         prefix: Prefix,
         gateway: Option<IpAddr>,
+    ) -> Result<()> {
+        self.add(index, prefix, gateway, None)
+    }
+
+    fn add(
+        &mut self,
+        index: u32,
+        prefix: Prefix,
+        gateway: Option<IpAddr>,
+        metrics: Option<RouteAttribute>,
     ) -> Result<()> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(prefix.address);
@@ -268,6 +280,7 @@ impl Netlink {
         };
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![RouteAttribute::Oif(index)];
+        message.attributes.extend(metrics);
         if let Some(gateway) = gateway {
             message
                 .attributes

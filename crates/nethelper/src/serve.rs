@@ -324,7 +324,7 @@ fn create_device(
         } else {
             // The kernel adds the route to an IPv6 peer later, after duplicate address detection.
             netlink.add_address(index, whole(*address))?;
-            netlink.add_route(index, whole(*peer))?;
+            netlink.add_route(index, whole(*peer), None)?;
         }
     }
     let socket = Netlink::open()?

@@ -44,10 +44,11 @@ class RunState:
     """The state of a run so far.
 
     t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
-    account. counted_before: what each direction had counted then. clocks: of the nodes, where they are not this
-    machine's. facts: about nodes, as of their back ends. services: names of the spans that the services of each
-    application have reported. requesting: applications whose clients have reported requests. notes: what a reader of
-    the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run is a prediction.
+    account. counted_before: what each direction had counted then, or when the warm-up was over. clocks: of the nodes,
+    where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans that the
+    services of each application have reported. requesting: applications whose clients have reported requests. notes:
+    what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run
+    is a prediction.
     """
 
     status: str = "running"
@@ -93,6 +94,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
             "t0_ns": state.t0_ns,
             "started": started.isoformat(timespec="seconds"),
             "duration_ns": state.duration_ns or scenario.duration,
+            "skip_ns": scenario.skip,
             "drain_ns": max((each.drain for each in scenario.applications.values()), default=0),
             "limits_enforced": limits,
             "no_limits": not limits,
@@ -189,7 +191,7 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
         described = _description(each, state)
         if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
             described = replace(described, balance="connection")  # by the address of the other application
-        yield replace(described, expectations=expected.get(each.name, ()))
+        yield replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
 
 
 def _description(deployment: Deployment, state: RunState) -> Description:
@@ -258,14 +260,15 @@ def cautions(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return sentences on the topology, on programs that are faster than measured, and on traces that are shorter than
-    the run."""
+    """Return sentences on the topology, on programs that are faster than measured or choose settings of TCP, and on
+    traces that are shorter than the run."""
     faster = [
         f"the measured times of servers and pre-processing on {name} are divided by {group.speed:g} (speed)"
         for name, group in plan.scenario.nodes.items()
         if group.speed != 1
     ]
-    return [*faster, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
+    chosen = [f"{'.'.join(path)}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
+    return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
 
 
 def _of_lengths(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.experiments.listener import Listener
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import ProgramTcp, chosen, loaded
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
@@ -26,7 +26,7 @@ from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
-from cellbed.testbed.machine import certificates
+from cellbed.testbed.machine import certificates, cgroups
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
@@ -238,6 +238,7 @@ def _drive(
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
         faults = Faults([*scenario.faults, *plan.moves], bed, supervisor, journal)
+        chosen_tcp = stack.enter_context(contextlib.ExitStack())
         stack.callback(_stop_programs, supervisor, state)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
@@ -251,6 +252,7 @@ def _drive(
             spans |= {process.name: each for process in own if process.load}
             receivers += _receivers(own, each, bed, telemetry)
             own = [_with_reports(process, each, raw, bed, sockets) for process in own]
+            own = [_with_tcp(process, each, bed, record, names, chosen_tcp) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         balancing = Balancing(plan, bed, supervisor, journal)
         loads = supervisor.start_all([*receivers, *processes], bed.nodes)
@@ -300,7 +302,11 @@ def _drive(
             guests.serve()
             if not emulator.is_alive():
                 raise EmulatorError("the emulator ended in the middle of the run")
+            if scenario.skip and not warm and time.monotonic_ns() >= t0_ns + scenario.skip:
+                warm.append(True)
+                state.counted_before = emulator.counters()
 
+        warm: list[bool] = []
         options.on_up(path)
         if options.standing is not None:
             listener.phase("the testbed is up")
@@ -346,6 +352,35 @@ def _with_reports(
     if getattr(deployment.table, "telemetry", False):
         given = telemetry_environment(deployment.name, given)
     return replace(process, environment=given)
+
+
+def _with_tcp(
+    process: Process | Command,
+    deployment: Deployment,
+    bed: Testbed,
+    record: Record,
+    names: Mapping[Law | str, str],
+    stack: contextlib.ExitStack,
+) -> Process | Command:
+    """Return a program in a control group of its own, where its role chooses settings of TCP. names: of laws in the
+    kernel. stack: removes the group. Errors: :class:`CellbedError`."""
+    role = deployment.table.client if process.load else deployment.table.server
+    if role is None or not role.tcp:
+        return process
+    parent = cgroups.program_parent(bed.nodes[process.node].setup.group, record.identifier)
+    assert parent is not None  # by `testbed.check`
+    group = parent / process.name
+    try:
+        if not parent.exists():
+            record.note_cgroup(parent)
+            stack.callback(cgroups.remove, parent)
+        group.mkdir(parents=True)
+    except OSError as error:
+        raise CellbedError(f"{group}: a control group for settings of TCP cannot be made: {error.strerror}") from error
+    control = role.congestion_control
+    name = None if control is None else names.get(control, name_of(control))
+    stack.enter_context(chosen(ProgramTcp(name, role.receive_buffer, role.send_buffer), group))
+    return replace(process, cgroups=(*process.cgroups, str(group / "cgroup.procs")))
 
 
 def _receivers(

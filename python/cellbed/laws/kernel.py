@@ -1,4 +1,5 @@
-"""Load laws into the kernel: congestion controls of eBPF (struct_ops), as long as the process lives.
+"""Load laws into the kernel, congestion controls of eBPF (struct_ops), and give single programs their settings of TCP
+(sockops), as long as the process lives.
 
 libbpf is called directly. It is present where ``ip`` is: iproute2 depends on it.
 """
@@ -10,16 +11,20 @@ import errno
 import os
 import pathlib
 import secrets
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
-from cellbed.laws.law import Law, LawError, kernel_version
+from cellbed.laws.law import Law, LawError, compiled_for_programs, kernel_version
 from cellbed.support import inputs
 
 _LIBRARY = "libbpf.so.1"
 _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
 """The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
+_PROGRAM_PLACEHOLDER = b"@cellbed-tcp@".ljust(24, b"\0")
+"""``struct settings`` in ``program.c``."""
 _F_LINK = 1 << 13
 """BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
 _LINKS_SINCE = (6, 4)
@@ -55,6 +60,79 @@ def loaded(law: Law) -> Iterator[str]:
     library = _library()
     name = _new_name(law)
     content = content.replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
+    with _opened(content, law.path) as (program, log):
+        link, own = None, -1
+        try:
+            operations = library.bpf_object__find_map_by_name(program, b"law")
+            by_link = kernel_version() >= _LINKS_SINCE
+            if by_link:
+                library.bpf_map__set_map_flags(operations, _F_LINK)
+            if library.bpf_object__load(program) < 0:
+                raise _refusal(law, ctypes.get_errno(), log())
+            link = library.bpf_map__attach_struct_ops(operations)
+            if not link:
+                raise _refusal(law, ctypes.get_errno(), "")
+            if by_link and not _makes_links(library):
+                own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
+                if own < 0:
+                    raise _refusal(law, ctypes.get_errno(), "")
+            yield name
+        finally:
+            if own >= 0:
+                os.close(own)
+            if link:
+                library.bpf_link__destroy(link)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTcp:
+    """The settings of TCP that programs choose. control: name in the kernel; buffers: bytes."""
+
+    control: str | None
+    receive_buffer: int | None
+    send_buffer: int | None
+
+
+@contextmanager
+def chosen(tcp: ProgramTcp, group: pathlib.Path) -> Iterator[None]:
+    """Apply settings to TCP sockets of programs that start in a control group (version 2), as long as the context and
+    this process live. Errors: :class:`LawError`."""
+    halves = [((size or 0) + 1) // 2 for size in (tcp.receive_buffer, tcp.send_buffer)]
+    settings = struct.pack("=16sII", (tcp.control or "").encode(), *halves)
+    source = compiled_for_programs()
+    content = inputs.content(source).replace(_PROGRAM_PLACEHOLDER, settings)
+    library = _library()
+
+    def refusal(log: str = "") -> LawError:
+        number = ctypes.get_errno()
+        if number in (errno.EPERM, errno.EACCES) and not log:
+            return LawError(
+                "settings of TCP for single programs need root (CAP_BPF, CAP_NET_ADMIN): run it with sudo, or write "
+                "them for nodes or in [transport]; --virtual needs neither"
+            )
+        return LawError(f"the kernel refuses settings of TCP for single programs: {log or os.strerror(number)}")
+
+    with _opened(content, source) as (program, log):
+        if library.bpf_object__load(program) < 0:
+            raise refusal(log())
+        folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            function = library.bpf_object__find_program_by_name(program, b"cellbed_choose")
+            link = library.bpf_program__attach_cgroup(function, folder)
+        finally:
+            os.close(folder)
+        if not link:
+            raise refusal()
+        try:
+            yield
+        finally:
+            library.bpf_link__destroy(link)
+
+
+@contextmanager
+def _opened(content: bytes, about: pathlib.Path) -> Iterator[tuple[int, Callable[[], str]]]:
+    """Open an object; the context has libbpf's pointer to it, and a function that returns the kernel's log."""
+    library = _library()
     log = ctypes.create_string_buffer(_LOG_BYTES)
     options = _OpenOptions(
         sz=ctypes.sizeof(_OpenOptions),
@@ -65,30 +143,10 @@ def loaded(law: Law) -> Iterator[str]:
     program = library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
     if not program:
         reason = os.strerror(ctypes.get_errno())
-        raise LawError(
-            f"{law.path}: libbpf cannot read its object ({reason}): does it call a function of another file?"
-        )
-    link, own = None, -1
+        raise LawError(f"{about}: libbpf cannot read its object ({reason}): does it call a function of another file?")
     try:
-        operations = library.bpf_object__find_map_by_name(program, b"law")
-        by_link = kernel_version() >= _LINKS_SINCE
-        if by_link:
-            library.bpf_map__set_map_flags(operations, _F_LINK)
-        if library.bpf_object__load(program) < 0:
-            raise _refusal(law, ctypes.get_errno(), log.value.decode(errors="replace"))
-        link = library.bpf_map__attach_struct_ops(operations)
-        if not link:
-            raise _refusal(law, ctypes.get_errno(), "")
-        if by_link and not _makes_links(library):
-            own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
-            if own < 0:
-                raise _refusal(law, ctypes.get_errno(), "")
-        yield name
+        yield program, lambda: log.value.decode(errors="replace")
     finally:
-        if own >= 0:
-            os.close(own)
-        if link:
-            library.bpf_link__destroy(link)
         library.bpf_object__close(program)
 
 
@@ -130,6 +188,8 @@ def _library() -> ctypes.CDLL:
         ("bpf_object__load", ctypes.c_int, [pointer]),
         ("bpf_object__close", None, [pointer]),
         ("bpf_object__find_map_by_name", pointer, [pointer, ctypes.c_char_p]),
+        ("bpf_object__find_program_by_name", pointer, [pointer, ctypes.c_char_p]),
+        ("bpf_program__attach_cgroup", pointer, [pointer, ctypes.c_int]),
         ("bpf_map__set_map_flags", ctypes.c_int, [pointer, ctypes.c_uint32]),
         ("bpf_map__fd", ctypes.c_int, [pointer]),
         ("bpf_map__attach_struct_ops", pointer, [pointer]),

@@ -22,6 +22,7 @@ CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""
 FOLDER = Path(__file__).parent
 _INTERFACE = "law.h"
+_PROGRAM = FOLDER / "program.c"
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
@@ -60,25 +61,11 @@ class Law:
 
         It is compiled if the header, or one that it includes, has changed. Errors: :class:`LawError`.
         """
-        source = FOLDER / f"{target}.c"
         options = ["-include", str(self.path), "-I", str(FOLDER)]
         if target == "kernel":
-            compiler = _compiler("clang")
             # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
-            argument = 3 if kernel_version() >= (6, 10) else 1
-            options += ["-target", "bpf", "-g", f"-DLAW_CONTROL_ARGUMENT={argument}"]
-        else:
-            compiler = _compiler("cc", "gcc", "clang")
-            options += ["-shared", "-fPIC"]
-        text = self._run([compiler, *options, "-E", str(source)])
-        options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
-        key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
-        place = cache_folder() / "laws" / f"{key}.{'o' if target == 'kernel' else 'so'}"
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            options += ["-c"] if target == "kernel" else []
-            write_whole(place, lambda path: self._run([compiler, *options, "-o", str(path), str(source)]))
-        return place
+            options.append(f"-DLAW_CONTROL_ARGUMENT={3 if kernel_version() >= (6, 10) else 1}")
+        return _compiled(FOLDER / f"{target}.c", self.path, options, target)
 
     def load(self) -> str:
         """Load the law into this process; returns its name among the congestion controls of virtual time.
@@ -92,26 +79,6 @@ class Law:
         except ValueError as error:
             raise LawError(f"{self.path}: {error}") from None
         return self.label
-
-    def _run(self, command: list[str]) -> bytes:
-        """Run the compiler and return its output. Errors: :class:`LawError` with the first error."""
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=_PATIENCE_S,
-                env={**os.environ, "LC_ALL": "C"},
-            )
-        except subprocess.TimeoutExpired:
-            raise LawError(f"{self.path}: not compiled within {_PATIENCE_S} s") from None
-        if done.returncode:
-            lines = done.stderr.decode(errors="replace").splitlines()
-            first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
-            hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
-            raise LawError(f"{self.path}: cannot be compiled: {first}{hint}")
-        return done.stdout
 
 
 def name_of(control: Law | str) -> str:
@@ -159,12 +126,57 @@ def read(path: Path) -> Law:
     return Law(path.stem, path.absolute(), title.strip(), rest.strip())
 
 
+@cache
+def compiled_for_programs() -> Path:
+    """Return the object for the kernel that gives programs their settings of TCP, as :meth:`Law.compiled`."""
+    return _compiled(_PROGRAM, _PROGRAM, [], "kernel")
+
+
+def _compiled(source: Path, about: Path, options: list[str], target: Target) -> Path:
+    if target == "kernel":
+        compiler = _compiler("clang")
+        options = [*options, "-target", "bpf", "-g"]
+    else:
+        compiler = _compiler("cc", "gcc", "clang")
+        options = [*options, "-shared", "-fPIC"]
+    text = _run(about, [compiler, *options, "-E", str(source)])
+    options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
+    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
+    place = cache_folder() / "laws" / f"{key}.{'o' if target == 'kernel' else 'so'}"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        options += ["-c"] if target == "kernel" else []
+        write_whole(place, lambda path: _run(about, [compiler, *options, "-o", str(path), str(source)]))
+    return place
+
+
+def _run(about: Path, command: list[str]) -> bytes:
+    """Run the compiler and return its output. Errors: :class:`LawError` with the first error, of the file `about`."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        raise LawError(f"{about}: not compiled within {_PATIENCE_S} s") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").splitlines()
+        first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
+        hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
+        raise LawError(f"{about}: cannot be compiled: {first}{hint}")
+    return done.stdout
+
+
 def _compiler(*names: str) -> str:
     for name in names:
         if found := shutil.which(name):
             return found
     package = "clang" if names == ("clang",) else "gcc"
-    raise LawError(f"a congestion control law needs a C compiler: sudo apt install {package}")
+    raise LawError(f"congestion control needs a C compiler: sudo apt install {package}")
 
 
 def kernel_version() -> tuple[int, ...]:

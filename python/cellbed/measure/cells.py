@@ -70,8 +70,9 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """One row per cell, direction and user, from the packet log; description: the content of ``run.json``.
 
     Columns: ``cell`` (name with its direction), ``direction`` (of the user), ``packets`` and ``bytes`` that left its
-    queue while the schedule ran and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s`` of these packets
-    (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included; null: unknown).
+    queue while the schedule ran, after its warm-up, and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s``
+    of these packets (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included;
+    null: unknown, as with a warm-up).
     """
     cells = description.get("cells") or []
     numbers = {str(each["name"]): int(each["index"]) for each in description.get("directions") or []}
@@ -79,16 +80,17 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     t0 = description.get("t0_ns")
     if not users or t0 is None:
         return pl.DataFrame(schema=SCHEMA)
+    skip = description.get("skip_ns") or 0
     end = t0 + (description.get("duration_ns") or 0)
     left: dict[int, list[NDArray[Any]]] = {user: [np.empty((3, 0), np.int64)] for user in users}
     for part in packet_parts(run / "raw" / "packets.bin"):
-        counts = part[(part["drop"] == 0) & (part["arrived"] >= t0) & (part["released"] < end)]
+        counts = part[(part["drop"] == 0) & (part["arrived"] >= t0 + skip) & (part["released"] < end)]
         for user in users.intersection(np.unique(counts["direction"]).tolist()):
             of_user = counts[counts["direction"] == user]
             released = of_user["released"]
             left[user].append(np.stack([released - t0, released - of_user["arrived"], of_user["bytes"]]))
     served: dict[tuple[str, str], float] = {}  # over all visits
-    for each in (description.get("emulator") or {}).get("cells") or []:
+    for each in ((description.get("emulator") or {}).get("cells") or []) if not skip else []:
         for row in each["users"]:
             key = each["name"], row["direction"]
             served[key] = served.get(key, 0.0) + row["served_ns"] / 1e9
@@ -120,11 +122,16 @@ def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s
     """Return the summaries of the cells of a run; users: of `read_cells`; measured_s: how long the schedule ran.
     Pure."""
     found = []
+    skip_s = (description.get("skip_ns") or 0) / 1e9
+    lasted_s = measured_s - skip_s
     for cell in description.get("cells") or []:
         rows = users.filter(pl.col("cell") == cell["name"]).to_dicts()
         total = math.fsum(row["served_s"] or 0.0 for row in rows)
         present = [
-            math.fsum(max(0.0, min(until / 1e9, measured_s) - begin / 1e9) for begin, until in _visits(cell, user))
+            math.fsum(
+                max(0.0, min(until / 1e9, measured_s) - max(begin / 1e9, skip_s))
+                for begin, until in _visits(cell, user)
+            )
             for user in (row["direction"] for row in rows)
         ]
         of_cell = [
@@ -145,7 +152,7 @@ def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s
             CellSummary(
                 name=str(cell["name"]),
                 description=str(cell.get("description") or ""),
-                throughput_mbit_s=sum(row["bytes"] for row in rows) * 8 / 1e6 / measured_s if measured_s else 0.0,
+                throughput_mbit_s=sum(row["bytes"] for row in rows) * 8 / 1e6 / lasted_s if lasted_s > 0 else 0.0,
                 fairness=jain(user.throughput_mbit_s for user in sending),
                 time_fairness=jain(user.share for user in sending if user.share is not None),
                 users=of_cell,

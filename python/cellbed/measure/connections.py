@@ -12,7 +12,7 @@ counts up to there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ and the same the other way. Columns ``part_<name>``, seconds."""
 
 _GROUP = 1 << 21
 """Records that are analysed at a time, more if one connection has more: that takes about 0.7 GB."""
+_ALWAYS = -1
+"""A time before all packets, ns."""
 _LINE = 1 << 40
 """Bytes of a stream: streams lie behind each other on one line of offsets."""
 
@@ -89,9 +91,10 @@ TALK: dict[str, Any] = {
 network, the server's answer entered it and was handed to the client, and the bursts."""
 
 
-def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
+def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -> pl.DataFrame:
     """One row per TCP connection and UDP flow that sent a packet since the start of the schedule, by the time at which
-    it opened; description: the content of ``run.json``. The columns are those of :data:`SCHEMA`.
+    it opened; description: the content of ``run.json``. The columns are those of :data:`SCHEMA`. skip_ns: what of the
+    schedule is left out, first. A connection that was open then counts from its end on, and has no connect_s.
 
     app: the application that it belongs to, null if unknown. client: the node that sent the first packet. opened_ns:
     when this packet entered the network, by this machine's monotonic clock; opened_s: since the start of the schedule.
@@ -114,12 +117,13 @@ def read_connections(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     directions = description.get("directions") or []
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
     tables = [pl.DataFrame(schema=SCHEMA | talk)]
-    for records in _groups(run / "raw" / "packets.bin", t0):
+    since = t0 + skip_ns if skip_ns else _ALWAYS
+    for records in _groups(run / "raw" / "packets.bin", t0 + skip_ns):
         for protocol in (TCP, UDP):
             of = records[records["protocol"] == protocol]
             # Those whose first hop is missing in the log are not among the crossings.
             if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
-                tables.append(_tcp(packets, with_bursts=bool(talk)) if protocol == TCP else _udp(packets))
+                tables.append(_tcp(packets, since, with_bursts=bool(talk)) if protocol == TCP else _udp(packets, since))
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
@@ -213,7 +217,8 @@ def _talk(packets: Crossings) -> _Talk:
     return _Talk(packets, connection, way, start, again, completing, new)
 
 
-def _tcp(packets: Crossings, *, with_bursts: bool) -> pl.DataFrame:
+def _tcp(packets: Crossings, since: int, *, with_bursts: bool) -> pl.DataFrame:
+    """Return the figures of TCP connections from a time on, ns."""
     talk = _talk(packets)
     packets, complete = talk.packets, talk.completing != NEVER
     table = _table(packets, talk.connection, talk.way).with_columns(
@@ -233,7 +238,13 @@ def _tcp(packets: Crossings, *, with_bursts: bool) -> pl.DataFrame:
         answered_ns=pl.col("entered").filter(answers).min(),
     )
     found = (
-        _by_way(packets, table, pl.col("end").max(), pl.col("again").sum())
+        _by_way(
+            packets,
+            table,
+            since,
+            pl.col("end").max() - pl.col("end").filter(pl.col("at") < since).max().fill_null(0),
+            pl.col("again").filter(pl.col("entered") >= since).sum(),
+        )
         # The answer came before what the client sent after it.
         .join(
             connected.drop_nulls(["left", "entered"]).select(
@@ -243,13 +254,16 @@ def _tcp(packets: Crossings, *, with_bursts: bool) -> pl.DataFrame:
             how="left",
             maintain_order="left",
         )
-        .with_columns(protocol=pl.lit("tcp"), connect_s=_seconds(pl.col("connected_ns") - pl.col("opened_ns")))
+        .with_columns(
+            protocol=pl.lit("tcp"),
+            connect_s=_seconds(pl.when(pl.col("opened_ns") > since).then(pl.col("connected_ns") - pl.col("opened_ns"))),
+        )
     )
-    parts = _parts(found, talk, with_bursts=with_bursts)
+    parts = _parts(found, talk, since, with_bursts=with_bursts)
     return found.join(parts, on="connection", how="left", maintain_order="left")
 
 
-def _udp(packets: Crossings) -> pl.DataFrame:
+def _udp(packets: Crossings, since: int) -> pl.DataFrame:
     key = _key(packets)
     order = np.argsort(key, kind="stable")
     packets, key = _take(packets, order), key[order]
@@ -257,7 +271,8 @@ def _udp(packets: Crossings) -> pl.DataFrame:
     connection = np.cumsum(first) - 1
     at = pl.when("delivered").then("left")
     table = _table(packets, connection, _way(packets, first)).with_columns(at=at)
-    found = _by_way(packets, table, pl.col("payload").filter("delivered").sum(), pl.lit(None, pl.Int64))
+    carried = pl.col("payload").filter(pl.col("delivered") & (pl.col("entered") >= since)).sum()
+    found = _by_way(packets, table, since, carried, pl.lit(None, pl.Int64))
     return found.with_columns(protocol=pl.lit("udp"))
 
 
@@ -339,15 +354,16 @@ def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFr
     return pl.DataFrame({"connection": connection, "way": way} | {name: getattr(packets, name) for name in names})
 
 
-def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
-    """One row per connection: its ends, when it opened, and the figures of both ways."""
+def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
+    """One row per connection: its ends, when it opened, or `since` if that is later, and the figures of both ways from
+    then on."""
     first = np.flatnonzero(np.diff(table["connection"].to_numpy(), prepend=-1))
     most = max(packets.source.max(), packets.destination.max())
     names = np.array([packets.vertices.get(vertex, f"vertex-{vertex}") for vertex in range(int(most) + 1)], object)
     found = pl.DataFrame(
         {
             "connection": table["connection"].to_numpy()[first],
-            "opened_ns": packets.entered[first],
+            "opened_ns": np.maximum(packets.entered[first], since),
             "client": names[packets.source[first]],
             "client_port": packets.source_port[first].astype(np.int64),
             "server": names[packets.destination[first]],
@@ -355,29 +371,30 @@ def _by_way(packets: Crossings, table: pl.DataFrame, carried: pl.Expr, again: pl
         },
         schema_overrides={"client": pl.String, "server": pl.String},
     )
-    found = found.join(_round_trips(table), on="connection", how="left", maintain_order="left")
-    delivered = pl.col("delivered")
+    counts = pl.col("entered") >= since
+    found = found.join(_round_trips(table.filter(counts)), on="connection", how="left", maintain_order="left")
+    delivered, at = pl.col("delivered") & counts, pl.col("at").filter(pl.col("at") >= since)
     for number, name in enumerate(WAYS):
         figures = (
             table.filter(way=number)
             .group_by("connection")
             .agg(
                 carried.cast(pl.Int64).alias(f"{name}_bytes"),
-                pl.col("at").min().alias(f"{name}_first_s"),
-                pl.col("at").max().alias(f"{name}_last_s"),
-                pl.len().cast(pl.Int64).alias(f"{name}_packets"),
-                pl.col("dropped").sum().cast(pl.Int64).alias(f"{name}_dropped"),
+                at.min().alias(f"{name}_first_s"),
+                at.max().alias(f"{name}_last_s"),
+                counts.sum().cast(pl.Int64).alias(f"{name}_packets"),
+                pl.col("dropped").filter(counts).sum().cast(pl.Int64).alias(f"{name}_dropped"),
                 again.cast(pl.Int64).alias(f"{name}_retransmitted"),
                 _seconds(pl.col("queued").filter(delivered).mean()).alias(f"{name}_queue_s"),
                 _seconds(pl.col("queued").filter(delivered).max()).alias(f"{name}_queue_max_s"),
                 _seconds(pl.col("delayed").filter(delivered).mean()).alias(f"{name}_delay_s"),
             )
         )
-        counts = [f"{name}_{what}" for what in ("bytes", "packets", "dropped")]
+        counted = [f"{name}_{what}" for what in ("bytes", "packets", "dropped")]
         since_opened = (_seconds(pl.col(f"{name}_{which}_s") - pl.col("opened_ns")) for which in ("first", "last"))
         found = (
             found.join(figures, on="connection", how="left", maintain_order="left")
-            .with_columns(pl.col(counts).fill_null(0))
+            .with_columns(pl.col(counted).fill_null(0))
             .with_columns(*since_opened)
         )
     return found
@@ -481,6 +498,16 @@ def _bursts(talk: _Talk) -> _Bursts:
     )
 
 
+def _cut(bursts: _Bursts, since: int) -> _Bursts:
+    """Return bursts without what was before a time, ns: of one that had begun, its first parts."""
+    excess, left = np.clip(since - bursts.begin, 0, None), {}
+    for name in ("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting"):
+        whole = getattr(bursts, name)
+        left[name] = np.clip(whole - excess, 0, None)
+        excess = np.clip(excess - whole, 0, None)
+    return replace(bursts, begin=np.maximum(bursts.begin, since), **left)
+
+
 def _originals(talk: _Talk, packets: Integers) -> Integers:
     """Return the packets that first carried the bytes with which `packets` begin: themselves, or lost ones."""
     place = talk.stream * _LINE + talk.start
@@ -490,9 +517,12 @@ def _originals(talk: _Talk, packets: Integers) -> Integers:
     return np.where(talk.again[packets] & (talk.stream[found] == talk.stream[packets]), found, packets)
 
 
-def _parts(found: pl.DataFrame, talk: _Talk, *, with_bursts: bool) -> pl.DataFrame:
-    """Return the parts of each connection, when it waited for its server (``waits``), and its ``bursts``."""
+def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -> pl.DataFrame:
+    """Return the parts of each connection from a time on, when it waited for its server (``waits``), and its
+    ``bursts``."""
     bursts = _bursts(talk)
+    new = bursts.begin >= since
+    bursts = _cut(bursts, since)
     of_burst, its_way, first, begin = bursts.connection, bursts.way, bursts.first, bursts.begin
     total = {name: np.zeros(len(found), np.int64) for name in PARTS}
 
@@ -508,13 +538,13 @@ def _parts(found: pl.DataFrame, talk: _Talk, *, with_bursts: bool) -> pl.DataFra
         add(f"{name}_transport", theirs, bursts.other)
         add(sender, mine & ~first, before)
     opened = found["opened_ns"].to_numpy()
-    connected = found["connected_ns"].fill_null(found["opened_ns"]).to_numpy()
+    connected = np.maximum(found["connected_ns"].fill_null(found["opened_ns"]).to_numpy(), opened)
     begun = np.minimum(connected[of_burst], begin)
     connect = connected - opened
     connect[of_burst[first]] = (begun - opened[of_burst])[first]
     for number, sender in enumerate(("client", "server")):
         add(sender, first & (its_way == number), begin - begun)
-    by_server = its_way == 1
+    by_server = (its_way == 1) & new
     number_type = found.schema["connection"]
     waits = pl.DataFrame(
         {
@@ -529,7 +559,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, *, with_bursts: bool) -> pl.DataFra
         fields = {name: getattr(bursts, name) for name in ("connection", *BURST)}
         lists["bursts"] = pl.DataFrame(fields, schema_overrides={"connection": number_type})
     exchanges = np.zeros(len(found), np.int64)
-    np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(begin)])], 1)
+    np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(begin)]) & new], 1)
     has_parts = np.zeros(len(found), np.bool_)
     has_parts[of_burst] = True
     has_parts |= found["connected_ns"].is_not_null().to_numpy()
@@ -703,7 +733,7 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
         *names,
         clients=group["client"].n_unique(),
         connections=len(group),
-        failed=group["connect_s"].null_count() if names[1] == "tcp" else 0,
+        failed=group["part_connect"].null_count() if names[1] == "tcp" else 0,
         connect_s=_number(group["connect_s"].median()),
         first_byte_s=_number(group["to_client_first_s"].median()),
         exchanges=exchanges,

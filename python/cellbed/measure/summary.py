@@ -201,7 +201,8 @@ class ApplicationSummary:
 class Summary:
     """Measurements of a run; ``summary.json`` is this, field by field. Times in seconds.
 
-    duration_s: as planned, without the drain; measured_s: the part that was reached. disturbances: why the run is
+    duration_s: as planned, without the drain; measured_s: the part that was reached. skip_s: the part at its begin that
+    is left out of all others. disturbances: why the run is
     disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request of an
     application got a good reply. expectations: whether they are met. clock: virtual for a prediction.
     """
@@ -226,6 +227,7 @@ class Summary:
     clock: Literal["real", "virtual"] = "real"
     failure: str | None = None
     expectations: list[Verdict] = field(default_factory=list)
+    skip_s: float = 0.0
 
     @property
     def predicted(self) -> bool:
@@ -279,6 +281,8 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     requests, messages, traces = read_requests(run, description, connections, traced)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
+    if skip_ns := description.get("skip_ns") or 0:
+        connections = read_connections(run, description, skip_ns)
     connections = claimed(connections, requests, description).drop(*TALK, strict=False)
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
@@ -288,24 +292,46 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
         **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages, "traces": traces},
     }
+    tables = _without_warm_up(tables, skip_ns / 1e9) if skip_ns else tables
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [*(warning for warning in found if warning is not None), *traced.warnings]
     events = read_events(run)
     return tables, summarise(
         description,
-        requests,
-        messages,
-        links,
-        nodes,
-        programs,
-        connections,
-        cells,
-        seconds,
-        own,
+        tables["requests"],
+        tables["messages"],
+        tables["links"],
+        tables["nodes"],
+        tables["programs"],
+        tables["connections"],
+        tables["cells"],
+        tables["disturbance"],
+        tables["measures"],
         problems,
         warnings,
         events,
     )
+
+
+_TIMES = {
+    "requests": "intended_s",
+    "messages": "received_s",
+    "links": "time_s",
+    "nodes": "time_s",
+    "programs": "time_s",
+    "disturbance": "second",
+}
+"""Columns of tables by which the warm-up is left out, seconds since the start of the schedule."""
+
+
+def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str, pl.DataFrame]:
+    """Return the tables of a run without its first seconds; connections and cells have been read without them."""
+    kept = {name: tables[name].filter(pl.col(time) >= skip_s) for name, time in _TIMES.items()}
+    own = tables["measures"].filter((pl.col("time_s") >= skip_s) | pl.col("time_s").is_null())
+    since_first = pl.col("cpu_s") - pl.col("cpu_s").first().over("program")
+    keys = ["app", "endpoint", "request"]
+    traces = tables["traces"].join(kept["requests"], on=keys, how="semi", maintain_order="left")
+    return tables | kept | {"measures": own, "programs": kept["programs"].with_columns(since_first), "traces": traces}
 
 
 def _write(path: Path, table: pl.DataFrame) -> None:
@@ -384,6 +410,7 @@ def summarise(
         servers=server_summaries(description, requests),
         clock="virtual" if description.get("clock") == "virtual" else "real",
         failure=_failure(applications),
+        skip_s=(description.get("skip_ns") or 0) / 1e9,
     )
 
 

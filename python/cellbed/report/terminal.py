@@ -103,6 +103,7 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted, summary.failure))}[/]"
     )
     length = formats.reached(summary.measured_s, summary.duration_s)
+    length += f" without the first {formats.duration(summary.skip_s)}" if summary.skip_s else ""
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
     plural = "s" if len(summary.applications) > 1 else ""
     console.print(f"[dim]application{plural}:[/] {escape(formats.titles(summary.applications))}")

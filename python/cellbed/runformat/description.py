@@ -57,11 +57,12 @@ class Description:
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.
     start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
-    schedule). deadline_ns: within which a good reply is on time, ``None`` without one. expectations: limits of its
-    measures. ports: at which its servers listen, where known. services: names of the spans that its services have
-    reported (:mod:`cellbed.testbed.programs.reports`). own: measures that its programs write. reported: its
-    programs report its requests, whose connections are found in the packet log; else cellbed sends them. traced:
-    they have identifiers of OpenTelemetry (:func:`cellbed.runformat.telemetry.identifiers`).
+    schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time,
+    ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
+    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
+    measures that its programs write. reported: its programs report its requests, whose connections are found in the
+    packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
+    (:func:`cellbed.runformat.telemetry.identifiers`).
     """
 
     kind: str
@@ -79,6 +80,7 @@ class Description:
     balance: str = "client"
     start_ns: int = 0
     stop_ns: int | None = None
+    skip_ns: int = 0
     deadline_ns: int | None = None
     expectations: tuple[Limit, ...] = ()
     services: tuple[str, ...] = ()
@@ -88,9 +90,10 @@ class Description:
     traced: bool = False
 
     def load_s(self, measured_s: float) -> float:
-        """Return the duration of its load in a run of which so much of the schedule was measured, in seconds."""
+        """Return the duration of its load, without what is left out, in a run of which so much of the schedule was
+        measured, in seconds."""
         stop_s = measured_s if self.stop_ns is None else min(measured_s, self.stop_ns / 1e9)
-        return stop_s - self.start_ns / 1e9
+        return stop_s - max(self.start_ns, self.skip_ns) / 1e9
 
     def servers_of(self, client: int) -> tuple[str, ...]:
         """Return the names of the servers of a client, by its number."""

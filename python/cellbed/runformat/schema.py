@@ -126,6 +126,7 @@ class Account(_Object):
     status: str | None = None
     t0_ns: _Time | None = None
     duration_ns: _Span | None = None
+    skip_ns: _Span | None = None
     drain_ns: _Span | None = None
     no_limits: bool | None = None
     seed: int | None = None

@@ -22,7 +22,7 @@ from cellbed.scenario.loads import (
     Recorded,
 )
 from cellbed.scenario.nodes import Name, NodeGroup
-from cellbed.scenario.roles import AnyRole, Role
+from cellbed.scenario.roles import OF_TCP, AnyRole, Role
 from cellbed.scenario.table import Table, written
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.near_names import did_you_mean
@@ -143,7 +143,7 @@ class Application(Table):
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
         """Of a role whose program is cellbed's own."""
         yield from group_misfits(key, role.on, groups)
-        for name in sorted(role.model_fields_set - {"on"}):
+        for name in sorted(role.model_fields_set - {"on", *OF_TCP}):
             yield (key, name), f"the {key} of this kind is a program of cellbed: remove this key"
 
     def _program_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:

@@ -315,6 +315,7 @@ CONGESTION_CONTROL = TextField(
 )
 
 
+Buffer = Annotated[int, quantity(SIZE, "128 KiB", "1 GiB")]
 Command = Annotated[
     list[str],
     BeforeValidator(_split),

@@ -17,14 +17,14 @@ from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
-from cellbed.scenario.fields import CONGESTION_CONTROL, quantity
+from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION, SIZE
+from cellbed.support.units import DURATION
 
 if TYPE_CHECKING:
     AnyApplication = Application
@@ -53,7 +53,6 @@ class Links(Table):
     core: CoreLinks = Field(written({}), description="Tower to edge or cloud.")
 
 
-Buffer = Annotated[int, quantity(SIZE, "128 KiB", "1 GiB")]
 SLOW_START_AFTER_IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
 
@@ -76,6 +75,13 @@ class Transport(Table):
     )
     send_buffer: Buffer | None = Field(
         None, description="Largest send buffer of a connection. Default: the kernel's.", examples=["4 MB"]
+    )
+    initial_window: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="Segments that TCP sends before the first acknowledgement. Default: the kernel's, 10.",
+        examples=[30],
     )
     ecn: bool | None = Field(
         None, description="Whether connections ask for explicit congestion notification. Default: the kernel's."
@@ -113,6 +119,11 @@ class Scenario(Table):
         examples=["offload-lte"],
     )
     duration: RunTime = Field(description="Duration of the workload.", examples=["60 s"])
+    skip: Annotated[int, quantity(DURATION, "0 s", "24 h")] = Field(
+        written("0 s"),
+        description="Warm-up, from the start of the workload, that is left out of all measures.",
+        examples=["10 s"],
+    )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")
     links: Links = Field(written({}), description="Links between the nodes.")
@@ -140,9 +151,15 @@ class Scenario(Table):
         return self.nodes[group].congestion_control or self.transport.congestion_control
 
     @property
+    def controls(self) -> list[Law | str | None]:
+        """The congestion controls of nodes and programs, each once; None for the kernel's default."""
+        of_programs = (role.congestion_control for _, role in self.roles() if role.congestion_control is not None)
+        return list(dict.fromkeys([*map(self.control_of, self.nodes), *of_programs]))
+
+    @property
     def laws(self) -> list[Law]:
         """The laws that must be loaded."""
-        return list(dict.fromkeys(law for group in self.nodes if isinstance(law := self.control_of(group), Law)))
+        return [control for control in self.controls if isinstance(control, Law)]
 
     @property
     def applications(self) -> dict[str, AnyApplication]:
@@ -161,6 +178,12 @@ class Scenario(Table):
     def path_of(self, application: str) -> Path:
         """Return the path of the table of an application."""
         return ("workload",) if self.workload is not None else ("apps", application)
+
+    def roles(self) -> Iterator[tuple[Path, Role]]:
+        """Return the roles of all applications, with their paths."""
+        for name, application in self.applications.items():
+            for key, role in application.roles():
+                yield (*self.path_of(name), key), role
 
     def programs(self) -> Iterator[tuple[Path, Role]]:
         """Return the roles whose programs are started as they are, with their paths."""
@@ -228,6 +251,8 @@ class Scenario(Table):
     def misfits(self) -> list[tuple[Path, str]]:
         """Conflicts between keys: (path of the key, problem and remedy)."""
         found = list(self._node_misfits())
+        if self.skip >= self.duration:
+            found.append((("skip",), f"nothing of the {DURATION.format(self.duration)} is left: write a shorter time"))
         if self.workload is not None and self.apps:
             found.append((("workload",), "both [workload] and [apps]: move it to [apps.NAME]"))
         for name, application in self.applications.items():
@@ -237,6 +262,8 @@ class Scenario(Table):
                 if wrong := problem(text, [name for name, each in self.applications.items() if each.server]):
                     found.append((_below(where, key), wrong))
             found += [((*where, "after"), text) for text in self._order_misfits(name)]
+            if application.stop is not None and application.stop <= self.skip < self.duration:
+                found.append(((*where, "stop"), "its load ends within 'skip', and nothing of it is measured"))
         sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))

@@ -18,14 +18,17 @@ from pydantic import (
     model_validator,
 )
 
-from cellbed.scenario.fields import PLACE, Command, plainly, quantity, refusal
+from cellbed.laws.law import Law, name_of
+from cellbed.scenario.fields import CONGESTION_CONTROL, PLACE, Buffer, Command, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.table import PLAIN, Table, written
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION, MEASURE_NAME
+from cellbed.support.units import DURATION, MEASURE_NAME, SIZE
 
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]
+OF_TCP = ("congestion_control", "receive_buffer", "send_buffer")
+"""Keys of a role that concern the connections of its program."""
 _CHECKS = ("port", "line", "file", "http", "command")
 
 
@@ -177,6 +180,17 @@ class Role(Table):
         examples=[{"signal": "SIGINT", "grace": "10 s"}],
     )
     status: Status | list[Status] = Field(0, description="Expected exit status, or several of them.", examples=[0])
+    congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
+        None, description="TCP congestion control of this program: of what it sends. Default: that of its node."
+    )
+    receive_buffer: Buffer | None = Field(
+        None,
+        description="Receive buffer of each connection of this program, from its begin. Default: that of its node.",
+        examples=["8 MB"],
+    )
+    send_buffer: Buffer | None = Field(
+        None, description="Send buffer of each connection, likewise. Default: that of its node.", examples=["4 MB"]
+    )
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:
@@ -192,6 +206,18 @@ class Role(Table):
     def statuses(self) -> tuple[int, ...]:
         """The expected exit statuses."""
         return tuple(self.status) if isinstance(self.status, list) else (self.status,)
+
+    @property
+    def tcp(self) -> dict[str, Law | str | int]:
+        """The settings of TCP that it chooses, by key."""
+        return {key: value for key in OF_TCP if (value := getattr(self, key)) is not None}
+
+    @property
+    def tcp_in_words(self) -> str:
+        """The same as text."""
+        sizes = (("receive buffer", self.receive_buffer), ("send buffer", self.send_buffer))
+        control = [f"TCP {name_of(self.congestion_control)}"] if self.congestion_control is not None else []
+        return ", ".join([*control, *(f"{name} {SIZE.format(size)}" for name, size in sizes if size is not None)])
 
     @property
     def measured_file(self) -> PurePosixPath | None:

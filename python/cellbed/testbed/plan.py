@@ -336,6 +336,7 @@ class Plan:
         name of a congestion control where it runs.
         """
         vertices: list[dict[str, Any]] = []
+        window = self.scenario.transport.initial_window
         for number, node in enumerate(self.nodes):
             shared = [
                 f"{service.address}/32"
@@ -350,6 +351,7 @@ class Plan:
                     "namespace": "new",
                     "routes": ["0.0.0.0/0", "::/0"],
                     "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
+                    **({"initial_window": window} if window is not None else {}),
                     **_addresses(node, number),
                     **({"shared": shared} if shared else {}),
                 }

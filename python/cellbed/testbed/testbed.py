@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.laws.law import Law, LawError
+from cellbed.laws.law import Law, LawError, compiled_for_programs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cellbed.scenario import Scenario
     from cellbed.scenario.problems import Problem
 
+_Key = tuple[str | int, ...]
 KINDS = {
     "namespace": "cellbed.testbed.nodes.namespace:NamespaceNode",
     "container": "cellbed.testbed.nodes.container:ContainerNode",
@@ -36,6 +37,8 @@ KINDS = {
 }
 """The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
+"""By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
 LEAST_PROCESSES = 64
 """Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
@@ -86,11 +89,12 @@ def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
     return f"'{name}' is not available: {hint}this kernel has {' '.join(present)} now{remedy}"
 
 
-def _control_problems(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
+def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
     """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that."""
-    asked: list[tuple[tuple[str, ...], Law | str | None]] = [
+    asked: list[tuple[_Key, Law | str | None]] = [
         (("transport", "congestion_control"), scenario.transport.congestion_control),
         *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
+        *(((*path, "congestion_control"), role.congestion_control) for path, role in scenario.roles()),
     ]
     for key, control in asked:
         if isinstance(control, Law):
@@ -101,6 +105,9 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str
         elif control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
             yield key, wrong
     for name, group in scenario.nodes.items():
+        if group.backend.routed and scenario.transport.initial_window is not None:
+            text = f"nodes '{name}' have their own kernel, where it is not set: remove it, or run them here"
+            yield ("transport", "initial_window"), text
         control = scenario.control_of(name)
         if group.backend.routed and isinstance(control, Law):
             yield (
@@ -110,12 +117,34 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str
             )
 
 
+def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
+    """Return the keys of programs whose settings of TCP this machine cannot give them, and why."""
+    for path, role in scenario.roles():
+        if not role.tcp or role.on not in scenario.nodes:
+            continue
+        key = (*path, next(iter(role.tcp)))
+        if scenario.nodes[role.on].backend.routed:
+            yield key, f"nodes '{role.on}' have their own kernel: write it in [transport], or run them here"
+        elif cgroups.program_parent(None, "") is None:
+            yield key, "needs control groups of version 2: mount -t cgroup2 none FOLDER, or write it for the node"
+        else:
+            try:
+                compiled_for_programs()
+            except LawError as error:
+                yield key, str(error)
+        for name, setting in _MOST_BUFFERS.items():
+            size, most = getattr(role, name) or 0, 2 * int(Path(setting).read_text(encoding="utf-8"))
+            if size > most:
+                remedy = f"sudo sysctl -w net.core.{Path(setting).name}={(size + 1) // 2}, or write it in [transport]"
+                yield (*path, name), f"this machine gives a program at most {SIZE.format(most)}: {remedy}"
+
+
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
     """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
-    found += [Problem(*each) for each in _control_problems(scenario)]
+    found += [Problem(*each) for each in (*_control_problems(scenario), *_program_problems(scenario))]
     for name, application in scenario.applications.items():
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"

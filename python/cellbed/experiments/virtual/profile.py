@@ -229,9 +229,10 @@ def _of_programs(text: str, *, limits: bool) -> str:
     import tomli_w
 
     from cellbed.scenario.reader import tables
+    from cellbed.scenario.roles import OF_TCP
 
     data = tables(text, "scenario")
-    for key in ("faults", "cells", "transport", "description", "expect"):
+    for key in ("faults", "cells", "transport", "description", "expect", "skip"):
         data.pop(key, None)
     known = samplings()
     present = [known[load["kind"]] for load in _loads(data) if load.get("kind") in known]
@@ -257,6 +258,9 @@ def _of_programs(text: str, *, limits: bool) -> str:
         sampling = known.get(load.get("kind", ""))
         for key in (*_LEFT_OUT, *(sampling.load if sampling is not None else ())):
             load.pop(key, None)
+        for role in (load.get("server"), load.get("client")):
+            for key in OF_TCP if isinstance(role, dict) else ():
+                role.pop(key, None)
         if sampling is not None:
             load |= {"arrivals": "poisson", "rate": sampling.rate}
     return tomli_w.dumps(data)

@@ -37,6 +37,8 @@ from cellbed.workloads.virtual.world import SECOND, World
 KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
 """The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
+_INITIAL_WINDOW = 10
+"""Segments (RFC 6928)."""
 _PROGRESS = 0.02
 """Share of the schedule between two reports of progress."""
 
@@ -73,13 +75,14 @@ def check(plan: Plan) -> None:
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
-    for control in dict.fromkeys(scenario.control_of(group) for group in scenario.nodes):
+    for control in scenario.controls:
         if not isinstance(control, Law) and control not in (None, *KERNEL_CONTROLS):
             found.append(f"congestion control '{control}'")
     if scenario.transport.ecn:
         found.append("ecn of [transport]")
     if scenario.transport.send_buffer is not None:
         found.append("send_buffer of [transport]")
+    found += [f"send_buffer of {'.'.join(map(str, path))}" for path, role in scenario.roles() if role.send_buffer]
     if found:
         models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
@@ -155,7 +158,7 @@ def _drive(
         KERNEL_CONTROLS.get(control, "cubic"),
         True,
         idle,
-        10,
+        scenario.transport.initial_window or _INITIAL_WINDOW,
         scenario.transport.receive_buffer or _RECEIVE_WINDOW,
         1448,
     )
@@ -190,7 +193,9 @@ def _drive(
             moving = [world.hosts[node.name] for node in plan.nodes_of_group(group)]
             for handover in scenario.nodes[group].route:
                 world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
-        before = world.network.counted()
+        counted = [world.network.counted()]
+        if scenario.skip:
+            world.at(t0_ns + scenario.skip, lambda: counted.append(world.network.counted()))
         state.t0_ns = journal.t0_ns = t0_ns
         journal.note("schedule started", scenario.name, t0_ns)
         noted: list[LinkFault | Move] = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
@@ -225,7 +230,7 @@ def _drive(
         finally:
             for load in loads:
                 load.finish()
-            state.emulator = _account(plan, world, before)
+            state.emulator = _account(plan, world, counted[-1])
             state.warnings += [warning for load in loads for warning in load.warnings]
 
 

@@ -341,15 +341,28 @@ def _version_1_mounts() -> Iterator[tuple[str, Path]]:
                 yield controller, Path(before.split()[4])
 
 
-def _version_2_mount() -> Path | None:
+def _version_2_mounts() -> Iterator[Path]:
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] == "cgroup2":
-            mount = Path(before.split()[4])
-            controllers = mount / "cgroup.controllers"
-            if controllers.exists() and {"cpu", "memory"} <= set(_read(controllers).split()):
-                return mount
+            yield Path(before.split()[4])
+
+
+def _version_2_mount() -> Path | None:
+    for mount in _version_2_mounts():
+        controllers = mount / "cgroup.controllers"
+        if controllers.exists() and {"cpu", "memory"} <= set(_read(controllers).split()):
+            return mount
     return None
+
+
+def program_parent(group: Group | None, run: str) -> Path | None:
+    """Return the folder below which a program of a node has a control group of version 2, in which sockets can be told
+    apart: that of the node, where it is of this version, else one of the run, to be made; None where there is none."""
+    if group is not None and group.version == 2:
+        return group.folders["cpu"]
+    mount = next(_version_2_mounts(), None)
+    return mount and mount / "cellbed" / run
 
 
 def _write(path: Path, text: str) -> None:

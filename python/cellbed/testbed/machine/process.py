@@ -104,7 +104,7 @@ class Process:
     module: of cellbed, with a ``main`` (:mod:`cellbed.workloads.lifecycle`); config: file of its configuration, JSON.
     reads: paths in the configuration of what it reads; files beside `config` are those that it writes. env: variables
     on top of the environment. forked: whether it can be a fork of a process of the same program
-    (:mod:`cellbed.testbed.programs.fork_server`).
+    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as of :class:`Place`, beyond those of the node.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Process:
     load: bool = False
     env: dict[str, str] = field(default_factory=dict)
     forked: bool = False
+    cgroups: tuple[str, ...] = ()
 
     @property
     def program(self) -> list[str]:

@@ -135,12 +135,13 @@ class Backend(ABC):
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
+        cgroups: Sequence[str] = (),
     ) -> Running:
         """Start a program with the files of the node; it ends with the calling process.
 
         command: empty for the node's own, where its kind has one. environment: variables beyond those of the node.
-        folder: working directory on the node. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not
-        possible.
+        folder: working directory on the node. cgroups: as of :class:`Place`, beyond those of the node; none where the
+        node has its own kernel. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not possible.
         """
 
     def sample(self) -> Sample | None:

@@ -291,6 +291,7 @@ class ContainerNode(Backend):
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
+        cgroups: Sequence[str] = (),
     ) -> Executed:
         command = list(command) or self._own_command
         if self._holder is None or self._holder.poll() is not None:
@@ -304,7 +305,7 @@ class ContainerNode(Backend):
         path.write_text(json.dumps(described), encoding="utf-8")
         started = spawn(
             [*self._enter(), *self._runtime("exec", "--process", str(path), self.name)],
-            self._place(),
+            replace(self._place(), cgroups=(*self.place.cgroups, *cgroups)),
             environment=self._outer_environment(),
             stdin=stdin,
             stdout=stdout,

@@ -65,10 +65,11 @@ class NamespaceNode(Backend):
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
+        cgroups: Sequence[str] = (),
     ) -> Running:
         return spawn(
             command,
-            self.place,
+            replace(self.place, cgroups=(*self.place.cgroups, *cgroups)),
             environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self.setup.run, **(environment or {})},
             folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
             stdin=stdin,

@@ -168,6 +168,7 @@ class RemoteNode(Backend):
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
+        cgroups: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
         """Start a relay, which ends as the program does."""
         if not command:

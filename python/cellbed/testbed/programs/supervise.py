@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -172,7 +172,7 @@ class Supervisor:
 
         Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
         """
-        place = node.place
+        place = node.place and replace(node.place, cgroups=(*node.place.cgroups, *process.cgroups))
         log = self._raw / f"{process.name}.log"
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running

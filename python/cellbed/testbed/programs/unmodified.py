@@ -94,7 +94,8 @@ class Command:
     when it ends. environment: variables added to those of the node. folder: working directory on the node. copy_in:
     (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
     into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
-    measures: path of a file on the node that is kept beside the outputs.
+    measures: path of a file on the node that is kept beside the outputs. cgroups: as of ``Place``, beyond those of the
+    node.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Command:
     status: tuple[int, ...] = (0,)
     vital: bool = False
     stop: Stop | None = None
+    cgroups: tuple[str, ...] = ()
 
 
 class UnmodifiedProgram:
@@ -352,6 +354,7 @@ class UnmodifiedProgram:
                     folder=self.command.folder,
                     stdout=output,
                     stderr=errors,
+                    cgroups=self.command.cgroups,
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 self._fail(f"cannot be started: {getattr(error, 'strerror', None) or error}")

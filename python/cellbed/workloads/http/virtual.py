@@ -95,7 +95,7 @@ class _Http:
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
         for host, port, record in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, host, replies, record), each.name)
+            setting.world.listen(host, port, Server(setting.world, host, replies, record), each.name, alone=False)
         for node, settings in zip(each.clients, all_settings, strict=True):
             load = replies.loads[node.name] = _Load(settings, handshake)
             yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)

@@ -256,7 +256,7 @@ class Offloading:
             record: IO[str] = setting.stack.enter_context(lifecycle.open_record(file))
             host = world.hosts[node.name]
             workers = each.table.workers or max(1, math.ceil(node.cpus))
-            world.listen(host, port, Broker(_Service(world, host, workers, draw, known, record)))
+            world.listen(host, port, Broker(_Service(world, host, workers, draw, known, record)), each.name)
         inputs: Inputs = importlib.import_module(self.kind.client).open_inputs(
             self.kind.bank(each.table, setting.cache, silent)
         )

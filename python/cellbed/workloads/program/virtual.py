@@ -200,6 +200,9 @@ class _Programs:
             if isinstance(client.model, ping.Options | iperf3.Options):
                 why = _unreachable(plan, addresses, listening, nodes[client.command.node], client.model)
                 found |= {why: None} if why is not None else {}
+        without = [program for program in planned(each, Path(), seed) if program.model is None]
+        if without and each.table.server.tcp:
+            found[f"{next(iter(each.table.server.tcp))} of its server"] = None
         yield from found
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[_Load]:
@@ -208,7 +211,7 @@ class _Programs:
                 yield _Load(setting, program)
             elif isinstance(program.model, Listening):
                 host = setting.world.hosts[program.command.node]
-                setting.world.listen(host, program.model.port, iperf3.Server())
+                setting.world.listen(host, program.model.port, iperf3.Server(), each.name)
 
 
 def _unreachable(
@@ -252,7 +255,7 @@ class _Load:
         self._deployment, self._model = planned.deployment, planned.model
         self._file = setting.raw / f"{planned.command.name}.out"
         self._printed: list[str] = []
-        self._program = Program(world, world.hosts[planned.command.node])
+        self._program = Program(world, world.hosts[planned.command.node], planned.deployment.name)
         self._process: _Process | None = None
         self._random = Random(f"{setting.seed}/{planned.command.name}")
         self._stopping = False

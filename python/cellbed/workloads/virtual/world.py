@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
@@ -25,6 +25,10 @@ from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
 from cellbed.workloads import machine
 from cellbed.workloads.tcp import pack_info
+
+if TYPE_CHECKING:
+    from cellbed._core import TcpSettings
+    from cellbed.scenario import Scenario
 
 SECOND = 1_000_000_000
 TURNAROUND_NS = 100_000
@@ -89,7 +93,7 @@ class Program:
     """A thread of control on a host.
 
     now_ns: its clock, which is ahead of the world's while it computes. on_socket: gets the connections that it opens.
-    app: its application, if the servers that it uses depend on that.
+    app: its application.
     """
 
     def __init__(self, world: World, host: Host, app: str = "") -> None:
@@ -356,7 +360,7 @@ class World:
     def __init__(
         self,
         plan: Plan,
-        tcp: tuple[str, bool, bool, int, int, int],
+        tcp: TcpSettings,
         controls: Mapping[Law | str, str],
         raw: Path,
         *,
@@ -371,10 +375,11 @@ class World:
         """
         config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
+        self._tcp = dict(_of_programs(plan.scenario, tcp, controls))
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
         self._by_address = {host.address: host for host in self.hosts.values()}
         self._names = names(plan)
-        self._servers: dict[tuple[Host, int], dict[str, Server]] = {}
+        self._servers: dict[tuple[Host, int], dict[str, tuple[Server, str]]] = {}
         scenario = plan.scenario
         self._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
         # By address, the server of each cell.
@@ -463,6 +468,11 @@ class World:
 
     def server_at(self, host: Host, port: int) -> Server | None:
         """Return the server at a port of a host, for the current program."""
+        found = self._found(host, port)
+        return found and found[0]
+
+    def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
+        """Return the same, with the application of which it is the server."""
         found = self._servers.get((host, port), {})
         app = self.current.app if self.current is not None else ""
         return found.get(app) or next(iter(found.values()), None)
@@ -509,10 +519,10 @@ class World:
             client.broken = True
             client.on_event()
 
-    def listen(self, host: Host, port: int, server: Server, app: str = "") -> None:
-        """Let a server accept the connections to a port of a host. app: of the clients to which it replies in this way:
-        a server of a user may have several."""
-        self._servers.setdefault((host, port), {})[app] = server
+    def listen(self, host: Host, port: int, server: Server, app: str, *, alone: bool = True) -> None:
+        """Let a server of an application accept the connections to a port of a host. alone: it replies to clients of
+        all applications in this way; a server of a user may have several for those of each."""
+        self._servers.setdefault((host, port), {})["" if alone else app] = server, app
 
     def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
         """Let a server take the datagrams to a port of a host."""
@@ -580,13 +590,15 @@ class World:
         assert self.current is not None
         host = self.current.host
         peer = self.host_of(address, host)
-        server = self.server_at(peer, port) if peer is not None else None
-        if peer is None or server is None:
+        found = self._found(peer, port) if peer is not None else None
+        if peer is None or found is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        server, owner = found
         ports = next(host.ports), port
         number = None
         if peer is not host:
-            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port))
+            tcp = self._tcp.get((self.current.app, "client")), self._tcp.get((owner, "server"))
+            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port), *tcp)
         client = Socket(self, host, peer, ports, number)
         accepted = Socket(self, peer, host, ports[::-1], number)
         client.peer, accepted.peer, accepted.at_client = accepted, client, False
@@ -612,6 +624,18 @@ class World:
         else:
             self._sockets[number, True], self._sockets[number, False] = client, accepted
         return client
+
+
+def _of_programs(
+    scenario: Scenario, tcp: TcpSettings, controls: Mapping[Law | str, str]
+) -> Iterator[tuple[tuple[str, str], TcpSettings]]:
+    """Yield the settings of TCP that programs choose, by application and role. tcp: those of the network."""
+    for name, application in scenario.applications.items():
+        for key, role in application.roles():
+            control = role.congestion_control or scenario.control_of(role.on)
+            if role.tcp:
+                found = controls[control] if control is not None else tcp[0]
+                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5])
 
 
 def names(plan: Plan) -> dict[str, str]:

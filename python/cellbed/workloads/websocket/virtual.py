@@ -46,7 +46,7 @@ class _Websocket:
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
         for host, port, _ in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, host, draw), each.name)
+            setting.world.listen(host, port, Server(setting.world, host, draw), each.name, alone=False)
         for node, settings in zip(each.clients, all_settings, strict=True):
             yield Client(setting.world, setting.world.hosts[node.name], WebSocketLoad(settings), each, draw)
 

@@ -1,0 +1,188 @@
+"""Settings of TCP of single programs: on one node, in the kernel and in virtual time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.laws.kernel import ProgramTcp, chosen
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine import cgroups
+from cellbed.testbed.programs.environment import host_congestion_control
+from in_process import cellbed
+from law_examples import fixed
+from run_commands import needs_limits, only_folder, run
+from scenario_text import NODES
+
+ALLOWED = [Path("/proc/sys/net/core", name) for name in ("rmem_max", "wmem_max")]
+
+
+def reason() -> str | None:
+    """Return an obstacle to settings of single programs here, or ``None``."""
+    parent = cgroups.program_parent(None, f"test-{os.getpid()}")
+    if parent is None:
+        return "no control groups of version 2"
+    try:
+        parent.mkdir(parents=True)
+        with chosen(ProgramTcp("reno", None, None), parent):
+            return None
+    except (CellbedError, OSError) as error:
+        return str(error).splitlines()[0]
+    finally:
+        cgroups.remove(parent)
+
+
+in_the_kernel = pytest.mark.skipif((why := reason()) is not None, reason=str(why))
+
+# Connects, and prints what ss has of its connection, and the window before the first byte.
+CLIENT = """
+import socket, struct, subprocess, sys, time
+server = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("window", struct.unpack_from("I", server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 80)[0])
+server.sendall(b"x")
+time.sleep(1)
+port = str(server.getsockname()[1])
+print(subprocess.run(["ss", "-tinmH", "sport", "= :" + port], capture_output=True, text=True, check=True).stdout)
+"""
+# Prints the same of the connections that it accepts.
+SERVER = """
+import socket, subprocess, sys
+listening = socket.create_server(("", int(sys.argv[1])))
+while True:
+    client, _ = listening.accept()
+    client.recv(1)
+    command = ["ss", "-tinmH", "state", "established", "sport", "= :" + sys.argv[1]]
+    print(subprocess.run(command, capture_output=True, text=True, check=True).stdout, flush=True)
+"""
+
+
+def application(name: str, port: int, server: str = "", client: str = "") -> str:
+    """Return the table of a client and a server. server, client: further keys of the roles."""
+    serve, connect = (json.dumps(["python3", "-c", text]) for text in (SERVER, CLIENT))
+    return f"""
+[apps.{name}]
+kind = "program"
+server = {{ on = "edge", command = {serve[:-1]}, "{port}"], ready = {{ port = {port} }}{server} }}
+client = {{ on = "endpoint", command = {connect[:-1]}, "{{server.address}}", "{port}"]{client} }}
+"""
+
+
+def law_and_buffers(text: str) -> tuple[str, int, int]:
+    """Return the congestion control, receive and send buffer in the output of ss."""
+    found = re.search(r"skmem:\(r\d+,rb(\d+),t\d+,tb(\d+),.*?\) (?:ts |sack |ecn |ecnseen )*(\w+)", text)
+    assert found is not None, text
+    return found[3], int(found[1]), int(found[2])
+
+
+@in_the_kernel
+@needs_limits
+@pytest.mark.needs_tun
+def test_programs_of_one_node_have_their_laws_and_buffers(tmp_path: Path) -> None:
+    fixed(tmp_path / "mine.h", window=20)
+    (tmp_path / "programs.toml").write_text(
+        f'name = "programs"\nduration = "60 s"\n{NODES}\n'
+        "[transport]\ninitial_window = 30\n"
+        + application("plain", 7001)
+        + application("laws", 7002, ', congestion_control = "reno"', ', congestion_control = "./mine.h"')
+        + application("buffers", 7003, ', send_buffer = "200 kB"', ', receive_buffer = "300 kB"')
+    )
+    done = run("run", tmp_path / "programs.toml", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    assert "apps.laws.client: TCP mine" in done.stdout
+    raw = only_folder(tmp_path / "runs") / "raw"
+    client = {app: (raw / f"{app}.endpoint-0.client.out").read_text() for app in ("plain", "laws", "buffers")}
+    server = {app: (raw / f"{app}.edge-0.server.out").read_text() for app in client}
+    assert law_and_buffers(client["plain"])[0] == law_and_buffers(server["plain"])[0] == host_congestion_control()
+    assert law_and_buffers(client["laws"])[0].startswith("mine_")
+    assert "cwnd:20 " in client["laws"]
+    assert law_and_buffers(server["laws"])[0] == "reno"
+    # The others are those of the nodes.
+    assert law_and_buffers(client["buffers"])[:2] == (host_congestion_control(), 300_000)
+    assert law_and_buffers(server["buffers"])[2] == 200_000
+    assert law_and_buffers(client["laws"])[1] == law_and_buffers(client["plain"])[1] != 300_000
+    assert client["plain"].startswith("window 30\n")
+
+
+@in_the_kernel
+def test_buffer_above_the_limit_of_the_machine_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    most = 2 * int(ALLOWED[0].read_text())
+    text = NODES + application("one", 7001, client=f', receive_buffer = "{most + 2} B"')
+    (tmp_path / "large.toml").write_text(f'name = "large"\nduration = "3 s"\n{text}')
+    done = cellbed("run", tmp_path / "large.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "apps.one.client.receive_buffer" in done.stderr
+    assert f"sudo sysctl -w net.core.rmem_max={most // 2 + 1}" in done.stderr
+
+
+def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
+    fixed(tmp_path / "two.h", window=2)
+
+    def upload(name: str, port: int, server: str = "", client: str = "", more: str = "") -> str:
+        return f"""
+[apps.{name}]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s -p {port}", ready = {{ port = {port} }}{server} }}
+client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p {port} -t 3{more}"{client} }}
+"""
+
+    law = ', congestion_control = "./two.h"'
+    (tmp_path / "programs.toml").write_text(
+        f'name = "programs"\nduration = "5 s"\n{NODES}'
+        + upload("plain", 5201)
+        + upload("up", 5202, client=law)
+        + upload("down", 5203, server=law, more=" -R")
+        + upload("small", 5204, client=', receive_buffer = "128 KiB"', more=" -R")
+    )
+    done = cellbed("run", "programs.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    connections = pl.read_parquet(only_folder(tmp_path / "runs") / "connections.parquet")
+
+    def carried(app: str, way: str) -> int:
+        return int(connections.filter(app=app)[f"{way}_bytes"].max())  # type: ignore[arg-type]
+
+    # In 3 s at most two segments of 1500 bytes in each round trip of 26 ms, against the link's 20 Mbit/s.
+    limited = 3 * 2 * 1500 / 0.026
+    assert carried("up", "to_server") <= limited
+    assert carried("down", "to_client") <= limited
+    assert carried("plain", "to_server") > 5 * limited
+    # In each round trip one window at most.
+    assert 5 * limited < carried("small", "to_client") <= 3 * (128 << 10) / 0.026
+
+
+def test_initial_window_in_virtual_time(tmp_path: Path) -> None:
+    def taken(transport: str) -> float:
+        (tmp_path / "short.toml").write_text(
+            f"""
+name = "short"
+duration = "3 s"
+{NODES}
+[transport]
+{transport}
+[apps.short]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
+client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 40K -l 40K" }}
+"""
+        )
+        runs = tmp_path / f"runs-{len(transport)}"
+        done = cellbed("run", "short.toml", "--virtual", "--out", runs, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        data = pl.read_parquet(only_folder(runs) / "connections.parquet").sort("to_server_bytes")[-1]
+        return float((data["to_server_last_s"] - data["to_server_first_s"]).item())
+
+    # 29 segments at once, or ten in a first round trip of 26 ms.
+    assert taken("") - taken("initial_window = 30") == pytest.approx(0.026, abs=0.01)
+
+
+def test_setting_without_a_model_is_named_in_the_error(tmp_path: Path) -> None:
+    text = NODES + application("one", 7001, ', congestion_control = "reno"', ', send_buffer = "200 kB"')
+    (tmp_path / "one.toml").write_text(f'name = "one"\nduration = "3 s"\n{text}')
+    done = cellbed("run", tmp_path / "one.toml", "--virtual", "--out", tmp_path / "runs")
+    assert done.returncode == 2
+    assert "congestion_control of its server" in done.stderr
+    assert "send_buffer of apps.one.client" in done.stderr

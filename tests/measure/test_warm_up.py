@@ -1,0 +1,117 @@
+"""The warm-up of a run (`skip`), which is left out of all measures."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.measure import Summary, collect
+from in_process import cellbed
+from predicted_runs import change_json, make_run
+from run_commands import only_folder
+from scenario_text import NODES
+
+
+def skip(run: Path, seconds: int) -> None:
+    """Let a run have a warm-up."""
+
+    def change(described: dict) -> None:  # type: ignore[type-arg]
+        described["skip_ns"] = seconds * 10**9
+        for each in described["applications"]:
+            each["skip_ns"] = seconds * 10**9
+
+    change_json(run / "run.json", change)
+
+
+def test_requests_and_series_of_the_warm_up_are_left_out(tmp_path: Path) -> None:
+    for name in ("whole", "rest"):
+        make_run(tmp_path / name, duration=8, rate=7, outages=((1, 1),))
+    skip(tmp_path / "rest", 4)
+    whole, rest = (collect(tmp_path / name) for name in ("whole", "rest"))
+    tables = {
+        name: [pl.read_parquet(tmp_path / run / f"{name}.parquet") for run in ("whole", "rest")]
+        for name in ("requests", "links", "nodes", "disturbance")
+    }
+    for name, time in (("requests", "intended_s"), ("links", "time_s"), ("nodes", "time_s"), ("disturbance", "second")):
+        before, after = tables[name]
+        assert 0 < len(after) < len(before)
+        assert after.equals(before.filter(pl.col(time) >= 4))
+    assert rest.applications[0].requests.total == 4 * 7
+    # Nothing met the outage at 1 s, whose requests took longest.
+    assert whole.applications[0].slowest_s > 1 > rest.applications[0].slowest_s  # type: ignore[operator]
+    assert [each.longest_gap_s for each in rest.directions if each.direction == "endpoint-0.up"] != [1.0]
+    assert (rest.skip_s, rest.duration_s, Summary.read(tmp_path / "rest").skip_s) == (4.0, 8.0, 4.0)
+
+
+SCENARIO = """
+name = "warm"
+duration = "10 s"
+{skip}
+{nodes}
+[[links.mobile.changes]]
+at = "5 s"
+up = "10 Mbit/s"
+
+[apps.bulk]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
+client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 10" }}
+
+[apps.early]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }} }}
+client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p 5202 -t 2" }}
+"""
+
+
+def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
+    (tmp_path / "warm.toml").write_text(SCENARIO.format(skip='skip = "5 s"', nodes=NODES))
+    done = cellbed("run", "warm.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "10.0 s without the first 5.00 s" in done.stdout
+    run = only_folder(tmp_path / "runs")
+    summary = Summary.read(run)
+    connections = pl.read_parquet(run / "connections.parquet")
+    assert set(connections["app"]) == {"bulk"}
+    data = connections.sort("to_server_bytes")[-1]
+    assert (data["opened_s"].item(), data["connect_s"].item()) == (5.0, None)
+    last = data["to_server_last_s"].item()
+    parts = data.select(pl.sum_horizontal("^part_.*$")).item()
+    assert parts == pytest.approx(last, abs=1e-6)
+    # Of a link that has 20 Mbit/s before: payload of 1448 bytes in packets of 1500.
+    bulk = summary.applications[0].traffic
+    assert bulk is not None
+    assert bulk.throughput_up_mbit_s == pytest.approx(10 * 1448 / 1500, rel=0.02)
+    assert bulk.setup_p50_s is None
+    assert sum(peer.failed for peer in summary.connections) == 0
+    (uplink,) = (each for each in summary.directions if each.capacity_mbit_s == pytest.approx(10))
+    assert uplink.used_mbit_s == pytest.approx(10, rel=0.01)
+    assert "left out" in (run / "report.html").read_text()
+
+
+def test_bytes_before_and_after_the_warm_up_are_all_bytes(tmp_path: Path) -> None:
+    runs = {}
+    for name, line in (("whole", ""), ("rest", 'skip = "5 s"')):
+        (tmp_path / f"{name}.toml").write_text(SCENARIO.format(skip=line, nodes=NODES))
+        done = cellbed("run", f"{name}.toml", "--virtual", "--out", tmp_path / name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        runs[name] = only_folder(tmp_path / name)
+    whole, rest = (
+        pl.read_parquet(folder / "connections.parquet").filter(app="bulk").sort("to_server_bytes")[-1]
+        for folder in runs.values()
+    )
+    arrived = whole["to_server_bytes"].item() - rest["to_server_bytes"].item()
+    # Before, the link carried 20 Mbit/s, of which another upload had a share for 2 s.
+    assert 5 * 20e6 / 8 * 0.6 < arrived < 5 * 20e6 / 8
+    assert whole["to_server_packets"].item() > rest["to_server_packets"].item() > 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [('skip = "10 s"', "skip: nothing of the 10 s is left"), ('skip = "3 s"', "apps.early.stop: its load ends within")],
+)
+def test_skip_that_leaves_nothing_is_an_error(tmp_path: Path, lines: str, key: str) -> None:
+    (tmp_path / "warm.toml").write_text(SCENARIO.format(skip=lines, nodes=NODES) + 'stop = "2 s"\n')
+    done = cellbed("run", "warm.toml", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert key in done.stderr
