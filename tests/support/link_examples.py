@@ -17,7 +17,8 @@ REPLACED = {
     "outage": 'start = "0 s"',
     "fallback": 'start = "0 s"',
 }
-EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage|fallback) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
+_KEYS = "up|base_delay|queue|loss|outage|fallback"
+EXAMPLES = re.findall(rf"^(?:{_KEYS}) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
 
 def write_recordings(path: Path) -> None:

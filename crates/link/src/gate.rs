@@ -143,9 +143,7 @@ impl TryFrom<Table> for GateConfig {
         let gate = gate
             .with_flushes(table.flushes_ns)
             .ok_or("the queue can be emptied during outages only")?;
-        Ok(gate
-            .with_in_flight(table.in_flight)
-            .with_down(table.down))
+        Ok(gate.with_in_flight(table.in_flight).with_down(table.down))
     }
 }
 

@@ -160,7 +160,7 @@ impl<P> Stage<P> {
             Self::Delay(delay) => delay.restart(zero, offset),
             Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
-            Self::Gate(_) => {} // its instants are those of the direction
+            Self::Gate(_) => {}      // its instants are those of the direction
             Self::FlowLimit(_) => {} // buckets stay, as packets do
             Self::Radio(radio) => radio.restart(zero, now, offset),
             Self::Conditional(link) => link.restart(zero, now, offset),

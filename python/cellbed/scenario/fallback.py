@@ -43,7 +43,9 @@ class Handovers(Table):
             least = DURATION.format(2 * (self.stay + interruption))
             yield "every", f"half of the time or more would be on the fallback: write at least '{least}'"
 
-    def stays(self, duration: int, interruption: int, seed: str, _down: LinkCapacity, _start: int, _loop: bool) -> Stays:
+    def stays(
+        self, duration: int, interruption: int, seed: str, _down: LinkCapacity, _start: int, _loop: bool
+    ) -> Stays:
         """Return the stays that begin in `duration` ns."""
         random, least = Random(seed), self.stay + interruption
         found: list[tuple[int, int]] = []

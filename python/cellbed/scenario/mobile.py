@@ -85,7 +85,7 @@ class Fallback(_Later):
     )
 
     def misfits(self, down: LinkCapacity, duration: int) -> Iterator[tuple[Path, str]]:
-        """Yield problems: (path below the fallback, what to do). down: of the first radio; duration: of the workload."""
+        """Yield problems: (path below the fallback, what to do). down: of the first radio; duration: ns."""
         if isinstance(self.when, Handovers | Signal):
             yield from ((("when", key), text) for key, text in self.when.misfits(self.interruption, down))
         else:

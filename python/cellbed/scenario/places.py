@@ -17,8 +17,8 @@ Further places are those of two studies, with the part of their round-trip times
   Application Performance", IEEE Transactions on Mobile Computing, 2024, Table II: a cloud server from AT&T's phones,
   40.7 ± 7.4 ms over 5G and 47.2 ± 0.6 ms over 4G. Of these, 6.1 and 17.2 ms reach the edge server at the tower, which
   leaves 34.6 and 30 ms. Widths follow the published deviations.
-* `open-ireland`, `aws-ireland`: COSM-IC, Table I: from New York to Ireland, 112 ms over research networks and 90 ms over
-  the public Internet.
+* `open-ireland`, `aws-ireland`: COSM-IC, Table I: from New York to Ireland, 112 ms over research networks and 90 ms
+  over the public Internet.
 """
 
 from __future__ import annotations
