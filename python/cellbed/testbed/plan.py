@@ -643,7 +643,7 @@ def _with_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Di
     closed = [(at, at + length) for at, length in direction.parameters.outages]
     closed += [(at, at + fallback.interruption) for at in edges]
     drops = fallback.packets == "drop" and bool(edges)
-    gate = {"outages": _merged(closed), "flushes": tuple(edges) if drops else (), "in_flight": drops}
+    gate: dict[str, Any] = {"outages": _merged(closed), "flushes": tuple(edges) if drops else (), "in_flight": drops}
     states = [(0, direction.parameters), *direction.changes]
     found: list[tuple[int, Parameters]] = []
     for at in sorted({0, *(at for at, _ in states), *(at + fallback.interruption for at in edges)}):
