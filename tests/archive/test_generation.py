@@ -108,6 +108,8 @@ PUBLISHED = [
     ("5g-netherlands", "downlink", 180, 220),
     ("5g-window-netherlands", "uplink", 22, 25.2),
     ("5g-window-netherlands", "downlink", 180, 220),
+    # Lim et al., 2024, §V-A
+    ("lte-att-edge", "downlink", 270, 282),
 ]
 
 
