@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_sentence, words
@@ -23,6 +23,7 @@ from cellbed.scenario.settings import read_texts
 from cellbed.shell import publish
 from cellbed.shell.mahimahi import arguments
 from cellbed.shell.mahimahi.arguments import constant_trace, parse_rate
+from cellbed.shell.mahimahi.log import read_log
 from cellbed.shell.mahimahi.queues import TYPES, parse_queue
 from cellbed.shell.mahimahi.traces import replayed
 from cellbed.shell.options import EachWay, parse_link
@@ -130,6 +131,42 @@ def test_any_account_beside_a_packet_log_is_read_or_an_error(tmp_path: Path, acc
     path.write_bytes(MAGIC + bytes(RECORD.itemsize))
     (tmp_path / "log.bin.json").write_text(json.dumps(account))
     value_or_sentence(lambda: sum(len(chunk) for chunk in open_log(path).chunks()))
+
+
+LINES = st.sampled_from(
+    (
+        "# base timestamp: 0",
+        "# base timestamp: 99999999999999999999",
+        "# queue: infinite",
+        "#",
+        "",
+        "17 + 1504",
+        "17 # 1504",
+        "20 - 1504 3",
+        "20 - 1504 30",
+        "21 d 1 1504",
+        "21 d 1",
+        "-1 + 1504",
+        "9223372036854775808 + 1",
+        "17 + 1504 0 0",
+        "17\t+\t1504",
+        "17 ? 1504",
+        "x",
+        "\x00",
+        "1e3 + 5",
+        "17 + 1504\r",
+    )
+)
+
+
+@many
+@given(st.binary(max_size=200) | st.lists(LINES, max_size=8).map(lambda lines: "\n".join(lines).encode()))
+@example(b"# base timestamp: 99999999999999999999\n17 + 1504\n")
+def test_any_bytes_are_a_log_of_mahimahi_or_an_error(content: bytes) -> None:
+    def read() -> int:
+        return len(read_log(io.BytesIO(content), "log").events)
+
+    value_or_sentence(read)
 
 
 ARGUMENTS = st.lists(

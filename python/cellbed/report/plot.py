@@ -141,6 +141,8 @@ def svg(
     x: tuple[float, float],
     y: tuple[float, float],
     draw: Callable[[Axes], None],
+    *,
+    log_y: bool = False,
 ) -> str:
     """Return a figure with one set of axes, and a legend above them, as an element for a page or a file.
 
@@ -154,6 +156,9 @@ def svg(
         made = Figure(figsize=(9, 5), layout="constrained")
         axes = made.add_subplot(xlabel=labels[0], ylabel=labels[1])
         draw(axes)
+        if log_y:
+            axes.set_yscale("log")
+            label_decades(axes.yaxis, *y)
         axes.set(xlim=x, ylim=y)
         made.legend(loc="outside upper center", ncols=4)
         return made

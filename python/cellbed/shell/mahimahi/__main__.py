@@ -24,6 +24,8 @@ COMMANDS = (
     "mm-intermittent",
     "mm-meter",
     "mm-cellular",
+    "mm-throughput-graph",
+    "mm-delay-graph",
 )
 """Names of all commands."""
 
@@ -36,6 +38,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: unknown command '{name}'; write one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 1
     try:
+        # Shells must start quickly and do not need the modules of the graphs.
+        if name.endswith("-graph"):
+            from cellbed.shell.mahimahi import graphs
+
+            return graphs.delay_graph(rest) if name == "mm-delay-graph" else graphs.throughput_graph(rest)
         if name == "mm-cellular":
             from cellbed.shell.mahimahi.cellular import cellular
 
