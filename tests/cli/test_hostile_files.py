@@ -97,7 +97,8 @@ COMMANDS = [
     ("run", "FILE", "--dry-run"), ("run", "FILE", "--virtual", "--dry-run"), ("run", "named.toml", "--dry-run"),
     ("sweep", "FILE", "--dry-run"), ("sweep", "sweep.toml", "--dry-run"), ("sweep", "report", "swept"),
     ("simulate", "FILE", "--dry-run"), ("simulate", "flows.toml", "--dry-run"), ("log", "show", "FILE"),
-    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "env.yaml"),
+    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "extends.yaml"),
+    ("import", "compose", "include.yaml"), ("import", "compose", "env.yaml"),
     ("import", "compose", "web.yaml", "--env-file", "FILE"), ("traces", "add", "FILE", "--name", "x"),
     ("traces", "add", "FILE", "--as", "parquet", "--name", "y"),
 ]  # fmt: skip
@@ -112,6 +113,8 @@ def _write_files(folder: Path) -> None:
         "sweep.toml": 'name = "s"\nscenario = "FILE"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
         "swept/sweep.toml": 'name = "s"\nscenario = "x.toml"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
         "flows.toml": 'name = "f"\n[workload]\nsizes = "FILE"\n',
+        "extends.yaml": service + "    extends: {file: FILE, service: web}\n",
+        "include.yaml": f"include: [FILE]\n{service}",
         "env.yaml": service + "    env_file: FILE\n",
         "web.yaml": service,
     }  # fmt: skip

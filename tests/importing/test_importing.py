@@ -41,7 +41,7 @@ services:
     deploy:
       replicas: 2
       resources: {limits: {cpus: "0.50", memory: 50M}}
-  api: &api
+  api:
     build: {context: ./api, target: release, args: {GO: 1.22}}
     command: serve --name "a {b}"
     environment:
@@ -55,7 +55,7 @@ services:
     networks: {back: {aliases: [backend.internal]}, front: {}}
     privileged: true
   worker:
-    <<: *api
+    extends: {service: api}
     entrypoint: []
     command: [work]
     healthcheck: {disable: true}
@@ -151,7 +151,7 @@ def written(
 ) -> Written:
     """The scenario of a Compose file, which its reader accepts."""
     out = path.parent / "out.toml"
-    found = write(read_compose(path, variables or {}, profiles), Choices(out=out, **choices), "test")
+    found = write(read_compose([path], variables or {}, profiles), Choices(out=out, **choices), "test")
     save(found, out)
     return found
 
@@ -213,7 +213,7 @@ def test_unmapped_settings_are_listed_with_their_lines(shop: Path) -> None:
     found = written(shop / "compose.yaml")
     lost, rest = notes(found, "not mapped"), notes(found, "not needed")
     assert set(lost) == {"services.web.volumes", "services.api.privileged", "services.worker.privileged", "names"}
-    assert "'backend.internal'" in lost["names"]  # that of api, which worker takes over
+    assert "'backend.internal'" in lost["names"]  # that of api, which worker extends
     assert "container engine" in lost["services.web.volumes"]
     assert {"services.web.labels", "services.debug.profiles", "services.api.env_file"} < set(rest)
     assert "NEVER_SET" in "".join(rest.values())
@@ -235,6 +235,30 @@ def test_profiles_and_variables_choose(shop: Path) -> None:
     assert made["nodes"]["web"]["backend"]["image"] == "nginx:2"
     assert made["duration"] == "9 s"
     assert made["links"]["mobile"]["up"] == "1 Mbit/s"
+
+
+def test_files_are_merged_and_included(shop: Path) -> None:
+    (shop / "compose.override.yaml").write_text(
+        "services: {web: {ports: !override ['90:90'], labels: !reset {}, environment: {A: 1.10}}}\n"
+    )
+    (shop / "more").mkdir()
+    (shop / "more/compose.yaml").write_text(
+        "services: {more: {extends: {file: base.yaml, service: base}, volumes: ['./x:/x']}}\n"
+    )
+    (shop / "more/base.yaml").write_text("services: {base: {image: more, command: sleep 1, volumes: ['./x:/y']}}\n")
+    (shop / "more/x").write_text("")
+    (shop / "main.yaml").write_text(
+        "include: [more/compose.yaml, {path: compose.yaml}]\nservices: {own: {image: own}}\n"
+    )
+    paths = [shop / "compose.yaml", shop / "compose.override.yaml"]
+    merged = write(read_compose(paths, {}), Choices(), "test")
+    made = tomllib.loads(merged.text)
+    assert made["apps"]["web"]["server"]["ready"]["port"] == 90
+    assert made["nodes"]["web"]["backend"]["environment"] == {"A": "1.1"}
+    assert "services.web.labels" not in notes(merged, "not needed")
+    included = tomllib.loads(written(shop / "main.yaml").text)
+    assert list(included["nodes"]) == ["endpoint", "more", "web", "api", "worker", "queue", "own"][1:]
+    assert [mount["source"] for mount in included["nodes"]["more"]["backend"]["mounts"]] == ["more/x", "more/x"]
 
 
 def test_manifests_become_node_groups_and_applications(tmp_path: Path) -> None:
@@ -323,7 +347,9 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
         mapping["surprise"] = index
         (shop / "changed.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in documents_ if each))
         del mapping["surprise"]
-        read = read_compose(shop / "changed.yaml", {}) if kind == "compose" else read_manifests([shop / "changed.yaml"])
+        read = (
+            read_compose([shop / "changed.yaml"], {}) if kind == "compose" else read_manifests([shop / "changed.yaml"])
+        )
         found = write(read, Choices(), "test")
         assert any(note.key.endswith("surprise") and note.is_loss for note in found.notes), key
 
@@ -344,13 +370,13 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
         ("services: {a: {image: x, depends_on: [b]}, b: {image: x, depends_on: [a]}}", "depends on itself"),
         ("services: {a: {image: '${X:?say X}'}}", "variable 'X' is required: say X"),
         ("services: {a: {image: '${X'}}", "'\\$\\$' for a dollar sign"),
-        ("services: {a: {extends: b}}", "services.a.extends: not read here: import what `docker compose config`"),
+        ("services: {a: {extends: a}}", "extends itself"),
         ("services: {a: {image: x, mem_limit: many}}", "'many' is not a size"),
         ("services: {a: {image: x, cpus: -1}}", "not a number from 0 on"),
         ("services: {a: {image: x, restart: maybe}}", "services.a.restart"),
         ("services: {a: {image: x, healthcheck: {test: [curl, x]}}}", "healthcheck.test: a list begins with NONE, CMD"),
         ('services: {a: {image: "a\\0"}}', "zero byte"),
-        ("include: [other.yaml]", "include: not read here"),
+        ("include: [compose.yaml]", "includes itself"),
         ("a: " + "[" * 100, "nested more than 64 deep"),
         ("\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 9))]), "more than 100000"),
     ],
@@ -358,7 +384,7 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
 def test_malformed_compose_files_are_one_error_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text(text)
     with pytest.raises(ImportedFileError, match=message) as caught:
-        read_compose(tmp_path / "compose.yaml", {})
+        read_compose([tmp_path / "compose.yaml"], {})
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -367,7 +393,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     for content, message in ((b"a: \xff", "not UTF-8"), (b" " * (1 << 20) + b"a", "larger than 1 MiB")):
         path.write_bytes(content)
         with pytest.raises(ImportedFileError, match=message):
-            read_compose(path, {})
+            read_compose([path], {})
     with pytest.raises(ImportedFileError, match="No such file"):
         read_manifests([tmp_path / "absent.yaml"])
 
@@ -409,7 +435,7 @@ def test_files_of_variables_are_read_as_in_compose(tmp_path: Path) -> None:
 
 TOKENS = st.sampled_from(
     ["{}", "[]", "null", "-1", "1e9", "''", '"\\0"', "*a", "&a x", "!!int x", "{a: 1}", "[1]", "\n", "  ", ":", ": ",
-     "${A", "$", "a=b", "/", "..", "~nobody/x", "8080:80", "5m", "1Gi", "{{x}}", "{", "<<: *a", "\t", "'"]
+     "${A", "$", "a=b", "/", "..", "~nobody/x", "8080:80", "5m", "1Gi", "{{x}}", "{", "!reset x", "<<: *a", "\t", "'"]
 )  # fmt: skip
 
 
@@ -424,7 +450,7 @@ def test_any_text_is_a_scenario_or_one_error(kind: str, edits: Any, tmp_path: Pa
         text = text[: at % len(text)] + token + text[at % len(text) + length :]
     path = tmp_path / "input.yaml"
     path.write_text(text)
-    made = value_or_line(lambda: read_compose(path, {}) if kind == "compose" else read_manifests([path]))
+    made = value_or_line(lambda: read_compose([path], {}) if kind == "compose" else read_manifests([path]))
     if made is not None:
         save(write(made, Choices(), "test"), None)
 

@@ -45,7 +45,9 @@ _Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a
 
 @app.command()
 def compose(
-    file: Annotated[Path, typer.Argument(help="The Compose file.", metavar="FILE")],
+    files: Annotated[
+        list[Path], typer.Argument(help="The Compose file, and files that are merged into it.", metavar="FILE...")
+    ],
     place: _Place = None,
     map_: _Map = None,
     up: _Up = "5g-midband.up",
@@ -90,7 +92,7 @@ def compose(
     from cellbed.importing import build, read_compose
 
     choices = _choices(place, map_, up, down, duration, cpus, memory, load, out, add=add, built=build_images)
-    imported = read_compose(file, os.environ, profile or [], env_file or [])
+    imported = read_compose(files, os.environ, profile or [], env_file or [])
     if build_images:
         build(imported, choices)
     _finish(imported, choices, as_json=as_json, strict=strict)

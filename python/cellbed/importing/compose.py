@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import Items, Map, Place, as_text, documents, read_text
+from cellbed.importing.documents import Items, Map, Place, Reset, as_text, documents, read_text
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -35,66 +35,132 @@ _UNNEEDED = (
     "pull_refresh_after", "stop_grace_period", "stop_signal",
 )  # fmt: skip
 _ENGINE = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock")
-_SEVERAL = "not read here: import what `docker compose config` prints, which has everything in one file"
+_MOST_FILES = 50
 
 
 def read_compose(
-    path: Path, variables: Mapping[str, str], profiles: Iterable[str] = (), env_files: Sequence[Path] = ()
+    paths: Sequence[Path], variables: Mapping[str, str], profiles: Iterable[str] = (), env_files: Sequence[Path] = ()
 ) -> Imported:
-    """Return the services of a Compose file.
+    """Return the services of a Compose file, or of several that are merged in their order.
 
     variables: of the environment. env_files: files of further ones, the later first; by default ``.env`` in the file's
     folder. profiles: those that are active. Raises ImportedFileError.
     """
-    return _Project(path, dict(variables), frozenset(profiles), env_files[::-1]).imported()
+    return _Project(paths, dict(variables), frozenset(profiles), env_files[::-1]).imported()
 
 
 class _Project:
-    """A Compose file. Paths are relative to its folder."""
+    """Merged Compose files with the files that they include or extend. Paths are relative to the first one's folder."""
 
     def __init__(
-        self, path: Path, variables: dict[str, str], profiles: frozenset[str], env_files: Sequence[Path]
+        self,
+        paths: Sequence[Path],
+        variables: dict[str, str],
+        profiles: frozenset[str],
+        env_files: Sequence[Path],
+        seen: tuple[Path, ...] = (),
     ) -> None:
-        self.path, self.folder = path, path.parent
+        self.path, self.folder = paths[0], paths[0].parent
+        self.seen = (*seen, *map(_normal, paths))
         self.notes: list[Note] = []
         self.profiles = profiles
         default = self.folder / ".env"
         for each in env_files or ([default] if is_there(default) else []):
             variables = {**own, **variables} if (own := variables_of(each, variables)) else variables
         self.variables = variables
-        self.root = self._root()
-        if "include" in self.root:
-            self.root.refuse("include", _SEVERAL)
-        self.resources = {kind: self._tables(self.root.inside(kind)) for kind in ("volumes", "configs", "secrets")}
+        self.root = self._root(paths)
+        self.services: dict[str, Keys] = {}
+        """The table of each service, with what it extends; included ones are there, too."""
+        self.folders: dict[str, Path] = {}
+        self.resources: dict[str, dict[str, tuple[Keys, Path]]] = {"volumes": {}, "configs": {}, "secrets": {}}
+        self._include()
+        self._read()
+
+    def _root(self, paths: Sequence[Path]) -> Keys:
+        """Return the interpolated document of merged Compose files."""
+        unset: dict[str, Place] = {}
+        root = Map(Place(str(paths[0]), 1))
+        for path in paths:
+            found = documents(read_text(path), str(path), merging=True)
+            place = Place(str(path), 1)
+            if len(found) != 1 or not isinstance(found[0], Map):
+                raise place.error("not a Compose file: one mapping with 'services' is needed")
+            root = _merged(root, interpolated(found[0], self.variables, lambda name: unset.setdefault(name, place)))  # noqa: B023
+        for name, place in unset.items():
+            text = "the variable is not set and becomes empty: set it, or use --env-file"
+            self.notes.append(Note("differs", place, f"${name}", text))
+        return Keys(_without_resets(root), "", Place(str(paths[0]), 1), self.notes)
+
+    def _include(self) -> None:
+        for index, (entry, place) in enumerate(self.root.entries("include")):
+            keys = entry if isinstance(entry, Map) else Map(place, {"path": entry})
+            included = Keys(keys, f"include[{index}]", place, self.notes)
+            paths = included.texts("path")
+            env_files = [self.folder / name for name in included.texts("env_file")]
+            included.close({"project_directory": "paths are relative to the included file"})
+            chosen = [self.folder / name for name in paths]
+            if not chosen or any(_normal(path) in self.seen for path in chosen):
+                raise place.error("include: no path, or a file that includes itself")
+            if len(self.seen) > _MOST_FILES:
+                raise place.error("include: too many files")
+            other = _Project(chosen, self.variables, self.profiles, env_files[::-1], self.seen)
+            self.notes += other.notes
+            self._add(other, place)
+
+    def _add(self, other: _Project, place: Place) -> None:
+        for name, service in other.services.items():
+            if name in self.services:
+                raise place.error(f"include: service '{name}' is defined twice")
+            self.services[name], self.folders[name] = service, other.folders[name]
+        for kind, resources in other.resources.items():
+            self.resources[kind].update(resources)
+
+    def _read(self) -> None:
+        for kind, known in self.resources.items():
+            keys = self.root.inside(kind)
+            known.update({name: (keys.inside(name), self.folder) for name in keys.value})
         services = self.root.inside("services")
-        if not services.value:
+        if not services.value and not self.services:
             raise self.root.place.error("not a Compose file: no services")
         if len(services.value) > MOST_SERVICES:
             raise self.root.place.error(f"more than {MOST_SERVICES} services: a scenario has no room for so many nodes")
         for name in services.value:
             if not _SERVICE.fullmatch(name):
                 raise services.where(name).error(f"service '{name[:80]}': use letters, digits, '.', '_' and '-'")
-        self.services = self._tables(services)
-        for service in self.services.values():
-            if "extends" in service:
-                service.refuse("extends", _SEVERAL)
+            if name in self.services:
+                raise services.where(name).error(f"service '{name}' is included, too: rename one of the two")
+            table = self._extended(services, name, self.path, ())
+            self.services[name] = Keys(table, f"services.{name}", services.where(name), self.notes)
+            self.folders[name] = self.folder
 
-    def _root(self) -> Keys:
-        """Return the interpolated document."""
-        place = Place(str(self.path), 1)
-        found = documents(read_text(self.path), str(self.path))
-        if len(found) != 1 or not isinstance(found[0], Map):
-            raise place.error("not a Compose file: one mapping with 'services' is needed")
-        unset: dict[str, None] = {}
-        root = interpolated(found[0], self.variables, lambda name: unset.setdefault(name))
-        for name in unset:
-            text = "the variable is not set and becomes empty: set it, or use --env-file"
-            self.notes.append(Note("differs", place, f"${name}", text))
-        return Keys(root, "", place, self.notes)
-
-    @staticmethod
-    def _tables(keys: Keys) -> dict[str, Keys]:
-        return {name: keys.inside(name) for name in keys.value}
+    def _extended(self, services: Keys, name: str, file: Path, chain: tuple[tuple[Path, str], ...]) -> Map:
+        """Return the table of a service on top of the one that it extends."""
+        keys = services.inside(name)
+        own: Map = keys.value
+        if "extends" not in own:
+            return own
+        base = own["extends"]
+        place = keys.where("extends")
+        table = base if isinstance(base, Map) else Map(place, {"service": base})
+        extends = Keys(table, keys.key("extends"), place, self.notes)
+        source, other = extends.text("service"), extends.text("file")
+        extends.close()
+        path = file if other is None else file.parent / other
+        here = (_normal(path), str(source))
+        if here in chain or (path == file and source == name):
+            raise place.error(f"service '{name}' extends itself")
+        if len(chain) > _MOST_FILES:
+            raise place.error(f"extends: more than {_MOST_FILES} services extend each other")
+        if other is not None:
+            services = self._root([path]).inside("services")
+        if source is None or source not in services.value:
+            raise place.error(f"no service '{source}' in {path}")
+        inherited = self._extended(services, source, path, (*chain, here))
+        if path.parent != self.folder:
+            inherited = _absolute(inherited, path.parent)
+        merged = _merged(inherited, own)
+        merged.pop("extends", None)
+        return merged
 
     def imported(self) -> Imported:
         name = self.root.text("name")
@@ -106,7 +172,7 @@ class _Project:
             network = networks.inside(name)
             network.close(harmless=["attachable", "driver", "labels", "name"])
         for resources in self.resources.values():
-            for resource in resources.values():
+            for resource, _ in resources.values():
                 for key in ("content", "environment", "external", "file", "name"):
                     resource.take(key)
                 resource.close(harmless=["labels"])
@@ -126,7 +192,7 @@ class _Project:
         project = _image_name(found.name)
         aliases: dict[str, list[str]] = {}
         for each, keys in chosen.items():
-            mapping = _Mapping(self, keys, set(chosen), aliases)
+            mapping = _Mapping(self, keys, self.folders[each], set(chosen), aliases)
             found.services.append(mapping.service(each, project))
         self._relate(found.services, aliases)
         return found
@@ -147,6 +213,75 @@ class _Project:
             service.aliases += aliases.get(service.name, [])
 
 
+def _absolute(table: Map, folder: Path) -> Map:
+    """Return a service of another file, with absolute paths."""
+    found = Map(table.place, table)
+    found.places = table.places
+    for key in ("env_file", "volumes", "build"):
+        if key in found:
+            found[key] = _absolute_paths(found[key], folder, key)
+    return found
+
+
+def _absolute_paths(value: Any, folder: Path, key: str) -> Any:
+    if isinstance(value, Items):
+        items = Items(value.place)
+        items.places = value.places
+        items.extend(_absolute_paths(each, folder, key) for each in value)
+        return items
+    if isinstance(value, Map):
+        found = Map(value.place, value)
+        found.places = value.places
+        for inner in ("path", "source", "context"):
+            if isinstance(found.get(inner), str):
+                found[inner] = _absolute_paths(found[inner], folder, key)
+        return found
+    if isinstance(value, str) and (key != "volumes" or value.startswith(".")):
+        return str(folder.absolute() / value)
+    return value
+
+
+def _merged(base: Map, own: Map) -> Map:
+    """Two tables by the rules of the Compose specification, "Merge and override"."""
+    found = Map(own.place, base)
+    found.places = {**base.places, **own.places}
+    for key, value in own.items():
+        before = base.get(key)
+        if isinstance(value, Map | Items) and value.overrides:
+            before = None
+        if key in ("environment", "depends_on", "networks") and before is not None and value is not None:
+            before, value = _as_map(before), _as_map(value)
+        if isinstance(value, Reset):
+            found.pop(key, None)
+        elif key in ("command", "entrypoint", "test") or not isinstance(before, Map | Items):
+            found[key] = value
+        elif isinstance(before, Map) and isinstance(value, Map):
+            found[key] = _merged(before, value)
+        elif isinstance(before, Items) and isinstance(value, Items):
+            joined = Items(value.place)
+            joined.extend([*before, *value])
+            joined.places = [*before.places, *value.places]
+            found[key] = joined
+        else:
+            found[key] = value
+    return found
+
+
+def _without_resets(value: Any) -> Any:
+    """Return a document without the keys whose value has the tag ``!reset``."""
+    if isinstance(value, Map):
+        for key in [key for key, each in value.items() if isinstance(each, Reset)]:
+            del value[key]
+        for each in value.values():
+            _without_resets(each)
+    elif isinstance(value, Items):
+        kept = [(each, place) for each, place in zip(value, value.places, strict=True) if not isinstance(each, Reset)]
+        value[:], value.places = [each for each, _ in kept], [place for _, place in kept]
+        for each in value:
+            _without_resets(each)
+    return value
+
+
 def _as_map(value: Any) -> Any:
     """Return a list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
     if not isinstance(value, Items):
@@ -161,6 +296,11 @@ def _as_map(value: Any) -> Any:
     return found
 
 
+def _normal(path: Path) -> Path:
+    """Return an absolute path without ``..``, which need not exist."""
+    return Path(os.path.normpath(path.absolute()))
+
+
 def _image_name(name: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "project"
 
@@ -168,9 +308,10 @@ def _image_name(name: str) -> str:
 class _Mapping:
     """Maps the keys of one service."""
 
-    def __init__(self, project: _Project, keys: Keys, services: set[str], aliases: dict[str, list[str]]) -> None:
-        self.project, self.keys, self.services, self.aliases = project, keys, services, aliases
-        self.folder = project.folder
+    def __init__(
+        self, project: _Project, keys: Keys, folder: Path, services: set[str], aliases: dict[str, list[str]]
+    ) -> None:
+        self.project, self.keys, self.folder, self.services, self.aliases = project, keys, folder, services, aliases
 
     def service(self, name: str, project: str) -> Service:
         keys = self.keys
@@ -320,7 +461,7 @@ class _Mapping:
         elif kind == "tmpfs":
             note("differs", f"{target} is on the storage of the container, not in memory")
         elif kind == "volume":
-            table = self.project.resources["volumes"].get(source or "")
+            table, _ = self.project.resources["volumes"].get(source or "", (None, None))
             users = [each for each, keys in self.project.services.items() if source and _uses(keys.value, source)]
             if table is not None and table.value.get("external") not in (None, False, "false"):
                 note("not mapped", f"{target}: volume '{source}' exists outside of the application")
@@ -342,10 +483,11 @@ class _Mapping:
             grant.close()
             if source not in self.project.resources[kind]:
                 raise place.error(f"{keys.key(kind)}: '{source}' is not among the file's {kind}")
-            value = self.project.resources[kind][source].value
+            resource, folder = self.project.resources[kind][source]
             target = target if target.startswith("/") else parent + target
+            value = resource.value
             if (name := value.get("file")) is not None:
-                path = (self.folder / as_text(name)).absolute()
+                path = (folder / as_text(name)).absolute()
                 if is_there(path):
                     found.mounts.append(Mount(path, target, read_only=True))
                 else:

@@ -55,8 +55,14 @@ class Place:
         return ImportedFileError(f"{self}: {text}")
 
 
+class Reset:
+    """The value with the tag ``!reset``, which removes that of another file."""
+
+
 class Map(dict[str, Any]):
-    """A mapping. place: of its beginning; places: of each key."""
+    """A mapping. place: of its beginning; places: of each key; overrides: whether it has the tag ``!override``."""
+
+    overrides = False
 
     def __init__(self, place: Place, items: dict[str, Any] | None = None) -> None:
         super().__init__(items or {})
@@ -65,7 +71,9 @@ class Map(dict[str, Any]):
 
 
 class Items(list[Any]):
-    """A sequence. place: of its beginning; places: of each entry."""
+    """A sequence. place: of its beginning; places: of each entry; overrides: as of `Map`."""
+
+    overrides = False
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -87,16 +95,17 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def documents(text: str, source: str) -> list[Any]:
+def documents(text: str, source: str, *, merging: bool = False) -> list[Any]:
     """Return the documents of a YAML stream: `Map`, `Items`, text, numbers, truth values and None.
 
-    Aliases refer to the same value. Raises ImportedFileError for malformed YAML, equal keys, unknown tags, aliases of a
-    value inside itself, and for documents of more than 64 levels or 100,000 values.
+    merging: Compose's tags ``!reset`` and ``!override`` are allowed. Aliases refer to the same value. Raises
+    ImportedFileError for malformed YAML, equal keys, unknown tags, aliases of a value inside itself, and for documents
+    of more than 64 levels or 100,000 values.
     """
     try:
         events = yaml.parse(text, Loader=_Loader)
         begins = (event for event in events if isinstance(event, yaml.DocumentStartEvent))
-        return [_Document(events, source).value()[0] for _ in begins]
+        return [_Document(events, source, merging).value()[0] for _ in begins]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "malformed"
@@ -109,8 +118,9 @@ def documents(text: str, source: str) -> list[Any]:
 class _Document:
     """Builds a document from the parser's events."""
 
-    def __init__(self, events: Iterator[Any], source: str) -> None:
+    def __init__(self, events: Iterator[Any], source: str, merging: bool) -> None:
         self._events, self._source = events, source
+        self._tags = ("!reset", "!override") if merging else ()
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         """Value and size; None while the value has not ended."""
 
@@ -126,11 +136,13 @@ class _Document:
             if depth >= _DEEPEST:
                 raise place.error(f"nested more than {_DEEPEST} deep: no file of this kind is")
             is_map = isinstance(event, yaml.MappingStartEvent)
-            if event.tag is not None:
+            if event.tag not in (None, *self._tags):
                 _check({} if is_map else [], event.tag, place)
             if event.anchor is not None:
                 self._anchors[event.anchor] = None
             value, size = self._mapping(place, depth) if is_map else self._items(place, depth)
+            value.overrides = event.tag == "!override"
+            value = Reset() if event.tag == "!reset" else value
         if event.anchor is not None:
             self._anchors[event.anchor] = value, size
         return value, size
@@ -174,8 +186,10 @@ class _Document:
     def _scalar(self, event: Any, place: Place) -> Any:
         if "\0" in event.value:
             raise place.error("text with a zero byte")
+        if event.tag == "!reset" and self._tags:
+            return Reset()
         # A scalar without quotes has the style None or "", by the parser that PyYAML was built with.
-        if event.tag is None:
+        if event.tag in (None, *self._tags):
             return event.value if event.style else _plain(event.value)
         if event.tag in ("!", "tag:yaml.org,2002:str"):
             return event.value

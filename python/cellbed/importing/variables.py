@@ -117,7 +117,7 @@ def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: 
     if not isinstance(value, Map | Items):
         return value
     found: Any = type(value)(value.place)
-    found.places = value.places
+    found.places, found.overrides = value.places, value.overrides
     inner = value.values() if isinstance(value, Map) else value
     places = [value.places[key] for key in value] if isinstance(value, Map) else value.places
     made = []
