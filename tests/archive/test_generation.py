@@ -18,8 +18,9 @@ from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.model import Order
-from cellbed.archive.generation.models import PROFILES
+from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
 from cellbed.archive.generation.presets import PRESETS
+from cellbed.archive.generation.radio import Handover, RadioLink
 from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded
 from cellbed.archive.generation.series import Generated, write
 from cellbed.archive.like import like
@@ -123,6 +124,23 @@ def test_the_highest_second_is_as_published(name: str, part: Part, low: float, h
         assert np.mean((seconds >= 10) & (seconds <= 25.2)) >= 0.9  # "largely"
 
 
+@pytest.mark.parametrize("every", MOBILITY.values())
+def test_handovers_come_as_often_as_published(every: int) -> None:
+    link = RadioLink("lowband-good", handover=Handover(every))
+    gaps = np.diff(_times(link.saturated("uplink", 4 * every, 1)))
+    long = gaps[gaps >= 75_000_000]
+    assert len(long) == 4
+    assert all(75_000_000 < gap < 400_000_000 for gap in long)
+
+
+def test_an_obstacle_takes_the_rate_and_gives_it_back() -> None:
+    model = radio("mmwave", "profile", None, "vehicle", (2 * SECOND,), 2 * SECOND)
+    at = np.array(_times(model.make(Order("radio", 1, 6 * SECOND))["downlink"]))
+    rates = np.bincount(np.maximum(at - 1, 0) // (SECOND // 2), minlength=12) * OPPORTUNITY_BITS * 2 / 1e9
+    assert all(rate == pytest.approx(2.0, rel=0.2) for rate in [*rates[:4], *rates[8:]])
+    assert all(rate == pytest.approx(0.35, rel=0.3) for rate in rates[5:7])
+
+
 # --- like a recording
 
 
@@ -205,6 +223,8 @@ def test_markov_records_its_input(archive: Archive) -> None:
         (("lte-nederlands",), "No such command 'lte-nederlands'"),
         (("markov",), "Missing option '--like'"),
         (("markov", "--like", "nothing-here"), "nothing-here"),
+        (("radio", "--obstacle", "body"), "write --profile mmwave"),
+        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "1 s, 2 s"), "obstacles overlap"),
         (("radio", "--profile", "moon"), "moon"),
         (("lte-netherlands", "--duration", "0 s"), "must be above 0"),
         (("lte-netherlands", "--duration", "9999 h"), "at most 31 days"),
@@ -212,7 +232,14 @@ def test_markov_records_its_input(archive: Archive) -> None:
         (("lte-netherlands", "--name", "Not A Name", "--duration", "1 s"), "is not a valid name"),
         (("lte-netherlands", "--name", "lte-suburban"), "lte-suburban"),
         (("lte-netherlands", "--seed", "-1"), "Invalid value for '--seed'"),
-        (("markov", "--like", "lte-suburban", "--outage", "0 s"), "must be above 0"),
+        (("radio", "--mobility", "driving", "--handover", "0 s"), "'0 s' is not from 100 ms to"),
+        (("radio", "--handover", "10 s"), "--handover: with --mobility driving"),
+        (
+            ("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "300 s"),
+            "no obstacle within the duration of 120 s",
+        ),
+        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-for", "0 s"), "'0 s' is not from 1 ms to"),
+        (("markov", "--like", "lte-suburban", "--outage", "0 s"), "'0 s' is not from 1 ms to 60 min"),
     ],
 )
 def test_invalid_options_are_refused_in_a_line_before_generation(

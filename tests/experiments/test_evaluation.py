@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.experiments.evaluation.applications import Downloads, Pages, RoundTrips, pages
+from cellbed import Link
+from cellbed.experiments.evaluation.applications import Downloads, Pages, Player, RoundTrips, pages, rung
 from cellbed.experiments.evaluation.evaluate import Plan
-from cellbed.experiments.evaluation.network import Network
+from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.table import ALL, table
 from cellbed.measure import statistics
 from cellbed.recordings import read_recording
@@ -38,6 +39,13 @@ def test_errors_of_a_replay_that_is_a_tenth_too_slow() -> None:
         )
     assert found.wasserstein[0] == pytest.approx(2.0)
     assert found.relative_wasserstein[0] == pytest.approx(0.1)
+
+
+def test_errors_that_cancel_in_the_mean_show_in_the_distance() -> None:
+    found = statistics.difference(arrays([10, 10]), arrays([5, 15]))
+    assert found.mean[0] == 0
+    assert found.wasserstein[0] == 5
+    assert statistics.estimate(found.mean, found.units).low is None  # one trial has no interval
 
 
 def test_intervals_come_from_whole_trials() -> None:
@@ -65,6 +73,17 @@ def test_of_few_trials_an_interval_has_the_truth_in_it_as_often_as_it_says(trial
         assert found.high is not None
         within += found.low <= 0 <= found.high
     assert within / evaluations > 0.91  # of three trials, quantiles of the resamples alone had it 3 times in 4
+
+
+def test_a_size_has_no_interval_below_zero_and_an_error_none_below_all() -> None:
+    assert statistics.estimate(np.array([0.3, 0.1, 0.5]), 2, least=0).low == 0
+    assert statistics.estimate(np.array([-0.3, -0.5, 0.1]), 2).low == -1
+
+
+def test_trials_meet_the_same_weather_so_they_are_drawn_in_pairs() -> None:
+    weather = [1.0, 2.0, 5.0, 20.0]
+    found = statistics.difference(arrays(*[[w] for w in weather]), arrays(*[[1.1 * w] for w in weather]))
+    assert np.allclose(found.mean, 0.1)
 
 
 def test_a_trial_without_samples_on_one_side_is_left_out() -> None:
@@ -117,6 +136,32 @@ def test_pages_have_the_published_sizes() -> None:
         parents = [parent for _, parent in objects]
         assert parents[0] is None
         assert all(parent is not None and parent < number for number, parent in enumerate(parents[1:], 1))
+
+
+def test_the_throughput_rule_takes_what_three_segments_bore() -> None:
+    rungs = (1.0, 2.0, 4.0, 8.0)
+    assert rung("throughput", rungs, [], 0) == 0
+    assert rung("throughput", rungs, [100.0, 5.0, 5.0, 5.0], 0) == 2  # 4.5 Mbit/s
+    assert rung("throughput", rungs, [0.1], 0) == 0
+
+
+def test_the_buffer_rule_knows_nothing_but_the_buffer() -> None:
+    rungs = (1.0, 2.0, 4.0, 8.0)
+    assert [rung("buffer", rungs, [100.0], seconds) for seconds in (0, 4, 8, 16, 60)] == [0, 0, 1, 3, 3]
+
+
+def test_a_player_on_a_steady_network() -> None:
+    clock = 0.0
+
+    def fetch(size: int) -> tuple[float, float]:
+        nonlocal clock
+        began, clock = clock, clock + size * 8 / 10e6
+        return began, clock
+
+    player = Player(rungs=(1.0, 4.0, 20.0), segment_s=2.0, segments=4, playable=2)
+    found = dict(player.play("throughput", fetch))
+    # 2 Mbit, then 8 Mbit at 10 Mbit/s.
+    assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
 
 
 def sample(network: str, value: float, *, profile: str = "here", trial: int = 0, recording: int = 0,
@@ -172,6 +217,15 @@ def test_a_reference_is_fair_only_if_saturation_is_too_fast() -> None:
         samples = some_samples({"here": {"saturation": error}})
         (target,) = table(samples, [RoundTrips()], ["here"], ["saturation"]).targets
         assert target.reached == fair
+
+
+def test_samples_that_never_ended_are_counted() -> None:
+    gone = (pl.col("network") == "conditional") & (pl.col("trial") == 0)
+    whole = some_samples({"here": {"conditional": 0.0}})
+    samples = whole.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
+    row = table(samples, [RoundTrips()], ["here"], ["conditional"]).rows[0]
+    assert row.lost == (1, 0)
+    assert row.trials == 2
 
 
 def test_pages_are_told_one_by_one_and_together() -> None:
@@ -242,9 +296,18 @@ def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Pa
         *("--length", "12 s", "--results", str(tmp_path / "results")),
     )
     assert done.returncode == 0, done.stderr
-    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2"):
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"):
         assert text in done.stdout
     assert "reached" in done.stdout or "missed" in done.stdout
+
+
+def test_devices_at_one_place_have_their_own_failed_blocks() -> None:
+    times = [at * 5_000_000 for at in range(2000)]
+    light, heavy = (
+        Link.of_stages(reference("lowband-good", 1, device).downlink).run(times, 1400).departed
+        for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+    )
+    assert 0.05 < (light != heavy).mean() < 0.95  # a tenth of the blocks fail
 
 
 @pytest.mark.parametrize(

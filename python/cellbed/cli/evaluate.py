@@ -28,7 +28,7 @@ def replay(
     ] = None,
     applications: Annotated[
         str | None,
-        typer.Option(help="round-trips, trains, downloads, pages, separated by commas. Default: all."),
+        typer.Option(help="round-trips, trains, downloads, pages, player, separated by commas. Default: all."),
     ] = None,
     methods: Annotated[
         str | None,

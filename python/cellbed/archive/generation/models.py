@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.model import Model, Order, each_way, saturating
-from cellbed.archive.generation.radio import RadioLink
+from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.series import Part
@@ -18,6 +20,20 @@ PROFILES: Final = tuple(
     for band in ("midband", "lowband")
     for condition in ("good", "weak", "crowded", "walking", "driving")
 )
+MOBILITY: Final = {"driving": 33_300_000_000, "subway": 14_000_000_000}
+"""Mean time between handovers, ns (Lim et al., §VI-B)."""
+OBSTACLES: Final = {"body": (26.0, 1.0), "vehicle": (29.0, 0.47), "complete": (60.0, 0.02)}
+"""What an obstacle takes from the signal, dB, and leaves of the share.
+
+26 and 29 dB: Lim et al., §VI-A. Ours: a complete obstacle; and the share behind a vehicle, since 3 dB more than a human
+body explain less of the published drop from 1 Gbit/s to 350 Mbit/s than half.
+"""
+
+_DOWNLINK: Final = {"blocks": 264, "layers": 2, "overhead": 0.18, "slot_ns": 125_000, "symbols": [14] * 10 + [0]}
+_UPLINK: Final = {"blocks": 66, "layers": 2, "overhead": 0.10, "slot_ns": 125_000, "symbols": [0] * 10 + [14]}
+"""400 MHz down and 100 MHz up, ten slots down for one up (Lim et al., §IV-A), at 120 kHz spacing (3GPP TS 38.101-2,
+table 5.3.2-1); overhead: TS 38.306, §4.1.2, for frequency range 2.
+"""
 
 
 def markov(like: Like, outage_ns: int) -> Model:
@@ -46,13 +62,50 @@ def markov(like: Like, outage_ns: int) -> Model:
     )
 
 
-def radio(profile: str) -> Model:
-    """Return the radio model of a profile."""
+def radio(
+    profile: str, mobility: str, handover_ns: int | None, obstacle: str, obstacle_at: Sequence[int], obstacle_ns: int
+) -> Model:
+    """Return the radio model of a profile, with handovers of a mobility and an obstacle at some times, or neither."""
+    if mobility == "profile" and handover_ns is not None:
+        raise TraceError("--handover: with --mobility driving or --mobility subway only: the profile has its own")
+    handover = None if mobility == "profile" else Handover(handover_ns or MOBILITY[mobility])
+    behind = None
+    if obstacle != "none":
+        if any(later - at < obstacle_ns for at, later in pairwise(obstacle_at)):
+            raise TraceError("--obstacle-at: obstacles overlap: see --obstacle-for")
+        behind = Obstacle(*OBSTACLES[obstacle], tuple(obstacle_at), obstacle_ns)
+    if profile == "mmwave":
+        # 50 m from the tower in line of sight (Lim et al., §VI-A). Signal and share are ours: 2 Gbit/s with all the
+        # efficiency that there is, and the half of it with 26 dB less.
+        up, down = Side(30.0, 0.7, 0.02, _UPLINK), Side(41.0, 0.57, 0.01, _DOWNLINK)
+        link = RadioLink("midband-good", up, down, handover, behind, fading_db=1.0, delay_ns=3_300_000)
+    elif behind is not None:
+        raise TraceError(
+            "--obstacle: the drop behind an obstacle is published for mmWave, and none was seen at lower frequencies: "
+            "write --profile mmwave, or leave it out"
+        )
+    else:
+        link = RadioLink(profile, handover=handover)
+
+    def make(order: Order) -> dict[Part, Generated]:
+        if behind is not None and min(behind.begins_ns) >= order.duration_ns:
+            lasts = DURATION.format(order.duration_ns)
+            raise TraceError(f"--obstacle-at: no obstacle within the duration of {lasts}: see --duration")
+        return saturating(link)(order)
+
+    settings: dict[str, Any] = {"profile": profile, "mobility": mobility, "obstacle": obstacle}
+    if handover_ns is not None:
+        settings["handover"] = DURATION.format(handover_ns)
+    if behind is not None:
+        settings["obstacle-at"] = ", ".join(map(DURATION.format, obstacle_at))
+        settings["obstacle-for"] = DURATION.format(obstacle_ns)
     return Model(
         name="radio",
         about={"technology": "5g"},
-        citation="docs/reference/radio.md",
-        cited="docs/reference/radio.md states which parts of the radio model are published.",
-        make=saturating(RadioLink(profile)),
-        settings={"profile": profile},
+        citation="docs/reference/radio.md; handovers and obstacles: Lim et al., An Empirical Study of 5G, IEEE "
+        "Transactions on Mobile Computing, 2023, §VI",
+        cited="docs/reference/radio.md states which parts of the radio model are published. Published: time between "
+        "handovers; loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
+        make=make,
+        settings=settings,
     )

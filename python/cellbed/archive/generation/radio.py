@@ -1,9 +1,11 @@
 """A saturated radio link in virtual time: the radio model (docs/reference/radio.md), fed so that its queue is never
 empty.
 
-Every packet that leaves is a delivery opportunity, as for the recorder's saturator. The model computes in floating
-point with logarithms of the C library. The same build of cellbed gives the same bytes; another machine's library may
-round differently.
+Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the
+mean signal for a while. Bands without a profile are a profile with another carrier.
+
+The model computes in floating point with logarithms of the C library. The same build of cellbed gives the same bytes;
+another machine's library may round differently.
 """
 
 from __future__ import annotations
@@ -24,26 +26,81 @@ if TYPE_CHECKING:
 _STEP_NS = 20_000_000
 """The interval of feeding the link."""
 
-_ENOUGH = 1024
-"""Minimum queue: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
+_EDGE_NS = 500_000_000
+"""The time that an obstacle takes to appear or disappear. Ours: a person of half a metre at walking pace, or less."""
+
+_EDGE_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Changes of the cell.
+
+    every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of what a cell adds to the
+    signal.
+    """
+
+    every_ns: int
+    least_ns: int = 80_000_000
+    most_ns: int = 300_000_000
+    spread_db: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something in the line of sight.
+
+    loss_db: what it takes from the signal. share: what it leaves of the resources beside that. begins_ns: when it
+    comes, each time for `lasts_ns`.
+    """
+
+    loss_db: float
+    share: float
+    begins_ns: tuple[int, ...]
+    lasts_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One direction.
+
+    signal_db: mean signal to noise ratio. share: of the cell's resources. share_deviation: what that varies by.
+    carrier: blocks, layers, overhead, slot_ns and symbols. What is ``None`` is the profile's.
+    """
+
+    signal_db: float | None = None
+    share: float | None = None
+    share_deviation: float | None = None
+    carrier: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RadioLink:
-    """A link of the radio model. profile: its name in docs/reference/radio.md."""
+    """A link of the radio model. profile: its name in docs/reference/radio.md. fading_db, memory_ns: how the signal
+    wanders.
+
+    delay_ns: one way, behind the base station. What is ``None`` is the profile's.
+    """
 
     profile: str
+    uplink: Side = Side()
+    downlink: Side = Side()
+    handover: Handover | None = None
+    obstacle: Obstacle | None = None
+    fading_db: float | None = None
+    memory_ns: int = 500_000_000
+    delay_ns: int | None = None
 
     def saturated(self, way: Way, duration_ns: int, seed: int) -> Generated:
         """Opportunities of a direction."""
         import numpy as np
 
-        stages = self._stages(way, seed, queue={"kind": "infinite"})
+        stages, changes = self._described(way, seed, duration_ns, saturated=True)
 
         def times() -> Iterator[pl.DataFrame]:
             from cellbed._core import Direction
 
-            link, packets = Direction(stages, []), _ENOUGH
+            link, packets = Direction(stages, changes), _ENOUGH
             for now in range(0, duration_ns, _STEP_NS):
                 missing = max(0, packets - link.queue[0])
                 columns = link.send((np.full(missing, now), np.full(missing, OPPORTUNITY_BYTES, np.uint32), None, None))
@@ -63,8 +120,8 @@ class RadioLink:
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
 
-            uplink, downlink = (self._stages(way, seed) for way in WAYS)
-            path = Path((uplink, []), (downlink, []), 0)
+            described = [self._described(way, seed, duration_ns, saturated=False) for way in WAYS]
+            path = Path(described[0], described[1], 0)
             count = -(-duration_ns // interval_ns)
             sent, taken, _ = path.trains(0, [1] * count, interval_ns, 1400, 1400, True, duration_ns + 10**11)
             frame = pl.DataFrame({"at_ns": sent, "round_trip_ns": np.where(taken < 0, -1, taken)})
@@ -72,9 +129,59 @@ class RadioLink:
 
         return Generated(Content.ROUND_TRIP, duration_ns, rows)
 
-    def _stages(self, way: Way, seed: int, **more: Any) -> str:
-        """Return the stages of a direction in the terms of the emulator's configuration."""
-        return json.dumps([{"kind": "radio", "profile": self.profile, "way": way, "seed": seed, **more}])
+    def _described(
+        self, way: Way, seed: int, duration_ns: int, saturated: bool
+    ) -> tuple[str, list[tuple[int, int, str]]]:
+        """Return the stage and its changes in the terms of the emulator's configuration."""
+        side = self.uplink if way == "uplink" else self.downlink
+        stage: dict[str, Any] = {"kind": "radio", "profile": self.profile, "way": way, "seed": seed}
+        if saturated:
+            stage |= {"queue": {"kind": "infinite"}}
+        if self.delay_ns is not None:
+            stage |= {"delay_ns": self.delay_ns}
+        if side.carrier is not None:
+            stage |= {"carrier": side.carrier}
+        if self.fading_db is not None:
+            stage |= {"fading": {"deviation_db": self.fading_db, "memory_ns": self.memory_ns}}
+        if (handover := self.handover) is not None:
+            names = ("every_ns", "least_ns", "most_ns", "spread_db")
+            stage |= {"handover": {name: getattr(handover, name) for name in names}}
+        changes = []
+        for at, depth in self._depths():
+            if at < duration_ns:
+                changes.append((at, 0, json.dumps([stage | self._signal(side, depth)][0])))
+        return json.dumps([stage | self._signal(side, 0.0)]), changes
+
+    def _depths(self) -> Iterator[tuple[int, float]]:
+        """Return the strength of the obstacle over time."""
+        if self.obstacle is None:
+            return
+        for begin in self.obstacle.begins_ns:
+            for part in range(1, _EDGE_PARTS + 1):
+                yield begin + (part - 1) * _EDGE_NS // _EDGE_PARTS, part / _EDGE_PARTS
+            for part in range(1, _EDGE_PARTS + 1):
+                end = begin + self.obstacle.lasts_ns - _EDGE_NS
+                yield end + part * _EDGE_NS // _EDGE_PARTS, 1.0 - part / _EDGE_PARTS
+
+    def _signal(self, side: Side, depth: float) -> dict[str, float]:
+        found = {}
+        share = side.share
+        if self.obstacle is not None and depth > 0.0:
+            if side.signal_db is None or share is None:
+                raise ValueError("an obstacle needs a signal and a share from which it takes")
+            found["signal_db"] = max(-50.0, side.signal_db - depth * self.obstacle.loss_db)
+            share *= 1.0 - depth * (1.0 - self.obstacle.share)
+        elif side.signal_db is not None:
+            found["signal_db"] = side.signal_db
+        if share is not None:
+            found["share"] = share
+        if side.share_deviation is not None:
+            found["share_deviation"] = side.share_deviation
+        return found
+
+
+_ENOUGH = 1024
+"""Minimum queue: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
 
 
 def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:

@@ -12,7 +12,7 @@ import typer
 from cellbed.archive.generation import models
 from cellbed.archive.generation.model import Model, Order
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.cli.traces.options import AS_JSON, Outage, duration, entries_and_files
+from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
 from cellbed.cli.verbs import Verb
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -28,9 +28,25 @@ def generate() -> None:
     Examples:
       cellbed traces generate lte-netherlands                          after a publication
       cellbed traces generate markov --like lte-suburban               similar to a recording
-      cellbed traces generate radio --profile midband-driving
+      cellbed traces generate radio --profile mmwave --obstacle vehicle
       cellbed traces generate radio --help                             parameters of a generator
     """
+
+
+def _durations(text: str) -> tuple[int, ...]:
+    return tuple(duration(each.strip()) for each in text.split(","))
+
+
+def _time(text: str, least: str, most: str) -> Any:
+    """Return an option whose value lies between two, written as a user does."""
+
+    def bounded(written: str) -> int:
+        value = duration(written)
+        if not duration(least) <= value <= duration(most):
+            raise typer.BadParameter(f"'{written:.40}' is not from {least} to {most}")
+        return value
+
+    return typer.Option(parser=bounded, metavar="TIME", help=text)
 
 
 class _As(StrEnum):
@@ -38,7 +54,9 @@ class _As(StrEnum):
     rate = "rate"
 
 
-_Profile = StrEnum("_Profile", [(name, name) for name in models.PROFILES])  # type: ignore[misc]
+_Profile = StrEnum("_Profile", [(name, name) for name in (*models.PROFILES, "mmwave")])  # type: ignore[misc]
+_Mobility = StrEnum("_Mobility", [(name, name) for name in ("profile", *models.MOBILITY)])  # type: ignore[misc]
+_Obstacle = StrEnum("_Obstacle", [(name, name) for name in ("none", *models.OBSTACLES)])  # type: ignore[misc]
 
 Lasts = Annotated[Any, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of the trace.")]
 Seed = Annotated[
@@ -62,7 +80,9 @@ def markov(
             autocompletion=entries_and_files,
         ),
     ],
-    outage: Outage = "200 ms",  # type: ignore[assignment]
+    outage: Annotated[
+        Any, _time("Minimum time without opportunities that counts as an outage.", "1 ms", "60 min")
+    ] = "200 ms",
     lasts: Lasts = None,
     seed: Seed = 1,
     name: Name = None,
@@ -72,8 +92,8 @@ def markov(
 ) -> None:
     """Like a recording: a Markov-modulated rate with outages, fitted to it.
 
-    After Fischer & Meier-Hellstern, The Markov-modulated Poisson
-    process (MMPP) cookbook, Performance Evaluation 18, 1993; the two chains and the fit are cellbed's own.
+    After Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18,
+    1993; the two chains and the fit are cellbed's own.
     """
     from cellbed.archive.like import like as recording
     from cellbed.archive.store import valid_name
@@ -86,6 +106,18 @@ def markov(
 @app.command(cls=Verb)
 def radio(
     profile: Annotated[_Profile, typer.Option(help="Profile: see docs/reference/radio.md.")] = _Profile["midband-good"],
+    mobility: Annotated[
+        _Mobility, typer.Option(help="Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.")
+    ] = _Mobility["profile"],
+    handover: Annotated[Any, _time("Another mean time between handovers, with --mobility.", "100 ms", "744 h")] = None,
+    obstacle: Annotated[
+        _Obstacle,
+        typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave."),
+    ] = _Obstacle["none"],
+    obstacle_at: Annotated[
+        Any, typer.Option(parser=_durations, metavar="TIME,…", help="Times of the obstacle.")
+    ] = "20 s, 40 s",
+    obstacle_for: Annotated[Any, _time("Duration of the obstacle.", "1 ms", "744 h")] = "10 s",
     lasts: Lasts = "120 s",
     seed: Seed = 1,
     name: Name = None,
@@ -93,11 +125,14 @@ def radio(
     content: Content = None,
     as_json: bool = AS_JSON,
 ) -> None:
-    """The radio model under saturation.
+    """The radio model under saturation, with handovers and obstacles.
 
-    docs/reference/radio.md states which parts of the model are published.
+    docs/reference/radio.md states which parts of the model are published. Handovers and obstacles: Lim et al., An
+    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. Length of gaps, and how an obstacle comes
+    and goes, are cellbed's own.
     """
-    _keep(models.radio(profile.value), lasts, seed, name, replace, content, as_json)
+    model = models.radio(profile.value, mobility.value, handover, obstacle.value, obstacle_at, obstacle_for)
+    _keep(model, lasts, seed, name, replace, content, as_json)
 
 
 def _add(preset: Model) -> None:

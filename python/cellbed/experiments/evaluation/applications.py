@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import random
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from cellbed.path import Path as NetworkPath
+from cellbed.path import Session
 
 T = TypeVar("T")
 
@@ -29,6 +30,17 @@ ROUND_TRIP = "round trip"
 """The measure of :class:`RoundTrips`."""
 
 Protocol = Literal["HTTP/1.1", "HTTP/2"]
+Rule = Literal["throughput", "buffer"]
+Fetch = Callable[[int], tuple[float, float]]
+"""Gets so many bytes and returns when it began and ended, in seconds."""
+
+SAFETY = 0.9
+"""Share of the estimated throughput that the throughput rule asks for."""
+REMEMBERED = 3
+"""Segments in the throughput rule's estimate."""
+RESERVOIR_S = 4.0
+CUSHION_S = 12.0
+"""The buffer rule asks for the lowest rung up to the reservoir and for the highest from reservoir + cushion on."""
 
 
 class Application:
@@ -258,7 +270,88 @@ class Pages(Application):
         return found
 
 
-APPLICATIONS: dict[str, type[Application]] = {each.name: each for each in (RoundTrips, Trains, Downloads, Pages)}
+@dataclass(frozen=True, slots=True)
+class Player(Application):
+    """The start-up phase of an adaptive player: how soon it plays, and at which bit rate the first segments came.
+
+    rungs: bit rates of the ladder, Mbit/s. segments: how many are watched. playable: segments after which it plays.
+    """
+
+    name: ClassVar[str] = "player"
+    rules: tuple[Rule, ...] = ("throughput", "buffer")
+    rungs: tuple[float, ...] = (1.5, 4.0, 7.5, 12.0, 18.0, 25.0, 40.0)
+    segment_s: float = 2.0
+    segments: int = 8
+    playable: int = 2
+
+    @property
+    def length_s(self) -> float:
+        """Approximate duration in seconds."""
+        return len(self.rules) * self.segments * self.segment_s / 2
+
+    def measures(self) -> list[str]:
+        """Return the time until the player plays and the mean bit rate of the first segments, by each rule."""
+        return [f"{what} {rule}" for what in ("start-up", "bit rate") for rule in self.rules]
+
+    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+        """Watch the beginning of a video by each rule, over one connection for each."""
+        found: list[Measured] = []
+        for rule in _shuffled(self.rules, seed):
+            session = path.session(request=_REQUEST_BYTES)
+
+            def fetch(size: int, session: Session = session) -> tuple[float, float]:
+                done = session.fetch(size)
+                return float(done.started[0]) / SECOND, float(done.finished[0]) / SECOND
+
+            found += self.play(rule, fetch)
+        return found
+
+    def play(self, rule: Rule, fetch: Fetch) -> list[Measured]:
+        """Watch the beginning of a video. Pure."""
+        throughputs: list[float] = []
+        chosen: list[float] = []
+        began = playing_since = ended = None
+        for number in range(self.segments):
+            played = 0.0 if playing_since is None or ended is None else ended - playing_since
+            buffered = max(0.0, number * self.segment_s - played)
+            rate = self.rungs[rung(rule, self.rungs, throughputs, buffered)]
+            size = int(rate * 1e6 / 8 * self.segment_s)
+            start, ended = fetch(size)
+            began = start if began is None else began
+            throughputs.append(size * 8 / 1e6 / max(ended - start, 1e-6))
+            chosen.append(rate)
+            if number + 1 == self.playable:
+                playing_since = ended
+            elif playing_since is not None and ended - playing_since > number * self.segment_s:
+                # It stalled until this segment was there, and plays on from here.
+                playing_since = ended - number * self.segment_s
+        waited = None if began is None or playing_since is None else playing_since - began
+        return [(f"start-up {rule}", waited), (f"bit rate {rule}", sum(chosen) / len(chosen))]
+
+
+def rung(rule: Rule, rungs: Sequence[float], throughputs: Sequence[float], buffered_s: float) -> int:
+    """Return number of the rung that the next segment is asked for in. Pure.
+
+    throughput: the highest rung below 90 % of the harmonic mean of the last three segments' throughputs (Mbit/s; Jiang
+    et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with FESTIVE",
+    CoNEXT 2012, §4.3, takes the harmonic mean for the same reason: one fast segment does not deceive it).
+    buffer: linear in the seconds that are buffered (Huang et al., "A Buffer-Based Approach to Rate Adaptation", SIGCOMM
+    2014, §4, BBA-0, with a reservoir and cushion for the small buffer of a start).
+    """
+    if rule == "buffer":
+        share = min(max((buffered_s - RESERVOIR_S) / CUSHION_S, 0.0), 1.0)
+        wanted = rungs[0] + share * (rungs[-1] - rungs[0])
+    elif throughputs:
+        last = throughputs[-REMEMBERED:]
+        wanted = SAFETY * len(last) / sum(1 / each for each in last)
+    else:
+        wanted = rungs[0]
+    return max((index for index, rate in enumerate(rungs) if rate <= wanted), default=0)
+
+
+APPLICATIONS: dict[str, type[Application]] = {
+    each.name: each for each in (RoundTrips, Trains, Downloads, Pages, Player)
+}
 
 
 def _nanoseconds(seconds: float) -> int:
