@@ -19,6 +19,7 @@ from cellbed.measure.connections import (
     read_connections,
     summarise_connections,
     traffic,
+    with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
@@ -279,6 +280,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     requests, messages, traces = read_requests(run, description, connections, traced)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
+    requests = with_connections(requests, connections, description)
     connections = claimed(connections, requests, description).drop(*TALK, strict=False)
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
