@@ -249,22 +249,19 @@ def test_a_server_over_udp_remembers_a_bounded_number_of_transfers() -> None:
     assert {struct.unpack_from("!QI", each, udp.HEADER.size) for each in replies} == {(0, 0)}
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tun
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
-def test_predicted_completion_times_are_those_of_a_real_run(tmp_path: Path, protocol: str) -> None:
-    text = NAMED + APP + KEYS[protocol] + 'rate = "2 /s"\n'
+def test_predicted_completion_times_are_within_a_tenth_of_real_ones(tmp_path: Path, protocol: str) -> None:
+    text = NAMED.replace("6 s", "15 s") + APP + KEYS[protocol] + 'arrivals = "closed"\n'
     real = _requests(_run(tmp_path / "real", text, "--no-limits"))
     predicted = _requests(_run(tmp_path / "predicted", text, "--virtual", "--no-limits"))
-    assert len(real) == len(predicted) == 12
     for found in (real, predicted):
         assert {row["step"]: (row["bytes_up"], row["bytes_down"]) for row in found.iter_rows(named=True)} == STEPS
         assert found["residual_s"].null_count() == 0
-    medians = [
-        each.group_by("step").agg(pl.col("latency_s", "overhead_bytes").median()).sort("step")
-        for each in (real, predicted)
-    ]
-    for step, measured, expected in zip(medians[0]["step"], *(each["latency_s"] for each in medians), strict=True):
-        assert expected == pytest.approx(measured, rel=0.1), step
+    # The fastest of each size: a busy machine delays most of them.
+    times = [dict(each.group_by("step").agg(pl.col("latency_s").min()).iter_rows()) for each in (real, predicted)]
+    assert times[1] == pytest.approx(times[0], rel=0.1)
 
 
 @pytest.mark.needs_tun
@@ -280,9 +277,13 @@ def test_losses_of_a_real_run_over_udp_are_those_of_the_packet_log(tmp_path: Pat
 @needs_openssl
 def test_a_real_run_over_quic_has_parts_and_lost_packets(tmp_path: Path) -> None:
     pytest.importorskip("aioquic")
-    requests = _requests(_run(tmp_path, LOSSY + APP + KEYS["quic"] + LOAD, "--no-limits"))
+    sizes = 'upload = ["50 kB"]\ndownload = ["50 kB"]\n'
+    app = f'[apps.files]\nkind = "transfers"\nserver = "edge"\n{sizes}{KEYS["quic"]}rate = "1 /s"\n'
+    patience = 'timeout = "60 s"\ndrain = "60 s"\n'
+    requests = _requests(_run(tmp_path, LOSSY + app + patience, "--no-limits"))
     assert set(requests["status"]) == {"ok"}
-    assert {row["step"]: (row["bytes_up"], row["bytes_down"]) for row in requests.iter_rows(named=True)} == STEPS
+    assert requests.sort("request")["bytes_up"].to_list() == [50_000, 0] * 3
+    assert requests.sort("request")["bytes_down"].to_list() == [0, 50_000] * 3
     parts = requests.select("^part_(generator|handshake_.*|request|reply)$")
     assert parts.width == 5
     assert (parts.sum_horizontal() - requests["latency_s"]).abs().max() < 1e-9  # type: ignore[operator]

@@ -70,9 +70,9 @@ class _End:
 
     @property
     def due_ns(self) -> int | None:
-        """The time of its timer."""
+        """The time of its timer, or slightly later."""
         timer = self.quic.get_timer()
-        return None if timer is None else round(timer * SECOND)
+        return None if timer is None else round(timer * SECOND) + _ROUNDING_NS
 
     def turn(self, data: bytes = b"") -> None:
         """Process a datagram, or what is due, and send. Errors: ``OSError``."""
@@ -87,6 +87,8 @@ class _End:
             self._send(datagram)
 
 
+_ROUNDING_NS = 1000
+"""A time in seconds has fewer digits."""
 _PEER = ("", 0)
 """Stands for the other end, of which a socket has only one."""
 
@@ -199,6 +201,7 @@ class Server:
 
     def _turn(self, peer: Any, served: "_Served", data: bytes = b"") -> None:
         served.end.turn(data)
+        served.due_ns = served.due_ns if data else None
         if served.over:
             self._open.pop(peer, None)
             self._note(served)
