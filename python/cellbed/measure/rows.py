@@ -116,9 +116,9 @@ def _transferred(requests: pl.DataFrame) -> dict[str, Any]:
     """Return the shares of datagrams that were lost or came out of order, and the packets that were sent again over
     protocols for which the packet log does not show it. requests: of an application."""
     found: dict[str, Any] = {}
-    if "datagrams" in requests.columns and (total := requests["datagrams"].sum()):
+    if "datagrams" in requests.columns and (total := float(requests["datagrams"].sum())):
         names = ("lost", "reordered")
-        found |= {f"datagrams_{name}_share": requests[f"datagrams_{name}"].sum() / total for name in names}
+        found |= {f"datagrams_{name}_share": float(requests[f"datagrams_{name}"].sum()) / total for name in names}
     if "packets_lost" in requests.columns and requests["packets_lost"].count():
         found["retransmitted"] = requests["retransmitted"].sum()
     return found

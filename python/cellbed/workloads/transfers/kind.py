@@ -25,7 +25,7 @@ def prepare(table: "Transfers", cache: Path, note: Note = silent) -> None:
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.transfers.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed.workloads.transfers.flows.Settings`)."""
     table: Transfers = deployment.table
     return deployment.load(raw, index, seed) | {
         "protocol": table.protocol,
@@ -52,9 +52,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
         started.append(deployment.program("server", "cellbed.workloads.transfers.server", node, raw, config))
     for index, node in enumerate(deployment.clients):
         config = settings(deployment, raw, index, seed)
-        reads = [config["authorities"]] if config["authorities"] else []
-        load = deployment.load_generator("load", "cellbed.workloads.transfers.load", node, raw, config, reads)
-        started.append(load)
+        started.append(deployment.load_generator("load", "cellbed.workloads.transfers.load", node, raw, config))
     return started
 
 
@@ -103,7 +101,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     protocol = str(table.get("protocol", "tcp"))
     columns: dict[str, ColumnType] = {"started_ns": "integer", "step": "text"}
     server: dict[str, ColumnType] = {}
-    measures = _MEASURES
+    measures: tuple[Measure, ...] = _MEASURES
     match protocol:
         case "udp":
             spans = _UDP

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aioquic.buffer import Buffer
+from aioquic.buffer import Buffer  # type: ignore[attr-defined]
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEvent, StreamDataReceived
@@ -24,7 +24,7 @@ from cellbed.workloads.generator import SECOND
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.transfers import LARGEST
-from cellbed.workloads.transfers.load import Flow, FlowLoad, Settings, step
+from cellbed.workloads.transfers.flows import Flow, FlowLoad, Settings, step
 from cellbed.workloads.udp import CountingDatagrams
 
 _PROTOCOL = "cellbed"

@@ -100,6 +100,7 @@ def _at(time_ns: int, call: Callable[[], None]) -> None:
 async def _serve(config: dict[str, Any]) -> None:
     """Serve until standard input ends. Errors: ``OSError``."""
     loop, place = asyncio.get_running_loop(), (config["address"], config["port"])
+    received: Callable[[bytes, Callable[[bytes], None], Any], None]
     closing = contextlib.ExitStack()
     if config["protocol"] == "tcp":
         closing.callback((await asyncio.start_server(_Tcp().serve, *place, limit=2 * _READ, backlog=1024)).close)

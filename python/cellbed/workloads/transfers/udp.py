@@ -16,7 +16,7 @@ from cellbed.workloads import machine
 from cellbed.workloads.generator import SECOND
 from cellbed.workloads.ledger import Ledger, Request
 from cellbed.workloads.transfers import LARGEST
-from cellbed.workloads.transfers.load import Flow, FlowLoad, Settings, step
+from cellbed.workloads.transfers.flows import Flow, FlowLoad, Settings, step
 from cellbed.workloads.udp import CountingDatagrams
 
 PAYLOAD = 1400
