@@ -107,7 +107,7 @@ def test_over_udp_losses_are_exactly_those_of_the_packet_log(tmp_path: Path) -> 
             assert row["datagrams_lost"] == _lost(run, row)
             assert row["bytes_up"] + row["bytes_down"] == size - row["datagrams_lost"] * udp.PAYLOAD
     assert requests["datagrams_lost"].sum() > 0
-    assert requests["datagrams_reordered"].sum() == requests["datagrams_doubled"].sum() == 0
+    assert requests["datagrams_reordered"].sum() == 0
     known = requests.drop_nulls("residual_s")
     assert len(known) == len(requests)
     assert (known["residual_s"].abs() < 1e-6).all()
@@ -116,13 +116,12 @@ def test_over_udp_losses_are_exactly_those_of_the_packet_log(tmp_path: Path) -> 
     assert 0.5 < download.min() <= download.max() < 0.6  # type: ignore[operator]
 
 
-def test_over_udp_reordering_copies_and_jitter_are_counted(tmp_path: Path) -> None:
+def test_over_udp_reordering_and_jitter_are_counted_and_copies_are_not(tmp_path: Path) -> None:
     delay = 'base_delay = { kind = "uniform", mean = "20 ms", spread = "8 ms", reorder = true }\nduplication = "5 %"'
     text = NAMED.replace('base_delay = "10 ms"', delay)
     requests = _requests(_run(tmp_path / "a", text + APP + KEYS["udp"] + LOAD, "--virtual"))
     assert requests["datagrams_lost"].sum() == 0
     assert requests["datagrams_reordered"].sum() > 20
-    assert requests["datagrams_doubled"].sum() > 20
     assert 1e-3 < requests.filter(step="upload 200 kB")["jitter_s"].median() < 16e-3  # type: ignore[operator]
     smooth = _requests(_run(tmp_path / "b", NAMED + APP + KEYS["udp"] + LOAD, "--virtual"))
     assert smooth["jitter_s"].max() < 1e-3  # type: ignore[operator]
@@ -154,7 +153,8 @@ def test_quic_has_no_model_and_the_error_names_the_line(tmp_path: Path) -> None:
 
 def _deployment(folder: Path, protocol: str, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr(kind, "PORT", free_port())
-    table = parse(NAMED + APP + KEYS[protocol] + 'rate = "20 /s"\n', source="x.toml", folder=Path()).applications[
+    keys = KEYS[protocol] + 'rate = "20 /s"\ntimeout = "5 min"\n'
+    table = parse(NAMED + APP + keys, source="x.toml", folder=Path()).applications[
         "files"
     ]
     nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
@@ -183,7 +183,7 @@ def test_programs_transfer_every_byte_beside_hostile_peers(
         strangers = _strangers(protocol, kind.PORT)
         load.await_event("ready")
         t0 = time.monotonic_ns()
-        load.say(t0_ns=t0, end_ns=t0 + SECOND, drain_ns=30 * SECOND)
+        load.say(t0_ns=t0, end_ns=t0 + SECOND, drain_ns=300 * SECOND)
         done = load.await_event("done")
         assert server.popen.poll() is None
     finally:
@@ -279,7 +279,7 @@ def test_a_real_run_over_quic_has_parts_and_lost_packets(tmp_path: Path) -> None
     pytest.importorskip("aioquic")
     sizes = 'upload = ["50 kB"]\ndownload = ["50 kB"]\n'
     app = f'[apps.files]\nkind = "transfers"\nserver = "edge"\n{sizes}{KEYS["quic"]}rate = "1 /s"\n'
-    patience = 'timeout = "60 s"\ndrain = "60 s"\n'
+    patience = 'timeout = "5 min"\ndrain = "5 min"\n'
     requests = _requests(_run(tmp_path, LOSSY + app + patience, "--no-limits"))
     assert set(requests["status"]) == {"ok"}
     assert requests.sort("request")["bytes_up"].to_list() == [50_000, 0] * 3

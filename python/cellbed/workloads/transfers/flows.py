@@ -1,4 +1,4 @@
-"""What the load generators of all protocols share, and transfers in datagrams."""
+"""The configuration of load generators of all protocols, and transfers in datagrams."""
 
 import errno
 import os

@@ -105,7 +105,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     match protocol:
         case "udp":
             spans = _UDP
-            of = ("datagrams", "datagrams_lost", "datagrams_reordered", "datagrams_doubled", "jitter_us")
+            of = ("datagrams", "datagrams_lost", "datagrams_reordered", "jitter_us")
             columns |= dict.fromkeys(of, "integer")
             measures = (*_MEASURES[:2], *_OF_DATAGRAMS)
         case "quic":

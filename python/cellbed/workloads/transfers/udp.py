@@ -28,8 +28,8 @@ DATA, ASK, REPORT = range(1, 4)
 _ORDER = struct.Struct("!QQ")
 """Of a question: bytes of a download, 0 for an upload, and bit/s."""
 _ASKED = HEADER.size + _ORDER.size
-_FOUND = struct.Struct("!QIIIQ")
-"""Of a report: bytes, datagrams, those out of order, copies, and the jitter, ns."""
+_FOUND = struct.Struct("!QIIQ")
+"""Of a report: bytes, datagrams, those out of order, and the jitter, ns."""
 MOST_KEPT = 1000
 """Transfers that a server knows; the oldest are forgotten."""
 _PAUSE_NS, _LONGEST_PAUSE_NS = SECOND // 5, 2 * SECOND
@@ -67,22 +67,19 @@ class Arrivals:
     """The datagrams of a transfer at their receiver.
 
     size: their bytes, each once. received: datagrams. reordered: those that came after one with a higher number (RFC
-    4737, §3.3). doubled: copies of others. jitter_ns: as of RFC 3550, §6.4.1.
+    4737, §3.3). jitter_ns: as of RFC 3550, §6.4.1. Copies do not count.
     """
 
     def __init__(self, count: int) -> None:
         self._seen, self._highest, self._transit_ns = bytearray(count), -1, None
-        self.size = self.received = self.reordered = self.doubled = 0
+        self.size = self.received = self.reordered = 0
         self.jitter_ns = 0.0
 
     _transit_ns: int | None
 
     def take(self, number: int, size: int, sent_ns: int) -> None:
         """Take note of a datagram that has arrived now. sent_ns: by its sender's clock."""
-        if number >= len(self._seen):
-            return
-        if self._seen[number]:
-            self.doubled += 1
+        if number >= len(self._seen) or self._seen[number]:
             return
         self._seen[number] = 1
         self.received, self.size = self.received + 1, self.size + size
@@ -95,7 +92,7 @@ class Arrivals:
     @property
     def found(self) -> tuple[int, ...]:
         """Return the fields of a report."""
-        return self.size, self.received, self.reordered, self.doubled, min(round(self.jitter_ns), (1 << 64) - 1)
+        return self.size, self.received, self.reordered, min(round(self.jitter_ns), (1 << 64) - 1)
 
 
 class Server:
@@ -122,7 +119,7 @@ class Server:
             if isinstance(known, Sender):
                 self._send(known, name, question, reply)
         elif kind == ASK and (isinstance(known, Arrivals) or known.sent == count):
-            found = known.found if isinstance(known, Arrivals) else (size, count, 0, 0, 0)
+            found = known.found if isinstance(known, Arrivals) else (size, count, 0, 0)
             reply(HEADER.pack(REPORT, *key, 0, count, question, machine.now_ns()) + _FOUND.pack(*found))
         if isinstance(known, Arrivals) and kind == DATA:
             known.take(number, len(data) - HEADER.size, sent_ns)
@@ -143,7 +140,6 @@ class Transfer(Request):
     datagrams: int | None = None
     datagrams_lost: int | None = None
     datagrams_reordered: int | None = None
-    datagrams_doubled: int | None = None
     jitter_us: int | None = None
 
 
@@ -209,12 +205,11 @@ class _Flow(Flow):
         self.due_ns, self._pause_ns = now + _PAUSE_NS, _PAUSE_NS
 
     def _end(self, found: tuple[int, ...]) -> None:
-        size, received, reordered, doubled, jitter_ns = found
+        size, received, reordered, jitter_ns = found
         transfer, count = self._transfer, self._sender.count
         transfer.bytes_up = size if self._up else 0
         transfer.datagrams, transfer.datagrams_lost = count, count - received
-        transfer.datagrams_reordered, transfer.datagrams_doubled = reordered, doubled
-        transfer.jitter_us = jitter_ns // 1000
+        transfer.datagrams_reordered, transfer.jitter_us = reordered, jitter_ns // 1000
         error = None if received else "every datagram was lost"
         self.reply(*self._last, payload=0 if self._up else size, error=error)
 

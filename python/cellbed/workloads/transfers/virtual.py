@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers import udp
-from cellbed.workloads.transfers.kind import settings
 from cellbed.workloads.transfers.flows import Settings
+from cellbed.workloads.transfers.kind import settings
 from cellbed.workloads.transfers.load import generator_of
 from cellbed.workloads.transfers.server import Exchange
 from cellbed.workloads.virtual.client import Client
