@@ -15,6 +15,7 @@ import pytest
 
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import find
 from cellbed.workloads.kind import Deployment
@@ -153,10 +154,8 @@ def test_quic_has_no_model_and_the_error_names_the_line(tmp_path: Path) -> None:
 
 def _deployment(folder: Path, protocol: str, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr(kind, "PORT", free_port())
-    keys = KEYS[protocol] + 'rate = "20 /s"\ntimeout = "5 min"\n'
-    table = parse(NAMED + APP + keys, source="x.toml", folder=Path()).applications[
-        "files"
-    ]
+    keys = KEYS[protocol] + 'rate = "8 /s"\ntimeout = "5 min"\n'
+    table = parse(NAMED + APP + keys, source="x.toml", folder=Path()).applications["files"]
     nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
     secured: dict[str, Any] = {}
     if protocol == "quic":
@@ -192,12 +191,12 @@ def test_programs_transfer_every_byte_beside_hostile_peers(
     for each in strangers:
         each.close()
     records = [json.loads(line) for line in (tmp_path / "files.endpoint-0.requests.jsonl").read_text().splitlines()]
-    assert done["completed"] == len(records) == 20, Counter(each["error"] for each in records)
+    assert done["completed"] == len(records) == 8, Counter(each["error"] for each in records)
     assert all((each["bytes_up"], each["bytes_down"]) == STEPS[each["step"]] for each in records)
     if protocol == "quic":
         lines = (tmp_path / "files.edge-0.service.jsonl").read_text().splitlines()
         served = {each["request"]: each for each in map(json.loads, lines)}
-        assert len(lines) == len(served) == 20
+        assert len(lines) == len(served) == 8
         for each in records:
             its = served[each["request"]]
             assert each["opening_ns"] < its["reached_ns"] < each["sent_ns"] < its["asked_ns"] < each["reply_ns"]
@@ -290,3 +289,14 @@ def test_a_real_run_over_quic_has_parts_and_lost_packets(tmp_path: Path) -> None
     assert (requests["part_handshake_uplink"] > 0.013).all()  # two links of 10 and 3 ms
     assert requests["retransmitted"].sum() > 0
     assert (requests["overhead_bytes"] > 3000).all()  # certificates
+
+
+def test_without_aioquic_a_dry_run_names_the_line_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find_spec", lambda _: None)
+    (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "x.toml:" in done.stderr
+    assert ".venv/bin/pip install -c constraints.txt aioquic" in done.stderr

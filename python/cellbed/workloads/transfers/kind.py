@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.description import ColumnType, Description, Measure
+from cellbed.runformat.description import Caution, ColumnType, Description, Measure
 from cellbed.runformat.spans import DATAGRAM_UPLINK, DOWNLINK, SERVER, UPLINK, Span
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import Process
@@ -84,6 +84,7 @@ _QUIC = (
          "the request is read by the server → all of the reply is read by the client", "asked", "reply"),
 )
 # fmt: on
+_SLOW = Caution("QUIC is a program in Python here: above about 40 Mbit/s it limits the rate, not the network.")
 _MEASURES = (
     Measure("effective_throughput_mbit_s", "effective throughput", "Mbit/s"),
     Measure("overhead_bytes", "overhead", "B"),
@@ -122,5 +123,6 @@ def describe(table: Mapping[str, Any]) -> Description:
         client_columns=columns,
         server_columns=server,
         measures=measures,
+        cautions=(_SLOW,) if protocol == "quic" else (),
         own_connections=True,
     )
