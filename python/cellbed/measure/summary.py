@@ -19,6 +19,7 @@ from cellbed.measure.connections import (
     read_connections,
     summarise_connections,
     traffic,
+    with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
@@ -281,6 +282,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     requests, messages, traces = read_requests(run, description, connections, traced)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
+    requests = with_connections(requests, connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claimed(connections, requests, description).drop(*TALK, strict=False)

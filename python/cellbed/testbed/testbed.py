@@ -10,6 +10,7 @@ import resource
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,16 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
+        groups = [scenario.nodes[role.on] for _, role in application.roles()]
+        for package in application.packages:
+            if find_spec(package) is None:
+                text = f"needs the package {package}: .venv/bin/pip install -c constraints.txt {package}"
+                found.append(Problem((*scenario.path_of(name), "kind"), text))
+            elif any(group.backend.routed for group in groups):
+                text = (
+                    f"needs the package {package}, which is not sent to nodes that are other machines: use nodes here"
+                )
+                found.append(Problem((*scenario.path_of(name), "kind"), text))
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))

@@ -532,8 +532,9 @@ class World:
         """Return the receiver of the datagrams to a port of a host."""
         return self._datagram_servers.get((host, port))
 
-    def open_datagrams(self, address: str, port: int) -> DatagramSocket:
-        """Open a UDP socket on the host of the current program, for datagrams to and from one address."""
+    def open_datagrams(self, address: str, port: int, _local_port: int = 0) -> DatagramSocket:
+        """Open a UDP socket on the host of the current program, for datagrams to and from one address; its own port is
+        always a new one."""
         assert self.current is not None
         found = DatagramSocket(self, self.current.host, address, port)
         self.current.on_socket(found)
