@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import pathlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 from cellbed.laws.law import Law, LawError, kernel_version
 from cellbed.support import inputs
@@ -47,14 +47,54 @@ class _OpenOptions(ctypes.Structure):
 
 
 @contextmanager
-def loaded(law: Law) -> Iterator[str]:
-    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`."""
-    if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
-        raise LawError("this kernel cannot load a congestion control law: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
-    content = inputs.content(law.compiled("kernel"))
-    library = _library()
+def loaded(law: Law, flows: int | None = None) -> Iterator[str]:
+    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`.
+
+    flows: descriptor of the map of a sampler (:mod:`cellbed.testbed.machine.flows`), which gets the variables that the
+    law shows.
+    """
+    denied = (
+        f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
+        "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
+    )
     name = _new_name(law)
-    content = content.replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
+    content = inputs.content(law.compiled("kernel")).replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
+    link, own = None, -1
+    with opened(content, law.path, denied) as (program, load):
+        library = libbpf()
+        operations = library.bpf_object__find_map_by_name(program, b"law")
+        by_link = kernel_version() >= _LINKS_SINCE
+        if by_link:
+            library.bpf_map__set_map_flags(operations, _F_LINK)
+        if flows is not None and (shown := library.bpf_object__find_map_by_name(program, b"flows")):
+            library.bpf_map__reuse_fd(shown, flows)
+        load()
+        try:
+            link = library.bpf_map__attach_struct_ops(operations)
+            if not link:
+                raise _refusal(law.path, denied, ctypes.get_errno(), "")
+            if by_link and not _makes_links(library):
+                own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
+                if own < 0:
+                    raise _refusal(law.path, denied, ctypes.get_errno(), "")
+            yield name
+        finally:
+            if own >= 0:
+                os.close(own)
+            if link:
+                library.bpf_link__destroy(link)
+
+
+@contextmanager
+def opened(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """Open an object of libbpf; the context has it, and the function that loads it into the kernel.
+
+    blamed: the file of which errors speak. denied: the error where this user may not load it. Errors:
+    :class:`LawError`.
+    """
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        raise LawError(f"{blamed}: this kernel cannot load it: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
+    library = libbpf()
     log = ctypes.create_string_buffer(_LOG_BYTES)
     options = _OpenOptions(
         sz=ctypes.sizeof(_OpenOptions),
@@ -65,36 +105,21 @@ def loaded(law: Law) -> Iterator[str]:
     program = library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
     if not program:
         reason = os.strerror(ctypes.get_errno())
-        raise LawError(
-            f"{law.path}: libbpf cannot read its object ({reason}): does it call a function of another file?"
-        )
-    link, own = None, -1
-    try:
-        operations = library.bpf_object__find_map_by_name(program, b"law")
-        by_link = kernel_version() >= _LINKS_SINCE
-        if by_link:
-            library.bpf_map__set_map_flags(operations, _F_LINK)
+        raise LawError(f"{blamed}: libbpf cannot read its object ({reason}): does it call a function of another file?")
+
+    def load() -> None:
         if library.bpf_object__load(program) < 0:
-            raise _refusal(law, ctypes.get_errno(), log.value.decode(errors="replace"))
-        link = library.bpf_map__attach_struct_ops(operations)
-        if not link:
-            raise _refusal(law, ctypes.get_errno(), "")
-        if by_link and not _makes_links(library):
-            own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
-            if own < 0:
-                raise _refusal(law, ctypes.get_errno(), "")
-        yield name
+            raise _refusal(blamed, denied, ctypes.get_errno(), log.value.decode(errors="replace"))
+
+    try:
+        yield program, load
     finally:
-        if own >= 0:
-            os.close(own)
-        if link:
-            library.bpf_link__destroy(link)
         library.bpf_object__close(program)
 
 
 def _new_name(law: Law) -> str:
     """Return a name that no other run on this machine has."""
-    taken = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
+    taken = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
     while True:
         # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
         name = f"{law.name.replace('-', '_')[:10]}_{secrets.token_hex(2)}"
@@ -102,23 +127,20 @@ def _new_name(law: Law) -> str:
             return name
 
 
-def _refusal(law: Law, number: int, log: str) -> LawError:
-    """Return the error of a law that the kernel does not take. log: the verifier's."""
+def _refusal(blamed: Path, denied: str, number: int, log: str) -> LawError:
+    """Return the error of an object that the kernel does not take. log: the verifier's."""
     if number in (errno.EPERM, errno.EACCES) and not log:
-        return LawError(
-            f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
-            "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
-        )
+        return LawError(denied)
     lines = [line for line in log.splitlines() if line and not line.startswith(("processed ", "verification time"))]
     shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
     if "program is too large" in shown:
         shown += "\n  (a loop has no constant bound, or the law is too long)"
     reason = "the kernel's verifier refuses it:" if shown else f"the kernel refuses it: {os.strerror(number)}"
-    return LawError(f"{law.path}: {reason}{shown}")
+    return LawError(f"{blamed}: {reason}{shown}")
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def libbpf() -> ctypes.CDLL:
     """Return libbpf with the types of the functions that are used."""
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
@@ -132,6 +154,13 @@ def _library() -> ctypes.CDLL:
         ("bpf_object__find_map_by_name", pointer, [pointer, ctypes.c_char_p]),
         ("bpf_map__set_map_flags", ctypes.c_int, [pointer, ctypes.c_uint32]),
         ("bpf_map__fd", ctypes.c_int, [pointer]),
+        ("bpf_map__reuse_fd", ctypes.c_int, [pointer, ctypes.c_int]),
+        ("bpf_map_update_elem", ctypes.c_int, [ctypes.c_int, pointer, pointer, ctypes.c_uint64]),
+        ("bpf_object__find_program_by_name", pointer, [pointer, ctypes.c_char_p]),
+        ("bpf_program__attach", pointer, [pointer]),
+        ("ring_buffer__new", pointer, [ctypes.c_int, pointer, pointer, pointer]),
+        ("ring_buffer__consume", ctypes.c_int, [pointer]),
+        ("ring_buffer__free", None, [pointer]),
         ("bpf_map__attach_struct_ops", pointer, [pointer]),
         ("bpf_link__destroy", ctypes.c_int, [pointer]),
         ("bpf_link_create", ctypes.c_int, [ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer]),

@@ -20,6 +20,7 @@ from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
+from cellbed.testbed.machine.flows import compile_sampler
 from cellbed.testbed.machine.process import Place, find
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
@@ -100,6 +101,11 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str
                 yield key, str(error)
         elif control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
             yield key, wrong
+    if scenario.transport.series:
+        try:
+            compile_sampler()
+        except LawError as error:
+            yield ("transport", "series"), str(error)
     for name, group in scenario.nodes.items():
         control = scenario.control_of(name)
         if group.backend.routed and isinstance(control, Law):
