@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellbed.measure.statistics import Percentile, Samples
     from cellbed.measure.summary import ApplicationSummary
 
-Ending = Literal["svg", "pdf"]
+Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
 _STEPS = 1_500
 """Steps of a distribution that are drawn at most."""
@@ -84,10 +84,11 @@ def of_run(run: Path) -> dict[str, Drawing]:
     """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
     its programs, of each link that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
+    from cellbed.report import flows  # it draws with this module
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds, measured = read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run)
     found: dict[str, Drawing] = {}
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         if drawing := own_series(of(measured, each.name)):
@@ -100,18 +101,25 @@ def of_run(run: Path) -> dict[str, Drawing]:
     charts = timeline(description, requests, links, nodes, seconds)
     if drawing := multiples(charts):
         found["endpoints"] = drawing
+    if drawing := flows.over_time(sampled, gaps(charts), charts["span"][1]):
+        found["flows"] = drawing
     for link in charts["links"]:
         found[f"link-{link['name']}"] = _link(link, charts["span"])
     return found
 
 
+def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the outages of all links that are drawn."""
+    return [gap for link in charts["links"] for gap in link["gaps"]]
+
+
 def read_tables(run: Path) -> list[pl.DataFrame]:
-    """Requests, links, nodes, seconds and own measures of a measured run. Raises MeasureError where one is missing or
-    damaged."""
+    """Requests, links, nodes, seconds, own measures and flows of a measured run. Raises MeasureError where one is
+    missing or damaged."""
     import polars as pl
 
     try:
-        names = ("requests", "links", "nodes", "disturbance", "measures")
+        names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
         return [pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
@@ -298,7 +306,7 @@ def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
     links = charts["links"]
     grid = figure.subplots(-(-len(links) // 4), 4, sharex=True, sharey=True, squeeze=False)
     for link, axes in zip(links, grid.flat, strict=False):
-        _shade(axes, link)
+        shade(axes, link["gaps"])
         for requests in link["requests"]:
             axes.plot(requests["time"], _numbers(requests["latency"]), ".", ms=2, color=plot.INK, rasterized=True)
         axes.set_title(link["endpoint"], fontsize=8)
@@ -321,7 +329,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
     axes: Axes | None = None
     for requests in link["requests"]:
         axes = next(grid)
-        _shade(axes, link)
+        shade(axes, link["gaps"])
         time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
         replied, status = np.isfinite(latency), np.array(requests["status"])
         top = 1.05 * latency[replied].max() if replied.any() else 1.0
@@ -340,7 +348,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         place: Place = direction["way"]
         shades = plot.of_place(place)
         axes = next(grid)
-        _shade(axes, link)
+        shade(axes, link["gaps"])
         rate = 8e-6 / direction["bin"]
         if direction["capacity"]:
             _stairs(axes, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
@@ -349,7 +357,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
         axes.legend(loc="upper right", ncols=2)
         axes = next(grid)
-        _shade(axes, link)
+        shade(axes, link["gaps"])
         _stairs(axes, direction, "queue", np.max, 1e-3, color=shades[1])
         axes.set(ylabel="queue, kB", ylim=(0, None))
         axes.set_title(f"{direction['name']}: highest queue")
@@ -357,9 +365,9 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set(xlabel=TIME, xlim=span)
 
 
-def _shade(axes: Axes, link: dict[str, Any]) -> None:
-    """Outages of the link."""
-    for gap in link["gaps"]:
+def shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
+    """Shade outages. gaps: begin and end, s, and way of each."""
+    for gap in gaps:
         axes.axvspan(gap["begin"], gap["end"], color=plot.ALARM, alpha=0.1 if gap["way"] == "uplink" else 0.05, lw=0)
 
 
