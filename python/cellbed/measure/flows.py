@@ -33,7 +33,7 @@ assert RECORD.itemsize == 128
 _UNLIMITED = 0x7FFFFFFF
 """A threshold before the first loss (TCP_INFINITE_SSTHRESH)."""
 
-SCHEMA: dict[str, Any] = {
+SCHEMA: dict[Any, Any] = {
     "app": pl.String,
     "flow": pl.Int64,
     "sender": pl.String,
@@ -211,7 +211,7 @@ def recoveries(around: pl.DataFrame) -> pl.DataFrame:
     return around.group_by(keys, maintain_order=True).agg(recovery_s=since.filter(again).first().clip(0.0))
 
 
-_AROUND: dict[str, Any] = {
+_AROUND: dict[Any, Any] = {
     **{"app": pl.String, "flow": pl.Int64, "law": pl.String},
     **dict.fromkeys(("begin_s", "end_s", "since_s", "share"), pl.Float64),
 }

@@ -15,7 +15,7 @@ from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
-from cellbed.report.figures import Ending
+from cellbed.report.figures import Drawing, Ending
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
 
@@ -140,7 +140,7 @@ class SweepReport:
         ]
 
     @cached_property
-    def _of_flows(self) -> dict[str, dict[str, figures.Drawing]]:
+    def _of_flows(self) -> dict[str, dict[str, Drawing]]:
         return flows.of_sweep(self.study, self.folder)
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
