@@ -84,7 +84,6 @@ def of_run(run: Path) -> dict[str, Drawing]:
     """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
     its programs, of each link that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
-    from cellbed.report import flows  # it draws with this module
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
@@ -101,7 +100,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     charts = timeline(description, requests, links, nodes, seconds)
     if drawing := multiples(charts):
         found["endpoints"] = drawing
-    if drawing := flows.over_time(sampled, gaps(charts), charts["span"][1]):
+    if drawing := flows_over_time(sampled, gaps(charts), charts["span"][1]):
         found["flows"] = drawing
     for link in charts["links"]:
         found[f"link-{link['name']}"] = _link(link, charts["span"])
@@ -295,6 +294,50 @@ def _draw_own(figure: FigureBase, table: pl.DataFrame, names: Sequence[str]) -> 
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
+def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float) -> Drawing | None:
+    """Return throughput, round trip and window of the largest flows over time; None without any.
+
+    gaps: outages of links, with begin, end and way. end_s: of the schedule.
+    """
+    import polars as pl
+
+    from cellbed.measure.flows import binned, transfers
+
+    flows = transfers(flows)
+    if not len(flows):
+        return None
+    carried = flows.group_by("flow").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", "flow", descending=True)
+    drawn = sorted(carried["flow"].head(len(COLOURS)))
+    series = binned(flows.filter(pl.col("flow").is_in(drawn)), max(0.1, end_s / _BINS))
+    left_out = len(carried) - len(drawn)
+    return Drawing(6.6, lambda figure: _draw_flows(figure, series, gaps, end_s, left_out))
+
+
+def _draw_flows(
+    figure: FigureBase, series: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float, left_out: int
+) -> None:
+    rates, trips, windows = figure.subplots(3, 1, sharex=True)
+    for axes in (rates, trips, windows):
+        _shade(axes, gaps)
+    for colour, ((flow,), bins) in zip(COLOURS, series.group_by("flow", maintain_order=True), strict=False):
+        about, time = bins.row(0, named=True), bins["time_s"].to_numpy()
+        label = f"flow {flow}: {about['sender']} to {about['receiver'] or 'a shared address'}, {about['law']}"
+        style: Any = {"color": colour, "lw": 1.1}
+        rates.plot(time, bins["throughput_mbit_s"], label=label, **style)
+        trips.plot(time, bins["rtt_s"] * 1e3, **style)
+        windows.plot(time, bins["window_bytes"] / 1e3, **style)
+        windows.plot(time, bins["threshold_bytes"] / 1e3, color=colour, lw=0.8, ls=":")
+        lost = bins["lost"].to_numpy() > 0
+        windows.plot(time[lost], (bins["window_bytes"] / 1e3).to_numpy()[lost], "x", color=plot.ALARM, ms=3)
+    rates.set(ylabel="throughput, Mbit/s", ylim=(0, None))
+    trips.set(ylabel="round trip, ms", ylim=(0, None))
+    top = 1.1 * float(series["window_bytes"].max() or 1) / 1e3  # type: ignore[arg-type]
+    windows.set(ylabel="window, kB", ylim=(0, top), xlabel=TIME, xlim=(0, end_s))
+    windows.set_title("dotted: threshold of slow start; crosses: losses", fontsize=8, fontweight="normal")
+    more = f"and {left_out} smaller flows" if left_out else None
+    figure.legend(loc="outside lower center", ncols=2, title=more)
+
+
 def multiples(charts: dict[str, Any]) -> Drawing | None:
     """Return the requests of each endpoint, small and on the same axes; None for a single one."""
     if len(charts["links"]) < 2:
@@ -306,7 +349,7 @@ def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
     links = charts["links"]
     grid = figure.subplots(-(-len(links) // 4), 4, sharex=True, sharey=True, squeeze=False)
     for link, axes in zip(links, grid.flat, strict=False):
-        shade(axes, link["gaps"])
+        _shade(axes, link["gaps"])
         for requests in link["requests"]:
             axes.plot(requests["time"], _numbers(requests["latency"]), ".", ms=2, color=plot.INK, rasterized=True)
         axes.set_title(link["endpoint"], fontsize=8)
@@ -329,7 +372,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
     axes: Axes | None = None
     for requests in link["requests"]:
         axes = next(grid)
-        shade(axes, link["gaps"])
+        _shade(axes, link["gaps"])
         time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
         replied, status = np.isfinite(latency), np.array(requests["status"])
         top = 1.05 * latency[replied].max() if replied.any() else 1.0
@@ -348,7 +391,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         place: Place = direction["way"]
         shades = plot.of_place(place)
         axes = next(grid)
-        shade(axes, link["gaps"])
+        _shade(axes, link["gaps"])
         rate = 8e-6 / direction["bin"]
         if direction["capacity"]:
             _stairs(axes, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
@@ -357,7 +400,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
         axes.legend(loc="upper right", ncols=2)
         axes = next(grid)
-        shade(axes, link["gaps"])
+        _shade(axes, link["gaps"])
         _stairs(axes, direction, "queue", np.max, 1e-3, color=shades[1])
         axes.set(ylabel="queue, kB", ylim=(0, None))
         axes.set_title(f"{direction['name']}: highest queue")
@@ -365,7 +408,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set(xlabel=TIME, xlim=span)
 
 
-def shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
+def _shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
     """Shade outages. gaps: begin and end, s, and way of each."""
     for gap in gaps:
         axes.axvspan(gap["begin"], gap["end"], color=plot.ALARM, alpha=0.1 if gap["way"] == "uplink" else 0.05, lw=0)

@@ -1,4 +1,4 @@
-"""Figures of flows: over time, and laws compared by throughput, round trip, fairness and recovery."""
+"""Figures of the flows of a sweep: laws compared by throughput, round trip, fairness and recovery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cellbed.measure.flows import BIN_S, SCHEMA, around_outages, binned, transfe
 from cellbed.measure.outages import find_outages
 from cellbed.measure.run_folder import read_run
 from cellbed.report import plot
-from cellbed.report.figures import COLOURS, DASHES, TIME, Drawing, shade
+from cellbed.report.figures import COLOURS, DASHES, Drawing
 from cellbed.support import inputs
 
 if TYPE_CHECKING:
@@ -22,54 +22,9 @@ if TYPE_CHECKING:
 
     from cellbed.measure.factors import Study
 
-_MOST_FLOWS = len(COLOURS)
-_BINS = 400
-"""Bins of a series that are drawn at most."""
 _MOST_ROWS = 6
 _BOX = (5, 25, 50, 75, 95)
 """Percentiles of a box, those of Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
-
-
-def over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float) -> Drawing | None:
-    """Return throughput, round trip and window of the largest flows over time; None without any.
-
-    gaps: outages of links, with begin, end and way. end_s: of the schedule.
-    """
-    import polars as pl
-
-    flows = transfers(flows)
-    if not len(flows):
-        return None
-    carried = flows.group_by("flow").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", "flow", descending=True)
-    drawn = sorted(carried["flow"].head(_MOST_FLOWS))
-    series = binned(flows.filter(pl.col("flow").is_in(drawn)), max(0.05, end_s / _BINS))
-    left_out = len(carried) - len(drawn)
-    return Drawing(6.6, lambda figure: _draw_over_time(figure, series, gaps, end_s, left_out))
-
-
-def _draw_over_time(
-    figure: FigureBase, series: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float, left_out: int
-) -> None:
-    rates, trips, windows = figure.subplots(3, 1, sharex=True)
-    for axes in (rates, trips, windows):
-        shade(axes, gaps)
-    for colour, ((flow,), bins) in zip(COLOURS, series.group_by("flow", maintain_order=True), strict=False):
-        about, time = bins.row(0, named=True), bins["time_s"].to_numpy()
-        label = f"flow {flow}: {about['sender']} to {about['receiver'] or 'a shared address'}, {about['law']}"
-        style: Any = {"color": colour, "lw": 1.1}
-        rates.plot(time, bins["throughput_mbit_s"], label=label, **style)
-        trips.plot(time, bins["rtt_s"] * 1e3, **style)
-        windows.plot(time, bins["window_bytes"] / 1e3, **style)
-        windows.plot(time, bins["threshold_bytes"] / 1e3, color=colour, lw=0.8, ls=":")
-        lost = bins["lost"].to_numpy() > 0
-        windows.plot(time[lost], (bins["window_bytes"] / 1e3).to_numpy()[lost], "x", color=plot.ALARM, ms=3)
-    rates.set(ylabel="throughput, Mbit/s", ylim=(0, None))
-    trips.set(ylabel="round trip, ms", ylim=(0, None))
-    top = 1.1 * float(series["window_bytes"].max() or 1) / 1e3  # type: ignore[arg-type]
-    windows.set(ylabel="window, kB", ylim=(0, top), xlabel=TIME, xlim=(0, end_s))
-    windows.set_title("dotted: threshold of slow start; crosses: losses", fontsize=8, fontweight="normal")
-    more = f"and {left_out} smaller flows" if left_out else None
-    figure.legend(loc="outside lower center", ncols=2, title=more)
 
 
 def compared(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:

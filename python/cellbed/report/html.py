@@ -45,7 +45,7 @@ def render(run: Path) -> str:
     from cellbed.measure.outages import find_outages
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
-    from cellbed.report import figures, flows
+    from cellbed.report import figures
     from cellbed.report.timeline import timeline
 
     library = chart_library()
@@ -114,7 +114,7 @@ def render(run: Path) -> str:
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
-        flows=_element("Flows over time", flows.over_time(sampled, figures.gaps(charts), charts["span"][1])),
+        flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
         recoveries=recovered.to_dicts(),
         multiples=_element("Requests of each endpoint", figures.multiples(charts)),
         data=embedded(charts),
