@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -99,8 +100,8 @@ def compare(
 ) -> None:
     """Compare laws over links: throughput, round trips and retransmissions of bulk transfers (iperf3).
 
-    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, and the same command continues
-    after any stop.
+    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, with figures of the flows
+    (without --virtual as root only), and the same command continues after any stop.
 
     \b
     Examples:
@@ -127,6 +128,7 @@ def compare(
         delay,
         queue,
         repetitions,
+        series=virtual or os.geteuid() == 0,
     )
     execution = Execution(virtual=virtual)
     plan = execution.plan(asked.write(out, Path.cwd()))

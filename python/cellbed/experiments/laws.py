@@ -39,7 +39,7 @@ class Comparison:
     laws: as a scenario names them. links: rates, or the common part of the names of two traces (NAME.up, NAME.down).
     flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same link.
     upload: instead of downloads, without rivals. seconds: of each transfer. delay: one way, beside the link's queue, as
-    text with unit. queue: limit of the bottleneck's drop-tail queue.
+    text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows.
     """
 
     laws: Sequence[str]
@@ -51,6 +51,7 @@ class Comparison:
     delay: str = "20 ms"
     queue: str = "1 MB"
     repetitions: int = 3
+    series: bool = False
 
     def write(self, folder: Path, beside: Path) -> Path:
         """Write scenario and sweep into a folder; returns the sweep file. beside: where relative paths begin.
@@ -73,6 +74,7 @@ class Comparison:
                 "core": {"edge": "0 ms"},
             },
             "apps": {"bulk": _transfers("edge")},
+            **({"transport": {"series": True}} if self.series else {}),
         }
         client = f"iperf3 --client {{bulk.address}} --time {self.seconds}{way} --parallel"
         factors: dict[str, Any] = {

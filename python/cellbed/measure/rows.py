@@ -76,6 +76,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         return flows_of(run), []
 
     from cellbed.measure import Summary
+    from cellbed.measure.flows import around_outages, recoveries
+    from cellbed.measure.outages import find_outages
     from cellbed.measure.requests import due
     from cellbed.measure.run_folder import applications_of, read_run
     from cellbed.measure.statistics import refusals
@@ -83,6 +85,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
     description, summary = read_run(run), Summary.read(run)
     requests = pl.read_parquet(inputs.checked(run / "requests.parquet"))
+    sampled, links = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in ("flows", "links"))
+    recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {
         "pressure_cpu": summary.machine.pressure,
@@ -101,6 +105,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             | {"refused": "; ".join(filter(None, refused)) or None}
             | (asdict(found.traffic) if found.traffic is not None else {})
             | _transferred(own)
+            | {"recovery_s": of(recovered, each.name)["recovery_s"].mean()}
             | own_columns(found.own)
             | {
                 f"{measure.column.removesuffix(end)}_{name}{end}": value

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
+from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import visited
 from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
@@ -374,6 +375,7 @@ class World:
         Errors: ``ValueError`` for links that cannot be simulated.
         """
         config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
+        config["flows"] = str(raw / FLOWS) if plan.scenario.transport.series else None
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self._tcp = dict(_of_programs(plan.scenario, tcp, controls))
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
