@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_RECEIVE_BUFFER = 4 << 20
+"""Of a UDP socket, bytes, as far as the kernel grants it: what it drops looks like loss."""
 now_ns: Callable[[], int] = time.monotonic_ns
 
 
@@ -32,6 +34,7 @@ def datagrams(host: str, port: int, local_port: int = 0) -> Any:
     ``OSError``."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     found.setblocking(False)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     try:
         if local_port:
             found.bind(("", local_port))
