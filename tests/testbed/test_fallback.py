@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -131,9 +130,9 @@ def test_the_radio_changes_where_a_generated_trace_has_its_handovers(tmp_path: P
 @pytest.mark.parametrize(
     ("fallback", "text", "error"),
     [
-        (TIMES.replace("10 s", "50 ms"), BEHIND, "fallback.when.0: the stay would end within the interruption"),
-        (TIMES.replace('"10 s"]]', '"10 s"], ["30.02 s", "1 s"]]'), BEHIND, "fallback.when.1: begins within"),
-        (TIMES.replace("20 s", "80 s"), BEHIND, "fallback.when.0: the workload ends after 60 s"),
+        (TIMES.replace("10 s", "50 ms"), BEHIND, "fallback.when[0]: the stay would end within the interruption"),
+        (TIMES.replace('"10 s"]]', '"10 s"], ["30.02 s", "1 s"]]'), BEHIND, "fallback.when[1]: begins within"),
+        (TIMES.replace("20 s", "80 s"), BEHIND, "fallback.when[0]: the workload ends after 60 s"),
         (TIMES, GOOD, "links.mobile.down: of a link of two radios"),
         (RADIOS + 'when = { kind = "signal", below = "1 Mbit/s" }\n', BEHIND, "no signal that varies: write a trace"),
         (RADIOS + 'when = { kind = "handovers", every = "3 s" }\n', BEHIND, "every: half of the time or more"),
@@ -147,8 +146,3 @@ def test_rules_that_do_not_fit_are_refused_in_a_line(fallback: str, text: str, e
         directions(fallback, text)
     assert error in str(caught.value)
     assert str(caught.value).count("\n") == 0
-
-
-def test_the_configuration_is_one_of_the_path_model() -> None:
-    for direction in directions(TIMES):
-        Link.of_stages(json.loads(json.dumps(direction.stages)), direction.stage_changes)
