@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
-use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
+use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
 use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network};
@@ -102,26 +102,23 @@ impl Inner {
             failed,
             ..
         } = self;
-        let mut write = |records: &mut Records, bytes: [u8; RECORD_BYTES]| {
-            if let Err(error) = records.file.write_all(&bytes) {
+        let mut write = |records: &mut Records, bytes: &[u8]| {
+            if let Err(error) = records.file.write_all(bytes) {
                 failed.get_or_insert(error);
             }
         };
         if let Some(records) = packets {
-            network.drain_packets(|record| write(records, record));
+            network.drain_packets(|record| write(records, &record));
         }
         if let Some(records) = flows {
-            let samples = network.drain_flows();
-            if let Err(error) = records.file.write_all(&samples) {
-                failed.get_or_insert(error);
-            }
+            write(records, &network.drain_flows());
         }
         if let Some((series, records)) = series
             && all
         {
             network.finished_bins(|direction, bin| {
                 if bin.start >= *zero {
-                    series.push(direction, bin, |record| write(records, record));
+                    series.push(direction, bin, |record| write(records, &record));
                 }
             });
         }
