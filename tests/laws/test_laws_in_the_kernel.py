@@ -129,7 +129,7 @@ def test_nodes_of_a_run_have_their_laws(tmp_path: Path) -> None:
     (tmp_path / "laws.toml").write_text(
         f"""
 name = "laws"
-duration = "1 s"
+duration = "60 s"
 {nodes}
 [transport]
 congestion_control = "./mine.h"

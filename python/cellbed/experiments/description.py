@@ -272,7 +272,7 @@ def notes(plan: Plan) -> list[str]:
         for name, group in plan.scenario.nodes.items()
         if group.speed != 1
     ]
-    chosen = [f"{'.'.join(path)}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
+    chosen = [f"{'.'.join(map(str, path))}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
     unseen = [name for name, group in plan.scenario.nodes.items() if group.backend.routed]
     if unseen and plan.scenario.transport.series:
         chosen.append(f"series: what {', '.join(unseen)} send is not sampled, since they have kernels of their own")

@@ -258,8 +258,8 @@ def _of_programs(text: str, *, limits: bool) -> str:
         sampling = known.get(load.get("kind", ""))
         for key in (*_LEFT_OUT, *(sampling.load if sampling is not None else ())):
             load.pop(key, None)
-        for role in (load.get("server"), load.get("client")):
-            for key in OF_TCP if isinstance(role, dict) else ():
+        for role in [load[role] for role in ("server", "client") if isinstance(load.get(role), dict)]:
+            for key in OF_TCP:
                 role.pop(key, None)
         if sampling is not None:
             load |= {"arrivals": "poisson", "rate": sampling.rate}
