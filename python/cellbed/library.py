@@ -187,6 +187,12 @@ class Run:
         return self._table("connections")
 
     @cached_property
+    def flows(self) -> pl.DataFrame:
+        """A row for each sender of a TCP connection and 10 ms, with ``series`` of ``[transport]``: throughput, round
+        trip, window, pacing, losses, variables of the law (:func:`cellbed.measure.flows.read_flows`)."""
+        return self._table("flows")
+
+    @cached_property
     def cells(self) -> pl.DataFrame:
         """A row for each direction of a cell and user: what left its queue, queueing, how long it was served."""
         return self._table("cells")

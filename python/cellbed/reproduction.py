@@ -92,7 +92,8 @@ class Simulated(Experiment):
 class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
     short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
-    factor. worst: whether a short trial lies in the poorest time of its uplink."""
+    factor. worst: whether a short trial lies in the poorest time of its uplink. varies: whether repetitions differ in
+    virtual time; there is one where they do not."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Swept(Experiment):
     repetitions: int = 5
     short: Mapping[str, Any] = field(default_factory=dict)
     worst: bool = False
+    varies: bool = True
 
     def shortened(self) -> Swept:
         """Return the experiment of a short reproduction."""

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archive_examples import MS, SECOND, add, start, unfinished, write_opportunities, write_rates
-from cellbed.archive import Archive, TraceError, archive_folder, open_archive, resolve
+from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.examples import MODELS
@@ -39,30 +39,6 @@ def test_an_entry_has_the_series_of_its_draft(archive: Archive) -> None:
     assert hashlib.sha256(series.path.read_bytes()).hexdigest() == kept.parts["uplink"].sha256
     assert archive.names() == [*EXAMPLES, "walk"]
     assert list(archive.verify(["walk"])) == [("walk", [])]
-
-
-def test_reading_does_not_create_the_archive(bare_archive: Archive) -> None:
-    assert bare_archive.names() == EXAMPLES
-    with pytest.raises(TraceError, match="the archive has no 'walk'"):
-        bare_archive.entry("walk")
-    assert not bare_archive.folder.exists()
-
-
-def test_an_abandoned_draft_is_removed(archive: Archive) -> None:
-    with archive.draft(RECORDED) as draft:
-        write_opportunities(draft, "uplink", [1])
-        assert len(unfinished(archive)) == 1
-    assert archive.names() == EXAMPLES
-    assert unfinished(archive) == []
-
-
-def test_other_files_of_a_draft_are_not_kept(archive: Archive) -> None:
-    with archive.draft(RECORDED) as draft:
-        write_opportunities(draft, "uplink", [1, 2])
-        (draft.folder / "scratch").write_text("x")
-        (draft.folder / "more").mkdir()
-        archive.keep(draft, "walk")
-    assert sorted(path.name for path in (archive.folder / "walk").iterdir()) == ["entry.toml", "uplink.parquet"]
 
 
 def test_a_recording_of_two_workloads_is_kept_beside_the_series(archive: Archive) -> None:
@@ -109,20 +85,6 @@ def test_examples_are_entries_with_their_own_opportunities(archive: Archive) -> 
     for change in (lambda: archive.remove("lte-suburban"), lambda: add(archive, "lte-suburban", replace=True)):
         with pytest.raises(TraceError, match="built-in example"):
             change()
-
-
-def test_a_damaged_example_is_made_again(archive: Archive) -> None:
-    archive.entry("lte-suburban")
-    (archive.folder / "lte-suburban" / "entry.toml").write_text("x")
-    assert archive.entry("lte-suburban").parts["uplink"].rows > 100_000
-    assert archive.contents().problems == {}
-
-
-def test_an_unwritable_archive_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    with pytest.raises(TraceError, match="set XDG_DATA_HOME"):
-        add(open_archive(), "walk")
 
 
 BAD_SERIES: dict[str, tuple[Callable[[Draft], None], str]] = {
@@ -362,10 +324,6 @@ def test_a_damaged_series_is_not_replayed(archive: Archive) -> None:
         _ = resolve("walk.up", Path()).trace
 
 
-def test_the_archive_is_in_the_data_folder(bare_archive: Archive, tmp_path: Path) -> None:
-    assert bare_archive.folder == archive_folder() == tmp_path / "data" / "cellbed" / "traces"
-
-
 def test_keys_that_a_user_adds_are_columns_and_replace_no_measured_value(archive: Archive) -> None:
     stated = {"uplink_mean_bit_s": "fast", "downlink_content": "rate", "duration_ns": "long", "recording": "yes"}
     add(archive, "walk", seconds=1, place="Delft", Place="Bergen", **stated)
@@ -373,10 +331,3 @@ def test_keys_that_a_user_adds_are_columns_and_replace_no_measured_value(archive
     assert (row["place"], row["Place"]) == ("Delft", "Bergen")
     assert (row["uplink_mean_bit_s"], row["duration_ns"], row["recording"]) == (12e6, 10**9, False)
     assert row["downlink_content"] is None
-
-
-def test_a_folder_with_undecodable_name_is_reported(archive: Archive) -> None:
-    (archive.folder / os.fsdecode(b"odd-\xff")).mkdir()
-    (problem,) = archive.contents().problems.items()
-    assert problem[0] == "odd-\\udcff"
-    assert problem[1].endswith("entry.toml: missing")

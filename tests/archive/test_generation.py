@@ -2,10 +2,6 @@
 
 import hashlib
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +11,21 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from scipy.stats import ks_2samp, wasserstein_distance
 from typer.testing import CliRunner, Result
 
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
-from cellbed.archive.generation.closeness import closeness
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.model import Order
 from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
 from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.radio import Handover, RadioLink
-from cellbed.archive.generation.recorded import Recorded
+from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded
 from cellbed.archive.generation.series import Generated, write
-from cellbed.archive.generation.wander import Wander
 from cellbed.archive.like import like
 from cellbed.archive.randomness import Stream
-from cellbed.archive.series import Content, Part
+from cellbed.archive.series import Part
 from cellbed.cli.traces import app
 from in_process import completions
 
@@ -79,14 +74,6 @@ def test_opportunities_are_as_many_as_the_rate_pays_for_and_in_order(capacity: C
     assert all(at % grain.slot_ns == 0 or at == capacity.end_ns for at in found)
 
 
-def test_an_outage_has_no_opportunities_and_bits_are_carried_over_it() -> None:
-    rates = np.array([9000 * 1000, 0, 9000 * 1000])
-    at = np.array([0, SECOND, 2 * SECOND])
-    (found,) = opportunities(Capacity(at, rates, 3 * SECOND), Grain(), Stream(1, "test"))
-    assert len(found) == 1500
-    assert not ((found > SECOND) & (found <= 2 * SECOND)).any()
-
-
 # --- the same everywhere
 
 PROMISED = {
@@ -101,13 +88,6 @@ MODELS = {model.name: model for model in PRESETS}
 def test_values_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     assert _values(model.make(Order(name, 1, model.duration_ns))["downlink"], tmp_path) == PROMISED[name]
-
-
-def test_random_numbers_are_the_same_everywhere() -> None:
-    stream = Stream(7, "test")
-    assert [each.hex() for each in stream.uniforms(2).tolist()] == ["0x1.f3a2c7cee83c7p-1", "0x1.c187ca9157f50p-3"]
-    assert [each.hex() for each in stream.normals(2).tolist()] == ["0x1.243de0ea00000p-1", "0x1.69b60cc000000p-4"]
-    assert [stream.below(1000) for _ in range(3)] == [72, 14, 625]
 
 
 def test_equal_seeds_give_equal_values_and_others_do_not(tmp_path: Path) -> None:
@@ -129,6 +109,8 @@ PUBLISHED = [
     ("5g-netherlands", "downlink", 180, 220),
     ("5g-window-netherlands", "uplink", 22, 25.2),
     ("5g-window-netherlands", "downlink", 180, 220),
+    # Lim et al., 2024, §V-A
+    ("lte-att-edge", "downlink", 270, 282),
 ]
 
 
@@ -174,11 +156,11 @@ def test_a_long_series_has_the_distribution_of_the_recording_that_it_is_like(arc
     (recorded,) = like("lte-suburban.up", Path()).parts.values()
     model, lasts = fit(recorded), 20 * recorded.duration_ns
     chunks = opportunities(model.capacity(lasts, Stream(1, "test")), model.grain, Stream(1, "test opportunities"))
-    found = closeness(recorded, Recorded(np.concatenate(list(chunks)), lasts)).fitted
-    assert found.rate_ks < 0.06
-    assert found.rate_wasserstein < 0.04
-    assert found.autocorrelation < 0.1
-    assert found.outages_per_minute[1] == pytest.approx(found.outages_per_minute[0], rel=0.5)
+    found = Recorded(np.concatenate(list(chunks)), lasts)
+    assert ks_2samp(recorded.rates(), found.rates()).statistic < 0.06
+    assert wasserstein_distance(recorded.rates(), found.rates()) < 0.04 * recorded.rates().mean()
+    outages = len(found.outages(OUTAGE_NS)[0]) / 20
+    assert outages == pytest.approx(len(recorded.outages(OUTAGE_NS)[0]), rel=0.5)
 
 
 @given(some.integers(0, 2**32), some.integers(25, 60), some.floats(0.0, 0.2), some.integers(1, 2000))
@@ -195,23 +177,6 @@ def test_any_recording_that_is_long_enough_is_fitted(seed: int, seconds: int, ga
     assert (np.diff(generated.at_ns) >= 0).all()
     assert 0 < generated.at_ns[0] <= generated.at_ns[-1] <= recorded.duration_ns
     assert len(generated.at_ns) == pytest.approx(len(at), rel=0.5)
-
-
-def test_a_series_is_no_distance_from_itself(archive: Archive) -> None:
-    (recorded,) = like("lte-suburban.up", Path()).parts.values()
-    itself = closeness(recorded, recorded).fitted
-    assert (itself.rate_ks, itself.rate_wasserstein, itself.autocorrelation) == (0, 0, 0)
-    assert itself.outage_wasserstein_s == 0
-    # A rate twice as high is one mean away.
-    twice = Recorded(np.repeat(recorded.at_ns, 2), recorded.duration_ns)
-    assert closeness(recorded, twice).fitted.rate_wasserstein == pytest.approx(1.0, rel=0.01)
-
-
-def test_a_wandering_rate_keeps_its_bounds_and_its_mean() -> None:
-    course = Wander(50e6, 10e6, 20e6, 80e6, 2 * SECOND).capacity(600 * SECOND, Stream(1, "test"))
-    assert 20e6 <= course.bit_s.min() <= course.bit_s.max() <= 80e6
-    assert course.bit_s.mean() == pytest.approx(50e6, rel=0.05)
-    assert course.bit_s.std() == pytest.approx(10e6, rel=0.15)
 
 
 # --- the command
@@ -241,24 +206,15 @@ def test_a_generated_entry_names_its_source(bare_archive: Archive) -> None:
     assert trace.duration_ns == 5 * SECOND
 
 
-def test_markov_records_its_input_and_prints_the_closeness(archive: Archive) -> None:
+def test_markov_records_its_input(archive: Archive) -> None:
     made = _run("markov", "--like", "lte-suburban", "--name", "other-suburban")
     assert made.exit_code == 0, made.output
-    for words in ("between its halves", "Kolmogorov-Smirnov", "outages per minute", "other-suburban.up"):
-        assert words in made.stdout
+    assert "other-suburban.up" in made.stdout
     entry = archive.entry("other-suburban")
     assert set(entry.parts) == {"uplink", "downlink"}
     (step,) = entry.history
     assert step.of["lte-suburban uplink"] == archive.entry("lte-suburban").parts["uplink"].sha256
-    assert 0 < step.how["closeness"]["uplink"]["fitted"]["rate_ks"] < 1
     assert entry.about.licence is None
-
-
-def test_a_rate_instead_of_opportunities(bare_archive: Archive) -> None:
-    made = _run("radio", "--duration", "2 s", "--as", "rate", "--name", "rates")
-    assert made.exit_code == 0, made.output
-    assert bare_archive.series("rates", "uplink").content is Content.RATE
-    assert bare_archive.entry("rates").parts["downlink"].rows == 200
 
 
 @pytest.mark.parametrize(
@@ -310,24 +266,11 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     ("line", "offered"),
     [
         ("cellbed traces generate lte-n", {"lte-netherlands"}),
-        ("cellbed traces generate radio --obstacle b", {"body"}),
+        ("cellbed traces generate radio --profile midband-g", {"midband-good"}),
     ],
 )
 def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
     assert completions(line, tmp_path) == offered
-
-
-def test_an_interrupted_generation_leaves_nothing(bare_archive: Archive, tmp_path: Path) -> None:
-    begin = [sys.executable, "-P", "-m", "cellbed", "traces", "generate", "radio", "--duration", "10 min"]
-    with subprocess.Popen(begin, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as making:
-        while not list(bare_archive.folder.glob(".*/uplink.parquet")):
-            assert making.poll() is None
-            time.sleep(0.05)
-        making.send_signal(signal.SIGINT)
-        _, reported = making.communicate(timeout=60)
-    assert making.returncode == 130
-    assert b"Traceback" not in reported
-    assert list(bare_archive.folder.glob("**/*.parquet")) == []
 
 
 def test_profiles_are_those_of_the_scenario() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -177,30 +176,9 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     assert "cannot be read beyond this point" in reported
 
 
-@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
-def test_a_capture_with_impossible_lengths_is_refused_with_the_packet(tmp_path: Path, draft: Draft, kind: str) -> None:
-    packets = made.download()
-    content = bytearray((made.pcap if kind == "pcap" else made.pcapng)(packets))
-    ip = content.index(b"\x45\x00" + packets[3].bytes.to_bytes(2, "big"), 3 * packets[0].kept)
-    content[ip + 2 : ip + 4] = (9000).to_bytes(2, "big")
-    reported = refusal(draft, file(tmp_path, "long.cap", bytes(content)))
-    assert f"its IP header claims 9000 bytes, and its frame has room for {packets[3].bytes}" in reported
-    assert "packet 4" in reported
-
-
 def _new(folder: Path) -> Path:
     folder.mkdir()
     return folder
-
-
-@pytest.mark.skipif(shutil.which("editcap") is None, reason="editcap is not installed")
-def test_captures_as_wireshark_writes_them_are_read(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "walk.pcap", made.pcap(made.download()))
-    for kind in ("pcap", "nsecpcap", "pcapng"):
-        out = tmp_path / f"out.{kind}"
-        subprocess.run(["editcap", "-F", kind, path, out], check=True, capture_output=True)
-        own = written(Draft(_new(tmp_path / kind), draft.about), out)
-        assert times(own, "downlink") == [n * MS for n in range(1, 41)]
 
 
 def test_a_report_of_iperf3_gives_rates_of_both_directions(tmp_path: Path, draft: Draft) -> None:
@@ -255,26 +233,13 @@ def test_ping_with_stamps_gives_round_trips_and_losses(tmp_path: Path, draft: Dr
     assert rows(draft.parts["round-trip"]) == [(0, 20 * MS), (SECOND, None), (2 * SECOND, 30 * MS)]
 
 
-def test_ping_of_windows_is_read_by_the_second(tmp_path: Path, draft: Draft) -> None:
-    text = "Pinging h [192.0.2.1] with 32 bytes of data:\r\nReply from 192.0.2.1: bytes=32 time<1ms TTL=128\r\n"
-    text += "Request timed out.\r\nReply from 192.0.2.1: bytes=32 time=14ms TTL=57\r\n"
-    text += "\r\nPing statistics for 192.0.2.1:\r\n    Packets: Sent = 3, Received = 2, Lost = 1 (33% loss),\r\n"
-    written(draft, file(tmp_path, "ping.txt", text.encode()))
-    assert rows(draft.parts["round-trip"]) == [(0, MS), (SECOND, None), (2 * SECOND, 14 * MS)]
-    assert any("less than 1 ms" in note for note in draft.notes)
-    assert any("--interval" in note for note in draft.notes)
-
-
-RECORD = (
-    b"# cellbed ping-record\n# host: example.org\n# address: 192.0.2.7\n# by: icmp\n"
-    b"# started: 2026-01-01T06:00:00Z\n# interval_s: 1\ntime_s,rtt_ms\n0.0002,11.2\n1.0005,\n2.0004,11.1\n"
-)
+RECORD = b"# started: 2026-01-01T06:00:00Z\ntime_s,rtt_ms\n0.0002,11.2\n1.0005,\n2.0004,11.1\n"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "date", "method"),
     [
-        ("host.csv", RECORD, "2026-01-01T06:00:00Z", "round trips to example.org (192.0.2.7) by icmp, every 1 s"),
+        ("host.csv", RECORD, "2026-01-01T06:00:00Z", None),
         ("ping.txt", made.PING, "2023-10-05T10:00:00Z", "ping of h (192.0.2.1)"),
         ("a.csv", b"time,rtt_ms\n2026-01-01T08:00:00+02:00,3\n2026-01-01T08:00:01+02:00,4\n",
          "2026-01-01T06:00:00Z", None),
@@ -301,9 +266,9 @@ def test_when_and_how_a_recording_was_made_is_taken_from_it(
     ("text", "columns"),
     [
         ("t;Throughput\n0,0;1,5\n1,0;2\n", {"time": "t:s", "downlink": "Throughput:Mbit/s"}),
-        ("Time (ms)\tDL bitrate [kbps]\n0\t1500\n1000\t2000\n", {}),
-        ("when,downlink_kB/s\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
-        ("when,downlink_kB/s\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {}),
+        ("at_ms\tDL bitrate_kbps\n0\t1500\n1000\t2000\n", {"downlink": "DL bitrate_kbps"}),
+        ("time,downlink_kB/s\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
+        ("when,downlink_kB_s\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {"time": "when"}),
         ("5.0 1.5\n6.0 2.0\n", {"time": "1:s", "downlink": "2:Mbps"}),
         (
             "# made by hand\nepoch,x,mbps\n1619784000000,9,1.5\n1619784001000,9,2\n",
@@ -325,27 +290,35 @@ def test_columns_are_chosen_by_the_user(tmp_path: Path, draft: Draft, text: str,
         (
             "a,b\n1,2\n2,3\n",
             Options(),
-            "no column has the name of a time: it has 'a', 'b': write --column time=COLUMN:UNIT",
+            "no column is called time_s or the like: it has `a`, `b`: write --column time=COLUMN:UNIT",
         ),
         (
             "time,rate_mbps\n1,2\n2,3\n",
-            Options(),
-            "the column 'time' has no unit: write --column 'time=time:s'",
+            Options(columns={"time": "time"}),
+            "--column `time=time`: missing unit: write 'time=COLUMN:UNIT', with a unit of time (s, ms",
         ),
-        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "'rate_mbps' has no direction: write --direction"),
+        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "`rate_mbps` has no direction: write --direction"),
         (
             "time_s,DL_bitrate\n1,2\n2,3\n",
             Options(),
-            "has no unit: write --column 'downlink=DL_bitrate:Mbit/s'",
+            "no column is called downlink_mbit_s or the like: it has `time_s`, `DL_bitrate`: write --column downlink=",
         ),
-        ("time_s,dl_mbps,dl_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --column downlink="),
+        (
+            "time_s,downlink_mbps,downlink_kbps\n1,2,2\n2,3,2\n",
+            Options(),
+            "may both be the downlink: write --column downlink=",
+        ),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "y:bps"}), "no such column"),
-        ("time_s,x\n1,2\n2,3\n", Options(columns={"downlink": "x:furlong"}), "'furlong' is no unit of rate"),
+        (
+            "time_s,x\n1,2\n2,3\n",
+            Options(columns={"downlink": "x:furlong"}),
+            "`furlong` is no unit: write 'downlink=COLUMN:UNIT', with a unit of rate",
+        ),
         ("time_s,x\n1,2\n2,3\n", Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
-        ("time_s,dl_mbps\n1,2\n2,\n", Options(), "--missing"),
-        ("time_s,dl_mbps\n1,2\n2,3\n", Options(direction="uplink"), "'dl_mbps' is of the downlink"),
-        ("time_s,dl_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a possible time in the assumed unit"),
-        ("time_s,dl_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
+        ("time_s,downlink_mbps\n1,2\n2,\n", Options(), "--missing"),
+        ("time_s,downlink_mbps\n1,2\n2,3\n", Options(direction="uplink"), "`downlink_mbps` is of the downlink"),
+        ("time_s,downlink_mbps\n1e12,2\n2,3\n", Options(), "`1e12` is not a possible time in the assumed unit"),
+        ("time_s,downlink_mbps\n1,2\n2,3\n", Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
     ],
 )
 def test_ambiguous_columns_are_refused_with_the_option_to_use(
@@ -358,19 +331,12 @@ def test_ambiguous_columns_are_refused_with_the_option_to_use(
 def test_of_a_table_the_direction_that_is_asked_for_is_kept(
     tmp_path: Path, draft: Draft, direction: Literal["uplink", "both"] | None
 ) -> None:
-    other = b"DL_bitrate" if direction == "uplink" else b"download_throughput_Mbps"
-    text = b"time_s,upload_throughput_Mbps," + other + b",rtt_ms\n0,1,2,9\n1,2,3,9\n"
+    text = b"time_s,uplink_Mbps,downlink_Mbps,rtt_ms\n0,1,2,9\n1,2,3,9\n"
     path = file(tmp_path, "g2.csv", text)
     written(draft, path, options=Options(direction=direction))
     ways = {"uplink"} if direction == "uplink" else {"uplink", "downlink"}
     assert set(draft.parts) == {*ways, "round-trip"}
     assert not any("left out" in note for note in draft.notes)
-
-
-def test_rows_of_equal_time_are_noted(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "x.csv", b"time_s,dl_mbps\n0,12\n1,13\n1,15\n2,14\n")
-    written(draft, path)
-    assert any(note.startswith("a row (line 4) has the time of the row above") for note in draft.notes)
 
 
 def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
@@ -397,7 +363,7 @@ def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Dra
 
 
 def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, draft: Draft) -> None:
-    good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "dl_mbit_s": [1.0, 2.0, 3.0]}
+    good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "downlink_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
         "no time": ({"time_ms": [0, None, 2]}, "row 2: `None` is not a possible time"),
         "no moment": (
@@ -405,10 +371,10 @@ def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, dra
             "row 2: `2500-01-01T00:00:01Z` is not a possible time as in 2021-",
         ),
         "far away": ({"time_ms": [0, 1, 1 << 62]}, f"row 3: `{1 << 62}` is not a possible time"),
-        "nested": ({"dl_mbit_s": [[1], [2], [3]]}, "which is not a number"),
-        "text": ({"dl_mbit_s": ["1", "2", "3"]}, "the column 'dl_mbit_s' contains"),
+        "nested": ({"downlink_mbit_s": [[1], [2], [3]]}, "which is not a number"),
+        "text": ({"downlink_mbit_s": ["1", "2", "3"]}, "the column 'downlink_mbit_s' contains"),
         "listed time": ({"time_ms": [[0], [1], [2]]}, "which is not a time"),
-        "negative": ({"dl_mbit_s": [1.0, -2.0, 3.0]}, "row 2: impossible rate of -2000000"),
+        "negative": ({"downlink_mbit_s": [1.0, -2.0, 3.0]}, "row 2: impossible rate of -2000000"),
     }
     for name, (change, said) in wrong.items():
         path = tmp_path / f"{name}.parquet"
@@ -433,10 +399,6 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     assert (draft.folder / "recording" / "recording.json").is_file()
     assert set(draft.parts) == {"uplink", "downlink", "round-trip"}
     assert len(times(draft, "uplink")) == 199 * 1400 // 1500
-    # Each one by one, in any folder.
-    four = [cellreplay / name for name in list(NAMES.values())[:4]]
-    other = written(Draft(_new(tmp_path / "four"), draft.about), *four)
-    assert times(other, "downlink") == times(draft, "downlink")
     again = written(Draft(_new(tmp_path / "again"), draft.about), draft.folder / "recording")
     assert recognise([draft.folder / "recording"]).format.name == "recording"
     assert times(again, "uplink") == times(draft, "uplink")
@@ -457,7 +419,6 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("ping.txt", made.PING_UNANSWERED, "none of its 4 probes was answered"),
         ("cut.parquet", b"PAR1\x15\x04\x15\x10" * 9, "not a readable Parquet file, perhaps truncated: "),
         ("a", b"", "it is empty"),
-        ("a.light", made.LIGHT_UP, "--as"),
     ],
 )
 def test_unrecognised_files_are_refused_with_the_reason(
@@ -476,35 +437,9 @@ def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Dra
     path = file(tmp_path, "a.up", b"1\n")
     assert "unknown format 'pcapp': did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
     assert "capture truncated in its header" in refusal(draft, path, as_format="pcap")
-    names = file(tmp_path, "a.csv", b"time_s,dl_mbps\n")
+    names = file(tmp_path, "a.csv", b"time_s,downlink_mbps\n")
     assert "its first lines are not table rows" in refusal(draft, names, as_format="csv")
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
-
-
-@pytest.mark.parametrize(("name", "most"), [("mahimahi", 100_000), ("csv", 250_000)])
-def test_a_large_file_takes_little_memory(tmp_path: Path, name: str, most: int) -> None:
-    """A process that imports tens of MB stays below a limit, KiB, all of Python included, and Polars for a table."""
-    if name == "mahimahi":
-        content = b"".join(b"%d\n" % (n // 10) for n in range(1_000_000))
-        content = b"".join([content, *(b"99999\n" * 1_000_000 for _ in range(5))])
-    else:
-        content = b"time_ms,downlink_mbit_s\n" + b"".join(b"%d,12.125\n" % n for n in range(1_500_000))
-    path = file(tmp_path, f"big.{'down' if name == 'mahimahi' else 'csv'}", content)
-    assert len(content) > 20_000_000
-    script = """
-import sys
-from pathlib import Path
-from cellbed.recordings.importing import recognise
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
-source, folder = map(Path, sys.argv[1:])
-folder.mkdir()
-recognise([source]).read([source], Draft(folder, About(origin="recorded")))
-print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
-"""
-    command = [sys.executable, "-c", script, path, tmp_path / "out"]
-    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-    assert peak < most
 
 
 def test_progress_is_reported_and_can_interrupt_the_import(tmp_path: Path, draft: Draft) -> None:

@@ -17,7 +17,7 @@ from archive_examples import add
 from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
 from cellbed.archive.sources import download as download_module
-from cellbed.archive.sources.source import Checksum, Listing, RemoteFile
+from cellbed.archive.sources.source import Checksum, RemoteFile
 from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
 from file_server import FileServer, file_server
@@ -65,8 +65,7 @@ def rows(archive: Archive, name: str, part: Any) -> list[tuple[Any, ...]]:
 
 def test_every_source_is_described_and_documented() -> None:
     assert {source.name for source in SOURCES} == {
-        *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "norway-3g", "belgium-4g", "nyu"),
-        *("5g-in-the-wild", "us-drives", "nyc-2018", "nyc-2019"),
+        *("mahimahi", "cellreplay", "kpn", "cork-4g", "cork-5g", "5g-in-the-wild", "nyc-2018", "nyc-2019"),
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "sources.md").read_text()
     for source in SOURCES:
@@ -82,7 +81,7 @@ def test_every_source_is_described_and_documented() -> None:
         ):
             assert text, source.name
         assert source.page.startswith("https://"), source.name
-        for remote in source.remote if isinstance(source.remote, tuple) else ():
+        for remote in source.remote:
             assert remote.address.startswith("https://")
             assert not Path(remote.path).is_absolute()
 
@@ -147,41 +146,6 @@ def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
     assert "player's" in note
 
 
-def test_belgian_logs(archive: Archive, tmp_path: Path) -> None:
-    result = given("belgium-4g", archive, {"logs_all.zip": examples.belgium()}, tmp_path / "got")
-    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
-    entry = archive.entry("belgium-4g-foot-0002")
-    assert (entry.about.mobility, entry.about.date) == ("walking", "2016-01-18")
-    assert rows(archive, "belgium-4g-bus-0001", "downlink") == [(0, 8e6), (1 * S, 4e6), (3 * S, 4e6)]
-    assert entry.parts["downlink"].duration_ns == 4 * S
-    assert result.left_out == {
-        "report_car_0003.log": "line 1: 1 lines of this log do not have six numbers, this one first"
-    }
-
-
-def test_norwegian_logs_are_found_through_the_servers_pages(archive: Archive, server: FileServer) -> None:
-    server.files = examples.norway()
-    source = find_source("norway-3g")
-    assert isinstance(source.remote, Listing)
-    result = taken(source, archive, FetchOptions(address=f"{server.address}/logs/"))
-    assert result.kept == ["norway-3g-bus-ljansbakken-oslo-2010-09-28-1407"]
-    entry = archive.entry(result.kept[0])
-    assert (entry.about.mobility, entry.about.date, entry.about.operator) == ("bus", "2010-09-28", "Telenor")
-    assert list(entry.history[-1].of) == ["bus.ljansbakken-oslo/report.2010-09-28_1407CEST.log"]
-
-
-def test_nyus_direction_is_not_guessed(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="--as uplink or --as downlink"):
-        given("nyu", archive, examples.nyu(), tmp_path / "one")
-    result = given("nyu", archive, examples.nyu(), tmp_path / "two", way="uplink")
-    assert sorted(result.kept) == ["nyu-lte-2020-bb61", "nyu-lte-7train1"]
-    assert rows(archive, "nyu-lte-7train1", "uplink") == [(0, 0.57e6), (1 * S, 512e3), (2 * S, 4e6)]
-    assert rows(archive, "nyu-lte-2020-bb61", "uplink")[0] == (0, 12.6e6)
-    note = archive.entry("nyu-lte-7train1").about.note
-    assert note is not None
-    assert note.startswith("Taken for the uplink by the user")
-
-
 def test_new_york_universitys_opportunities(
     archive: Archive, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,27 +189,6 @@ def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> N
     }
 
 
-def test_drives_across_the_united_states(archive: Archive, server: FileServer) -> None:
-    source = at_server(find_source("us-drives"), server, examples.us_drives())
-    result = taken(source, archive, FetchOptions())
-    down, up = "us-drives-atnt-drive-2-day-1-downlink", "us-drives-atnt-drive-2-day-4-cst-uplink"
-    assert sorted(result.kept) == [down, up, "us-drives-atnt-drive-2-round-trip"]
-    # The hour between the tests is left out.
-    assert rows(archive, down, "downlink") == [(at * S, 10e6 * (1 + at % 3)) for at in range(6)]
-    entry = archive.entry(down)
-    assert entry.parts["downlink"].duration_ns == 6 * S
-    about = entry.about
-    assert (about.operator, about.technology, about.band, about.date) == ("AT&T", "5g", "mid", "2023-05-13")
-    assert result.notes[down] == [
-        "1 throughputs have no time that can be read and are left out",
-        "2 tests one behind the other; 60 min between them are left out",
-    ]
-    assert rows(archive, up, "uplink")[0] == (0, 0.1e6)
-    trips = [(at * S // 5, 50_500_000 + at * 1_000_000) for at in range(3)]
-    assert rows(archive, "us-drives-atnt-drive-2-round-trip", "round-trip") == trips
-    assert list(result.left_out) == ["extracted_tput_data/atnt/DL/atnt_d1_dl.csv"]
-
-
 def at_server(source: Source, server: FileServer, files: dict[str, bytes]) -> Source:
     """A source as it would be if this server had it, with the checksums that the files have."""
     import hashlib
@@ -277,13 +220,11 @@ def test_a_wrong_checksum_keeps_everything_out(archive: Archive, server: FileSer
     assert not [name for name in archive.names() if name.startswith("cork")]
 
 
-def test_a_data_set_that_moved_is_taken_from_where_it_is(archive: Archive, server: FileServer) -> None:
-    server.files = {"/new/logs.zip": examples.belgium()}
-    result = taken(find_source("belgium-4g"), archive, FetchOptions(address=f"{server.address}/new/logs.zip"))
-    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
-    with pytest.raises(TraceError, match=r"nothing to convert \(15 others failed, too\).*answers 404"):
-        taken(find_source("mahimahi"), archive, FetchOptions(address=f"{server.address}/traces/"))
-    assert server.asked[-1][0] == "/traces/Verizon-LTE-short.up"
+def test_a_data_set_that_moved_is_an_error_with_a_remedy(archive: Archive, server: FileServer) -> None:
+    source = at_server(find_source("mahimahi"), server, examples.mahimahi())
+    server.files.clear()
+    with pytest.raises(TraceError, match=r"nothing to convert \(3 others failed, too\).*answers 404.*--from"):
+        taken(source, archive, FetchOptions())
 
 
 def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, server: FileServer) -> None:
@@ -296,20 +237,18 @@ def test_of_several_files_those_that_are_gone_are_left_out(archive: Archive, ser
 
 
 def test_a_web_page_is_not_taken_for_a_file(archive: Archive, server: FileServer) -> None:
-    address = f"{server.address}/logs_all.zip"
-    server.files["/logs_all.zip"] = b"<html>Search</html>"
-    server.kinds["/logs_all.zip"] = "text/html; charset=utf-8"
+    source = at_server(find_source("cork-5g"), server, {"data.zip": b"<html>Search</html>"})
+    server.kinds["/data.zip"] = "text/html; charset=utf-8"
     with pytest.raises(TraceError, match=r"a web page instead of the file: .*--from"):
-        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
+        taken(source, archive, FetchOptions())
 
 
 def test_a_damaged_archive_is_not_kept(archive: Archive, server: FileServer) -> None:
-    address, good = f"{server.address}/logs_all.zip", examples.belgium()
-    server.files["/logs_all.zip"] = good[: len(good) // 2]
+    good = examples.cork_5g()
+    source = at_server(find_source("cork-5g"), server, {"data.zip": good[: len(good) // 2]})
     with pytest.raises(TraceError, match="damaged"):
-        taken(find_source("belgium-4g"), archive, FetchOptions(address=address))
-    server.files["/logs_all.zip"] = good
-    assert taken(find_source("belgium-4g"), archive, FetchOptions(address=address)).kept
+        taken(source, archive, FetchOptions())
+    assert taken(at_server(source, server, {"data.zip": good}), archive, FetchOptions()).kept
 
 
 def test_files_of_another_layout_are_refused(archive: Archive, tmp_path: Path) -> None:
@@ -321,23 +260,24 @@ def test_files_of_another_layout_are_refused(archive: Archive, tmp_path: Path) -
 
 def test_a_folder_is_converted_where_it_is(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
-    assert taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path])).kept == ["belgium-4g-tram-0004"]
-    again = taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
-    assert (again.kept, again.there) == ([], ["belgium-4g-tram-0004"])
+    (tmp_path / "a" / "ATT-LTE-driving.up").write_bytes(examples.lines(1, 2, 3))
+    options = FetchOptions(given=[tmp_path / "a"])
+    assert taken(find_source("mahimahi"), archive, options).kept == ["att-lte-driving"]
+    again = taken(find_source("mahimahi"), archive, options)
+    assert (again.kept, again.there) == ([], ["att-lte-driving"])
 
 
 def test_an_entry_of_another_origin_is_not_taken_for_a_data_sets(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / "report_tram_0004.log").write_bytes(examples.commute_log(1453121790686, 1000))
-    add(archive, "belgium-4g-tram-0004")
-    with pytest.raises(TraceError, match="the archive has a 'belgium-4g-tram-0004' that is not of this data set"):
-        taken(find_source("belgium-4g"), archive, FetchOptions(given=[tmp_path]))
+    (tmp_path / "ATT-LTE-driving.up").write_bytes(examples.lines(1, 2, 3))
+    add(archive, "att-lte-driving")
+    with pytest.raises(TraceError, match="the archive has a 'att-lte-driving' that is not of this data set"):
+        taken(find_source("mahimahi"), archive, FetchOptions(given=[tmp_path / "ATT-LTE-driving.up"]))
 
 
 def test_replacing_puts_entries_anew(archive: Archive, tmp_path: Path) -> None:
-    given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "one", only="*-bus-*")
-    result = given("belgium-4g", archive, {"a.zip": examples.belgium()}, tmp_path / "two", replace=True)
-    assert result.kept == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
+    given("mahimahi", archive, examples.mahimahi(), tmp_path / "one", only="tmobile*")
+    result = given("mahimahi", archive, examples.mahimahi(), tmp_path / "two", replace=True)
+    assert result.kept == ["att-lte-driving-2016", "tmobile-umts-driving"]
     assert not result.there
 
 
@@ -355,33 +295,22 @@ def test_the_command_lists_what_there_is() -> None:
     assert all(each["checksum"].startswith("git-blob:") for each in mahimahi["files"])
 
 
-def test_fetch_prints_new_entries_and_what_is_left_out(server: FileServer, tmp_path: Path) -> None:
-    server.files = {"/logs_all.zip": examples.belgium()}
-    done = run("belgium-4g", "--address", f"{server.address}/logs_all.zip")
-    assert (done.returncode, done.stdout.splitlines()) == (0, [
-        "belgium-4g-bus-0001; 1 of 4 lines last no time and are left out",
-        "belgium-4g-foot-0002; 1 of 4 lines last no time and are left out",
-    ])  # fmt: skip
-    assert "left out: report_car_0003.log" in done.stderr
-    assert "licence: not stated" in done.stderr
+def test_fetch_prints_new_entries_and_what_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "set.zip").write_bytes(examples.cork_4g())
+    done = run("cork-4g", "--from", str(tmp_path / "set.zip"))
+    kept = ["cork-4g-bus-a-2018-02-05-133550", "cork-4g-pedestrian-b-2018-01-17-155648"]
+    assert (done.returncode, done.stdout.splitlines()) == (0, kept)
+    assert "left out: Dataset/static/B_2018.01.18_15.56.48.csv" in done.stderr
+    assert "licence: CC-BY-4.0" in done.stderr
     assert "\x1b" not in done.stderr
-    again = run("belgium-4g", "--address", f"{server.address}/logs_all.zip", "--json")
-    assert json.loads(again.stdout)["there"] == ["belgium-4g-bus-0001", "belgium-4g-foot-0002"]
-
-
-def test_of_many_files_people_see_the_first() -> None:
-    shown = run("5g-in-the-wild", "--about").stdout.splitlines()
-    assert sum(line.startswith("file  ") for line in shown) == 16
-    assert shown[-1].strip() == "and 280 more (see --json)"
-    assert len(json.loads(run("5g-in-the-wild", "--about", "--json").stdout)["files"]) == 296
+    again = run("cork-4g", "--from", str(tmp_path / "set.zip"), "--json")
+    assert json.loads(again.stdout)["there"] == kept
 
 
 def test_empty_results_are_explained(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no file of the documented layout"):
-        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path]))
-    (tmp_path / "7Train1.csv").write_text("x,y\n")
-    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'nyu-lte-7train1'"):
-        taken(find_source("nyu"), archive, FetchOptions(given=[tmp_path], way="uplink", only="no*"))
+    (tmp_path / "ATT-LTE-driving.up").write_bytes(examples.lines(1, 2, 3))
+    with pytest.raises(TraceError, match=r"none of its entries is called 'no\*' .*such as 'att-lte-driving'"):
+        taken(find_source("mahimahi"), archive, FetchOptions(given=[tmp_path], only="no*"))
 
 
 def test_the_command_refuses_in_one_line() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from cellbed.archive import TraceError
 from cellbed.archive.sources import download as download_module
-from cellbed.archive.sources.download import download, listed
-from cellbed.archive.sources.source import Checksum, Listing, RemoteFile, digest
+from cellbed.archive.sources.download import download
+from cellbed.archive.sources.source import Checksum, RemoteFile, digest
 from file_server import FileServer, file_server
 
 CONTENT = random.Random(1).randbytes(300_000)
@@ -56,11 +56,6 @@ def test_a_file_that_is_there_is_not_asked_for_again(server: FileServer, tmp_pat
     assert left(tmp_path) == ["data.zip"]
 
 
-def test_a_file_that_is_there_and_wrong_is_fetched_anew(server: FileServer, tmp_path: Path) -> None:
-    (tmp_path / "data.zip").write_bytes(b"cut")
-    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
-
-
 def test_a_broken_download_begins_again(server: FileServer, tmp_path: Path) -> None:
     server.cut_after["/data.zip"] = [100_000]
     assert fetched(server, tmp_path).read_bytes() == CONTENT
@@ -97,12 +92,6 @@ def test_a_server_that_falls_silent_is_asked_again(server: FileServer, tmp_path:
     assert fetched(server, tmp_path).read_bytes() == CONTENT
 
 
-def test_redirections_are_followed(server: FileServer, tmp_path: Path) -> None:
-    server.redirects["/old.zip"] = "/data.zip"
-    place = download(remote(server, SHA256, "/old.zip"), tmp_path)
-    assert place.read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize(
     ("to", "says"),
     [
@@ -131,27 +120,3 @@ def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> Non
     path = download(remote(server), tmp_path, report=news.append)
     assert path.read_bytes() == CONTENT
     assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 5" in news
-
-
-def page(*links: str) -> bytes:
-    return ("<html><body>" + "".join(f'<a href="{link}">x</a>' for link in links) + "</body></html>").encode()
-
-
-def test_a_servers_pages_lead_to_the_files(server: FileServer) -> None:
-    up = ("?C=M;O=D", "../", "/", "http://elsewhere.invalid/bus.z/", "//elsewhere.invalid/bus.z/")
-    server.files["/logs/"] = page(
-        *up, "bus.a-b/", "bus.a-b/", "readme.html", "%2e%2e/", "car.c%20d/", "car.%2e%2e%2fx/"
-    )
-    server.files["/logs/bus.a-b/"] = page(*up, "report.1.log", "picture.png", "report.2.log/", "../report.3.log")
-    server.files["/logs/car.c%20d/"] = page("report.4.log")
-    found = listed(Listing(f"{server.address}/logs/", r"(bus|car)\..+", r"report\.\d\.log"))
-    assert [each.path for each in found] == ["bus.a-b/report.1.log", "car.c d/report.4.log"]
-    assert found[1].address == f"{server.address}/logs/car.c%20d/report.4.log"
-
-
-def test_pages_without_files_are_an_error(server: FileServer) -> None:
-    server.files["/logs/"] = page("imprint.html")
-    with pytest.raises(TraceError, match="lists none of the files"):
-        listed(Listing(f"{server.address}/logs/", ".*", ".*"))
-    with pytest.raises(TraceError, match="answers 404"):
-        listed(Listing(f"{server.address}/gone/", ".*", ".*"))

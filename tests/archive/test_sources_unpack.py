@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import tarfile
 import zipfile
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.sources.unpack import is_archive, plain_bytes, unpack
+from cellbed.archive.sources.unpack import is_archive, unpack
 
 Files = dict[str, bytes]
 
@@ -69,14 +68,3 @@ def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
     archive.write_bytes(content[:middle] + b"\xff" * 20 + content[middle + 20 :])
     with pytest.raises(TraceError, match=r"a\.zip"):
         taken(archive, tmp_path / "out")
-
-
-def test_a_gzip_file_is_opened_up_to_a_limit(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress(b"hello"))
-    assert plain_bytes(path, 5) == b"hello"
-    with pytest.raises(TraceError, match="more than 4 bytes"):
-        plain_bytes(path, 4)
-    path.write_bytes(gzip.compress(b"hello" * 100)[:-9])
-    with pytest.raises(TraceError, match="cannot read"):
-        plain_bytes(path, 1000)

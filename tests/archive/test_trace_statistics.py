@@ -112,26 +112,6 @@ def test_batching_distinguishes_bursts_from_a_slow_link(tmp_path: Path) -> None:
     assert fast["batched_share_5ms"] < 0.01
 
 
-def test_nothing_but_silence_has_statistics_too(tmp_path: Path) -> None:
-    found = statistics(opportunities(tmp_path, [5 * MS], 5 * MS))
-    assert found["mean_bit_s"] == pytest.approx(2.4e6)
-    found = statistics(opportunities(tmp_path, [0], 60 * S))
-    assert (found["outages"], found["outage_share"]) == (1, 1)
-    found = statistics(rates(tmp_path, [0], [1.0], 60 * S))
-    assert found["outage_share"] == 1
-    found = statistics(round_trips(tmp_path, [0, S], [None, None], 2 * S))
-    assert (found["loss"], found["outages"]) == (1, 1)
-
-
-def test_a_silence_of_a_day_is_no_harder_than_one_of_a_second(tmp_path: Path) -> None:
-    day = 86_400 * S
-    found = statistics(opportunities(tmp_path, [S, 2 * S, day, day + S], day + S))
-    assert found["outages"] == 4
-    assert found["outage_longest_at_s"] == 2
-    found = statistics(rates(tmp_path, [0, 3 * day], [1e6, 0.0], 4 * day))
-    assert found["mean_bit_s"] == pytest.approx(1e6 * 3 / 4)
-
-
 def test_a_constant_level_is_stationary_and_a_drift_is_not() -> None:
     random = np.random.default_rng(3)
     rejected = sum(kpss(random.normal(size=200)) > 0.463 for _ in range(400))
@@ -253,35 +233,6 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, kept: int) -> None:
     with pytest.raises(TraceError, match=r"uplink\.parquet: not a readable Parquet file") as caught:
         statistics(series)
     assert "\n" not in str(caught.value)
-
-
-def test_the_profile_covers_the_series_whatever_its_length(tmp_path: Path) -> None:
-    for seconds in (5, 140, 3600):
-        found = analyse(opportunities(tmp_path, np.arange(0, seconds * 1000, 2) * MS, seconds * S))
-        assert 100 <= len(found.profile) <= 4000
-        assert len(found.profile) * found.step_ns == pytest.approx(seconds * S, rel=0.01)
-        assert found.profile.mean() == pytest.approx(6e6)
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    path = tmp_path / "uplink.parquet"
-    at = pl.LazyFrame({"n": pl.int_range(0, 24_000_000, eager=True)}).select(at_ns=pl.col("n") * 10_000)
-    at.sink_parquet(path)
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from cellbed.archive.series import Content, Series\n"
-        "from cellbed.archive.statistics import statistics\n"
-        "print(statistics(Series(Content.OPPORTUNITIES, Path(sys.argv[1]), 240 * 10**9))['mean_bit_s'])\n"
-        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
-    mean, kib = done.stdout.split()
-    assert float(mean) == pytest.approx(1.2e9)
-    # The rows alone are 192 MB; polars, numpy and the interpreter some 100 MB. `ru_maxrss` would be the parent's.
-    assert int(kib) < 280_000, kib
 
 
 def test_one_lost_probe_is_no_outage_but_several_in_a_row_are(tmp_path: Path) -> None:

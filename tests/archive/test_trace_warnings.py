@@ -148,16 +148,6 @@ def test_adding_directions_of_different_lengths_says_so(
     assert drift in CliRunner().invoke(app, ["traces", "show", "walk"]).output
 
 
-def test_a_constant_rate_has_no_in_between() -> None:
-    entry = entry_with(spacing_ms=1000.0)
-    constant = entry.parts["uplink"].model_copy(update={"rows": 1})
-    assert warnings(entry.model_copy(update={"parts": entry.parts | {"uplink": constant}})) == []
-
-
-def test_a_stated_limit_of_the_machine_counts(tmp_path: Path) -> None:
-    assert "2 Gbit/s is the most" in warnings(entry_with(p99_bit_s_10ms=3e9), most_bit_s=2e9)[0]
-
-
 def test_a_dry_run_says_what_to_know_of_its_traces(archive: Archive, tmp_path: Path) -> None:
     with archive.draft(About(origin="recorded")) as draft:
         write_rates(draft, "uplink", [(0, 5e6), (10 * SECOND, 0), (12 * SECOND, 5e6)], 20 * SECOND)

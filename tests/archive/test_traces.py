@@ -1,7 +1,6 @@
 """Traces: the archive is generated as published figures say, any file can be used, a malformed one is refused."""
 
 import hashlib
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,15 +42,6 @@ def test_generated_files_are_the_same_everywhere(model: Example) -> None:
 
 
 @pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
-def test_generated_files_say_that_they_are_synthetic(model: Example) -> None:
-    header = [line for line in model.text().splitlines() if line.startswith("#")]
-    assert header[0].startswith(f"# synthetic: {model.name}")
-    text = " ".join(header)
-    for part in ("NSDI 2013", "Mishchenko", f"seed: {model.seed}", f"{model.mean / 1e6:g} Mbit/s"):
-        assert part in text
-
-
-@pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
 def test_statistics_are_those_of_the_model(model: Example, stamps: dict[str, list[int]]) -> None:
     times = stamps[model.name]
     assert times == sorted(times)
@@ -62,12 +52,6 @@ def test_statistics_are_those_of_the_model(model: Example, stamps: dict[str, lis
     # Poisson counts scatter around the bounds of the rate, by 4 sigma at most in 120 draws.
     highest = model.high + 4 * (model.high * PDO_BYTES * 8) ** 0.5
     assert 0.8 * model.high < max(rates) < highest
-
-
-def test_lte_uplink_is_mostly_between_10_and_20_mbit(stamps: dict[str, list[int]]) -> None:
-    rates = _rates(stamps["lte-suburban.up"], 120)
-    assert sum(9.5e6 <= rate <= 20.5e6 for rate in rates) >= 0.9 * len(rates)
-    assert sum(rates) / len(rates) >= 12e6
 
 
 def test_lte_uplink_has_one_clear_outage_half_a_minute_in(stamps: dict[str, list[int]]) -> None:
@@ -87,14 +71,6 @@ def test_archive_file_is_made_at_first_use(data_home: Path) -> None:
     assert [path.name for path in archive_folder().iterdir()] == ["lte-suburban.up"]
 
 
-@pytest.mark.parametrize("content", [b"", b"1\n2\n"], ids=["empty", "other"])
-def test_archive_file_that_is_not_right_is_made_again(data_home: Path, content: bytes) -> None:
-    path = data_home / "cellbed" / "traces" / "lte-suburban.up"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert _digest("lte-suburban.up") == MODELS["lte-suburban.up"].sha256
-
-
 def _digest(name: str) -> str:
     return hashlib.sha256(resolve(name, Path()).path.read_bytes()).hexdigest()
 
@@ -104,12 +80,6 @@ def test_data_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     with pytest.raises(TraceError, match="set XDG_DATA_HOME"):
         _ = resolve("lte-suburban.up", Path()).path
-
-
-def test_relative_data_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert archive_folder() == tmp_path / ".local" / "share" / "cellbed" / "traces"
 
 
 def test_any_file_by_path(tmp_path: Path) -> None:
@@ -132,13 +102,6 @@ def test_any_file_by_path(tmp_path: Path) -> None:
 def test_tolerated_forms(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "trace").write_bytes(content)
     assert resolve("trace", tmp_path).trace.opportunities == 2
-
-
-def test_gap_of_78_seconds_and_a_large_file_are_fine(tmp_path: Path) -> None:
-    (tmp_path / "gap").write_text("1\n78320\n78321\n")
-    assert resolve("gap", tmp_path).trace.longest_gap_ns == 78_319_000_000
-    (tmp_path / "large").write_text("1000000000\n" * 500_000)
-    assert resolve("large", tmp_path).trace.opportunities == 500_000
 
 
 MALFORMED: dict[str, tuple[bytes, int | None]] = {
@@ -186,14 +149,6 @@ def test_paths_that_are_no_trace_file_are_refused_with_the_reason(tmp_path: Path
     assert ARCHIVE[0] in message
     assert "\n" not in message
     assert len(message) < 600
-
-
-def test_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may enter every folder")
-    (tmp_path / "closed").mkdir(mode=0)
-    with pytest.raises(TraceError, match=r"'closed/x\.up' cannot be used as a trace file: Permission denied"):
-        resolve("closed/x.up", tmp_path)
 
 
 def test_unknown_name_is_answered_with_the_nearest_and_the_list(tmp_path: Path) -> None:

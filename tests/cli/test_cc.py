@@ -49,6 +49,7 @@ def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     cubic, mine = json.loads(done.stdout)
     assert (cubic["against"], mine["against"]) == ("cubic", "cubic")
+    assert 8 < mine["throughput_mbit_s"] + mine["rivals_mbit_s"] <= 10
     # Two segments in a round trip beside all the rest of the link: Jain's index is near 1/2.
     assert 0.5 <= mine["fairness"] < 0.65 < cubic["fairness"] <= 1
 

@@ -40,17 +40,6 @@ def test_a_refused_trace_names_file_and_line(tmp_path: Path, text: str, line: in
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_missing_trace_is_an_ordinary_file_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        parse_trace(tmp_path / "none.up")
-    assert caught.value.filename == tmp_path / "none.up"
-
-
-def test_bins_of_no_width_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        parse_trace(write(tmp_path, "1\n")).bins(0)
-
-
 def test_keys_are_found_wherever_they_stand() -> None:
     text = """\
 name = "x"
@@ -123,13 +112,6 @@ def test_any_text_has_positions_or_an_error_with_a_place(text: str) -> None:
     for place, column in found.values():
         assert 1 <= place <= text.count("\n") + 1
         assert column >= 1
-
-
-@given(st.lists(st.sampled_from(["a", "'b.c'", '"d\\".e"', '""', " f ", "\t1"]), min_size=2, max_size=9))
-def test_the_parts_of_a_key_are_counted(parts: list[str]) -> None:
-    key = ".".join(parts)
-    for text in (f"{key} = 1", f"[{key}]", f"[[{key}]]", f"x = {{ {key} = 1 }}"):
-        assert toml_longest_key(f"\n{text}\n") == (len(parts), 2)
 
 
 @pytest.mark.parametrize("length", [65, 500_000])

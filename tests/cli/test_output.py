@@ -44,13 +44,6 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
-    (tmp_path / "full").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left"):
-        write_whole(tmp_path / "full", lambda file: file.write_text("lost"))
-    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode)
-
-
 def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("old")
 
@@ -76,11 +69,6 @@ def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: l
         done = started("traces", *words, stdout=full)
     assert done.returncode == 1
     assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
-
-
-def test_standard_output_may_be_closed(archive: Archive) -> None:
-    done = started("traces", "ls", preexec_fn=lambda: os.close(1))
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def interrupted_when(condition: Callable[[], bool], *words: str) -> subprocess.CompletedProcess[str]:
@@ -141,34 +129,6 @@ except KeyboardInterrupt:
 def test_an_interrupt_within_polars_arrives_after_it() -> None:
     done = subprocess.run([sys.executable, "-c", IN_POLARS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "continued\ninterrupted\n", "")
-
-
-def test_what_a_killed_export_left_goes_with_the_next(archive: Archive, tmp_path: Path) -> None:
-    left, other = tmp_path / ".lte.0123456789abcdef", tmp_path / ".lte.mine"
-    for folder in (left, other):
-        folder.mkdir()
-        (folder / "lte-suburban.up").write_text("1\n")
-    words = ["traces", "export", "lte-suburban", "--format", "mahimahi", "-o", str(tmp_path / "lte")]
-    assert cellbed(*words).returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} >= {"lte", ".lte.mine"}
-    assert not left.exists()
-
-
-def test_what_a_killed_fetch_left_is_cleaned(archive: Archive, tmp_path: Path) -> None:
-    left = tmp_path / "cache" / "cellbed" / "downloads" / ".unfinished-0123456789abcdef"
-    left.mkdir(parents=True)
-    (left.parent / "cork-5g").mkdir()
-    assert f"removed {left}, which was never finished" in cellbed("clean").stdout
-    assert [path.name for path in left.parent.iterdir() if path.name[0] != "."] == ["cork-5g"]
-    assert not left.exists()
-
-
-def test_nothing_is_like_round_trips(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / "rtt.csv").write_text("time_s,rtt_ms\n" + "".join(f"{second},20\n" for second in range(30)))
-    added = cellbed("traces", "add", str(tmp_path / "rtt.csv"))
-    assert added.returncode == 0, added.stderr
-    said = cellbed("traces", "generate", "markov", "--like", "rtt", "--name", "x").stderr
-    assert "'rtt' has neither uplink nor downlink" in said
 
 
 _A_FILE, _A_NEW_FOLDER = {"file", "link", "new"}, {"empty", "link", "new"}

@@ -72,20 +72,6 @@ def test_links_are_drawn_below_the_bar_and_leave_nothing(
     assert "4 requests sent" in screen.rows[1]
 
 
-def test_more_links_than_lines_do_not_scroll_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LINES", "10")
-    monkeypatch.setenv("COLUMNS", "60")
-    live, screen = Live(), Screen()
-    live.links(READINGS * 20)
-    live.progress(1.0, 5.0, {})
-    screen.feed(capsys.readouterr().err)
-    assert len(screen.rows) <= 9
-    assert "40 directions" in screen.rows[-1]
-    assert all(len(row) < 60 for row in screen.rows[1:])
-
-
 def test_in_a_pipe_the_links_are_a_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:
     plain = Plain()
     for tenth in range(31):
@@ -131,10 +117,3 @@ def test_a_real_run_with_a_meter_and_its_log(tmp_path: Path) -> None:
         )  # fmt: skip
         assert Path(converted.stdout.strip()).stat().st_size > 1000
         assert converted.stderr == ""
-
-
-def test_progress_of_programs_alone_counts_no_requests(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = Plain()
-    plain.progress(11, 20, {})
-    plain.progress(20, 20, {"sent": 5, "completed": 2, "failed": 3, "timed_out": 0})
-    assert capsys.readouterr().err == "  11 of 20 s\n  20 of 20 s: 5 requests sent, 2 answered, 3 failed\n"

@@ -40,10 +40,13 @@ with socket.create_connection((sys.argv[1], 40011)) as connection:
 """
 
 
-def two_bulk_flows_and_a_sparse_one(queue: dict[str, Any], folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
+Stage = dict[str, Any]
+
+
+def two_bulk_flows_and_a_sparse_one(queue: Stage, folder: Path, *before: Stage) -> np.ndarray[Any, np.dtype[Any]]:
     """The uplink's packet log; datagrams of 200 bytes every 20 ms are the sparse flow."""
     schedule = {"kind": "constant", "bit_rate": 20_000_000}
-    stages = [{"kind": "bottleneck", "schedule": schedule, "queue": queue}, delay(5)]
+    stages = [*before, {"kind": "bottleneck", "schedule": schedule, "queue": queue}, delay(5)]
     with EmulatorProcess(line_of_two(stages, [delay(5)], folder)) as emulator:
         emulator.ready()
         sink = subprocess.Popen(
@@ -64,6 +67,21 @@ def two_bulk_flows_and_a_sparse_one(queue: dict[str, Any], folder: Path) -> np.n
     log = packets(folder)
     uplink: np.ndarray[Any, np.dtype[Any]] = log[log["direction"] == 0]
     return uplink
+
+
+def test_a_limit_of_each_flow_holds_for_each_and_leaves_others_alone(tmp_path: Path) -> None:
+    limit = {"kind": "flow-limit", "bit_rate": 4_000_000, "burst_bytes": 15_000, "queue_bytes": 60_000}
+    log = two_bulk_flows_and_a_sparse_one({"kind": "droptail", "bytes": 150_000}, tmp_path, limit)
+    assert not log["drop"][log["protocol"] == 17].any()
+    log = log[log["drop"] == 0]
+    sparse = log[log["protocol"] == 17]
+    assert (sparse["released"] - sparse["arrived"]).max() < 15_000_000  # two bursts before it
+    bulk = [log[log["source_port"] == port] for port in np.unique(log["source_port"][log["protocol"] == 6])]
+    assert len(bulk) == 2
+    for flow in bulk:
+        span = (flow["released"].max() - flow["released"].min()) / 1e9
+        assert 8 * flow["bytes"].sum() <= 4e6 * span + 8 * (15_000 + 3000)
+        assert flow["bytes"].sum() > 100_000
 
 
 def test_flow_queueing_keeps_flows_apart(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import cellbed as library
 from cellbed.experiments.run import Outcome, exit_code
-from cellbed.experiments.sweep.trials import plan
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.measure.verdicts import judge, judge_point, unmeasured
 from cellbed.report import formats, junit
@@ -228,12 +227,6 @@ def test_junit_has_no_character_that_xml_excludes(tmp_path: Path) -> None:
     assert failure.attrib["message"].endswith("it ended with \\u001b[31m\\ufffe<&>\\ud800")
 
 
-def test_shares_near_a_limit_are_distinguished() -> None:
-    on_time = Limit("on_time_share", "on_time_share", ">", 0.999, "> 99.9 %")
-    found = judge("web", on_time, {"on_time_share": 0.9985})
-    assert formats.measured(asdict(found)) == "99.85 %"
-
-
 SWEEP = """
 name = "place"
 scenario = "shop.toml"
@@ -318,14 +311,6 @@ def test_wrong_expectations_of_a_sweep_are_errors_of_their_lines(
     assert done.returncode == 2
     assert words.format(len(whole.splitlines())) in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_expectations_have_no_part_in_the_key_of_a_trial(tmp_path: Path, profile: Path) -> None:
-    keys = []
-    for scenario in ("", '[expect]\nrequests = "> 1"\n'):
-        assert sweep(tmp_path, profile, "", "--dry-run", scenario=scenario).returncode == 0
-        keys.append([trial.key for trial in plan(tmp_path / "place.toml").trials])
-    assert keys[0] == keys[1]
 
 
 SIMULATION = 'name = "fabric"\nsimulation = "{}"\nrepetitions = 1\n[expect]\n{}\n'

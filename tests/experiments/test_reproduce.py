@@ -19,7 +19,7 @@ from cellbed.experiments.sweep.store import Result as Row
 from cellbed.experiments.sweep.store import dataset
 from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
-from cellbed.reproduction import Data, Input, Trials, Unit, determination, evaluate, magnitude, ratio, rounds, slope
+from cellbed.reproduction import Data, Input, Trials, Unit, evaluate, magnitude
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
 from cellbed_reproductions.thesis import ONE_WAY_MS
@@ -144,17 +144,6 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     ]
 
 
-def test_measures_of_claims() -> None:
-    found = ratio({1: 4.0, 2: 9.0, 3: 1.0, 5: math.inf}, {1: 2.0, 2: 3.0, 4: 1.0, 3: 0.0, 5: 1.0})
-    assert found == pytest.approx({1: 2.0, 2: 3.0, 3: math.nan, 5: math.nan}, nan_ok=True)
-    line = [(float(x), {1: 2.0 * x + 1, 2: 5.0}) for x in range(4)]
-    assert slope(line) == pytest.approx({1: 2.0, 2: 0.0})
-    assert slope([*line, (5.0, {2: 5.0})]) == pytest.approx({2: 0.0}), "repetitions with all points"
-    assert slope(line[:1]) == slope([]) == determination(line[:1]) == {}
-    assert determination([(float(x), {1: 2.0 * x}) for x in range(4)]) == pytest.approx({1: 1.0})
-    assert [rounds(each) for each in (1, 10, 11, 30, 31, 35, 71)] == [1, 1, 2, 2, 3, 3, 4]
-
-
 def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     found = evaluate(THESIS, data)
     assert set(found) == {claim.key for claim in THESIS.claims}
@@ -202,20 +191,6 @@ def test_a_magnitude_is_the_published_figure_in_the_interval_or_near_the_value(
     assert magnitude(Interval(value, low, high, 5), figure, unit) == verdict
 
 
-@pytest.mark.parametrize(("factor", "window", "standard"), [(1.0, "yes", "yes"), (6.0, "no", "no"), (0.5, "yes", "no")])
-def test_no_improvement_is_limited_on_the_sides_that_the_sentence_is_about(
-    full: Planned, factor: float, window: str, standard: str
-) -> None:
-    """LTE better than 5G by this factor: the P99 has no best standard, and LTE is no better than a window."""
-
-    def varying(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
-        better = factor if labels["network"] == "LTE" else 1
-        return network(labels, repetition) | {"network_p50_s": 0.02 / better, "network_p99_s": 0.2 / better}
-
-    found = evaluate(THESIS, {"E1": trials_of(full[1]["E1"], varying)})
-    assert (found["window"].same, found["standard-p99"].same) == (window, standard)
-
-
 def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(full: Planned, data: Data) -> None:
     inputs = full[0]
     result = Result(THESIS, {"E4": data["E4"]}, inputs, False, "", "")
@@ -243,23 +218,6 @@ def test_the_page_has_predicted_and_real_values_side_by_side(tmp_path: Path, dat
     assert "<th>Ours (95 % interval)</th><th>Direction</th>" in page.page(real)
 
 
-def test_reproduced_needs_the_magnitude(full: Planned, data: Data) -> None:
-    def smaller(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
-        return load(labels, repetition) | ({"uplink_p50_s": 0.5} if labels["rate"] == "2 /s" else {})
-
-    paragraphs = [
-        Result(THESIS, {"E4": trials}, [], False, "", "").answers()["MF3"][1]
-        for trials in (data["E4"], trials_of(full[1]["E4"], smaller))
-    ]
-    assert paragraphs[0].startswith("Reproduced. The P99 uplink latency at 10 requests a second is 200 times")
-    assert paragraphs[1].startswith("Direction reproduced. The P99 uplink latency at 10 requests a second is 20 times")
-
-
-def test_the_places_have_the_delays_of_the_thesis() -> None:
-    """None at the edge (section 6.2), else half of ~10, ~20 and ~80 ms (table 5.2)."""
-    assert ONE_WAY_MS == {"edge": 0, "local": 5, "regional": 10, "transcontinental": 40}
-
-
 def test_an_interval_with_both_directions_is_undecided(full: Planned) -> None:
     def varying(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
         slow = labels["network"] == "LTE" and repetition % 2 == 0
@@ -285,15 +243,6 @@ def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
     assert (found.same, found.ours) == ("not measured", "–")
     assert "At 10 /s, infinite, none 41 % of the requests had no reply" in found.why
     assert "1 of 5 repetitions have no finite value" in found.why, "a repetition is not left out silently"
-
-
-def test_reasons_do_not_confuse_factors_with_places(full: Planned) -> None:
-    def slow(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
-        return place(labels, repetition) | {"latency_p50_s": 0.2}
-
-    found = evaluate(THESIS, {"E3": trials_of(full[1]["E3"], slow)})["edge"]
-    assert found.same == "no"
-    assert found.why.startswith("At edge, on the mean request takes")
 
 
 def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, data: Data) -> None:

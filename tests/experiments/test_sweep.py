@@ -266,16 +266,6 @@ def test_levels_that_exceed_the_machine_are_errors_before_the_sweep_starts(tmp_p
         assert cellbed("sweep", file.name, "--dry-run", option, cwd=tmp_path).returncode == 0
 
 
-def test_a_problem_of_the_scenario_is_at_its_line_once(tmp_path: Path) -> None:
-    file = write_sweep(tmp_path, None, GOOD.replace("cpus = 1.0", "cpu = 1.0"))
-    with pytest.raises(CellbedError) as raised:
-        plan(file)
-    assert str(raised.value) == f"{tmp_path / 'base.toml'}:7: nodes.endpoint.cpu: unknown key; did you mean 'cpus'?"
-    bare = GOOD.split("[workload]")[0]
-    with pytest.raises(CellbedError, match=r"base.toml:\d+: .*the scenario has no application"):
-        plan(write_sweep(tmp_path, sweep_text({}), bare))
-
-
 def test_the_schema_accepts_what_the_reader_accepts() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
     validator = jsonschema.Draft202012Validator(json_schema())
@@ -435,16 +425,6 @@ def test_the_dataset_is_whole_however_a_sweep_ends(tmp_path: Path, example: Path
     assert len(pl.read_parquet(folder / "trials.parquet")) == 50
 
 
-def test_the_order_does_not_depend_on_how_many_run_at_once(tmp_path: Path, example: Path) -> None:
-    found = plan(write_sweep(tmp_path, sweep_text(repetitions=1)))
-    begun = []
-    for width in (1, 2, 8):
-        machine = Machine(example, [], width)
-        perform(tmp_path / f"width-{width}", found, machine)
-        begun.append(machine.begun)
-    assert begun == [[trial.key for trial in found.trials]] * 3
-
-
 def test_a_folder_that_cannot_be_used_is_one_error(tmp_path: Path, example: Path) -> None:
     file = write_sweep(tmp_path)
     found = plan(file)
@@ -515,22 +495,6 @@ def test_the_number_at_once_falls_with_disturbance_and_recovers(most: int, event
         assert width.now >= before or disturbed
 
 
-def test_the_number_at_once_falls_once_for_trials_that_ran_together() -> None:
-    width = Width(4)
-    for key in "abcd":
-        width.started(key)
-    for key in "abcd":
-        width.ended(key, disturbed=True)
-    assert width.now == 3
-    width.started("e")
-    width.ended("e", disturbed=True)
-    assert width.now == 3, "it ran alone: others are not the reason"
-    for number in range(30):
-        width.started(str(number))
-        width.ended(str(number), disturbed=False)
-    assert width.now == 4
-
-
 def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     make_run(tmp_path, duration=30, outages=((25, 60),))
     summary = collect(tmp_path)
@@ -552,16 +516,3 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     assert row["network_p50_s"] <= 2 * row["uplink_p50_s"] + 2 * row["downlink_p50_s"]
     assert row["uplink_p99_s"] is None
     assert row["part_inference_p50_s"] > 0
-
-
-PROGRAM = GOOD.split("[workload]")[0] + '[apps.a]\nkind = "program"\nclient = { on = "endpoint", command = "true" }\n'
-
-
-def test_a_program_that_is_missing_is_an_error_of_its_level(tmp_path: Path) -> None:
-    scenario = PROGRAM + '[apps.web]\nkind = "http"\nserver = "edge"\nrate = "1 /s"\nurl = "http://{server.address}/"\n'
-    levels = ["true", "no-such-program-anywhere"]
-    file = write_sweep(tmp_path, sweep_text({"program": {"key": "apps.a.client.command", "levels": levels}}), scenario)
-    done = cellbed("sweep", file.name, "--dry-run", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "factors.program.levels[1]: apps.a.client.command: " in done.stderr
-    assert done.stderr.count("no-such-program-anywhere") == 1

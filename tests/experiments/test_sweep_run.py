@@ -180,19 +180,3 @@ levels = { broken = "sh -c 'exit 3'", sound = "python3 -m http.server 8080" }
     assert "failed, left out: server = broken, repetition 1: " in done.stdout
     assert f'href="{table["folder"][1]}/report.html"' in (words[2] / "report.html").read_text()
     assert (words[2] / table["folder"][1] / "report.html").is_file()
-
-
-def test_a_trial_without_a_good_reply_fails_as_the_run_does(tmp_path: Path) -> None:
-    write(tmp_path, ["10 /s"], 1)
-    scenario = SCENARIO.replace("http.server 8080", "http.server 8080 --directory /nowhere")  # only status 404
-    (tmp_path / "short.toml").write_text(scenario)
-    done = in_process.cellbed("sweep", tmp_path / "sweep.toml", "--repeats", 0, "--json", cwd=tmp_path)
-    assert (done.returncode, json.loads(done.stdout)["failed"]) == (1, 1), done.stderr
-    reason = "none of the 5 requests got a good reply: 5 × HTTP status 404 Not Found"
-    assert f"repetition 1: failed: {reason}" in done.stderr
-    table = cellbed.Sweep.load(tmp_path / "sweeps" / "short").trials
-    assert table.select("status", "reason", "failed", "failed_share", "answered").row(0) == ("failed", reason, 5, 1, 0)
-    with pytest.raises(cellbed.RunError, match=reason) as failed:
-        cellbed.run(tmp_path / "short.toml", out=tmp_path / "runs")
-    assert failed.value.run is not None
-    assert failed.value.run.summary.applications[0].requests.failed == 5

@@ -10,18 +10,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-import cellbed as cellbed_package
 from cellbed.experiments.virtual import profile as profiles
-from cellbed.measure.packets import RECORD, TCP
 from cellbed.measure.summary import Summary
-from cellbed.scenario.reader import parse
-from cellbed.workloads.http.virtual import _alone, _heads
-from cellbed.workloads.offloading.virtual import publish
 from cellbed.workloads.virtual.world import Processors
 from in_process import cellbed
 
@@ -69,7 +63,6 @@ rate = "4 /s"
 on = "edge"
 command = "python3 -m http.server 8080"
 """
-TRANSLATION_AND_WEB = TRANSLATION.replace("[workload]", "[apps.text]") + WEB.replace("VERSION", "1.1")
 OFFLOADED = {
     "generator": 50_000,
     "preprocessing": 1_000_000,
@@ -192,12 +185,6 @@ def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Pat
     assert ends == sorted(ends)
     assert found["part_downlink_transport"].max() > 0.5  # type: ignore[operator]
     assert found["part_server"].max() < 0.1  # type: ignore[operator]
-
-
-def test_a_prediction_from_python(profile: Path, tmp_path: Path) -> None:
-    scenario = cellbed_package.Scenario.parse(HEAD.format(count=1, duration="2 s") + TRANSLATION)
-    run = cellbed_package.run(scenario, out=tmp_path, virtual=True, profile=profile)
-    assert run.summary.predicted
 
 
 def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:
@@ -349,47 +336,6 @@ def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
     assert (next(tmp_path.glob("virtual-*")) / "report.html").exists()
 
 
-def test_profiles_are_measured_in_valid_scenarios() -> None:
-    for path in sorted((Path(__file__).parents[2] / "scenarios").glob("*.toml")):
-        for limits in (True, False):
-            parse(profiles._of_programs(path.read_text(), limits=limits), source=path.name, folder=path.parent)
-
-
-OUTAGE = """
-[[faults]]
-kind = "outage"
-link = "mobile-0"
-at = "0 s"
-for = "2 s"
-"""
-
-
-def test_connections_that_open_together_are_noticed_together(profile: Path, tmp_path: Path) -> None:
-    run = predict(tmp_path, profile, WEB.replace("VERSION", "1.1") + OUTAGE, duration="4 s")
-    requests = pl.read_parquet(run / "requests.parquet").sort("request").head(3)
-    # As a program that wakes up once for all of them: the one that was opened last takes the first request.
-    assert requests["local_port"].to_list() == sorted(requests["local_port"], reverse=True)
-    assert requests["sent_ns"].n_unique() == 1
-
-
-def test_a_client_wakes_once_for_replies_and_connections_that_arrive_at_one_instant(tmp_path: Path) -> None:
-    # Whatever the downlink carries leaves once a second, so that the replies to the first four requests arrive with the
-    # handshakes that the next ones have begun.
-    (tmp_path / "burst.down").write_text("1000\n" * 400)
-    served = SERVED | {"bytes_down": 1000, "wire_down": 1200, "head": 1200, "kept": True}
-    profiles.Profile("the test", {"web": [served] * 20}).write(tmp_path / "profile.json")
-    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"), down="burst.down")
-    ports = pl.read_parquet(run / "requests.parquet").sort("request")["local_port"].to_list()
-    # What waits goes over a connection that has just opened, as by a real client.
-    assert ports[4] not in ports[:4]
-
-
-def test_profiles_of_services_alone_contain_cpu_limits(tmp_path: Path) -> None:
-    for load, places in ((TRANSLATION, 2), (WEB.replace("VERSION", "1.1"), 1), (TRANSLATION_AND_WEB, 1)):
-        text = HEAD.format(count=1, duration="5 s") + load
-        assert len({profiles.cached(text, tmp_path, limits=limits) for limits in (True, False)}) == places
-
-
 def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
     web = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1")
     same = [
@@ -405,29 +351,6 @@ def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
     text = HEAD.format(count=1, duration="5 s") + TRANSLATION
     other = [text, text.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3")]
     assert len({profiles.cached(text, tmp_path, limits=True) for text in other}) == 2
-
-
-def test_a_profile_has_the_server_times_of_requests_that_were_alone() -> None:
-    sent = [10 * number for number in range(30)]
-    # The reply to every third one comes after the next request.
-    requests = pl.DataFrame(
-        {
-            "endpoint": "endpoint-0",
-            "local_port": 40_000,
-            "order": range(30),
-            "sent_ns": sent,
-            "reply_ns": [at + (15 if number % 3 == 0 else 5) for number, at in enumerate(sent)],
-        }
-    )
-    assert _alone(requests)["order"].to_list() == [number for number in range(30) if number % 3 != 1]
-    assert _alone(requests.with_columns(reply_ns=1000))["order"].to_list() == list(range(30))
-
-
-def test_the_head_of_a_reply_is_the_first_segment_of_its_super_packet() -> None:
-    packets = np.zeros(3, RECORD)
-    packets["arrived"], packets["payload"], packets["protocol"] = 5, [1448, 1448, 1156], TCP
-    packets["source_port"], packets["destination_port"] = 8080, 40_000
-    assert _heads(packets) == {(40_000, 5): 1448}
 
 
 def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
@@ -486,11 +409,6 @@ def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp
     assert quality in html.unescape((run / "report.html").read_text())
 
 
-def test_a_profile_without_objections_is_kept(profile: Path, tmp_path: Path) -> None:
-    place = tmp_path / "cache" / "0123.json"
-    assert profiles.keep(profiles.read(profile), place) == profiles.read(place)
-
-
 def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:
     half = Processors(0.5)
     # 5 ms of each period of 10 ms.
@@ -512,11 +430,6 @@ def test_the_speed_of_a_node_divides_the_times_of_its_servers(profile: Path, tmp
     real = cellbed("run", tmp_path / "scenario.toml")
     assert real.returncode == 2
     assert "nodes.edge.speed: programs run as fast as this machine: predict it with --virtual" in real.stderr
-
-
-def test_a_reply_has_the_bytes_of_a_real_one() -> None:
-    # Counted in the packets of Mosquitto.
-    assert len(publish(b"cellbed/replies/endpoint-0", b"endpoint-0/0", b"class 243")) == 55
 
 
 def described(run: Path) -> dict[str, Any]:

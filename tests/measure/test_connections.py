@@ -11,11 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
-from cellbed.measure import connections as module
-from cellbed.measure import packets
-from cellbed.measure.connections import PARTS, SCHEMA, read_connections, summarise_connections
+from cellbed.measure.connections import PARTS, read_connections, summarise_connections
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_run
 from cellbed.report import connections as report
@@ -215,20 +212,6 @@ def test_only_connections_that_live_in_the_schedule_are_listed(tmp_path: Path) -
     assert found["opened_s"].to_list() == [-0.5]
 
 
-def test_a_log_without_packets_and_a_run_without_a_start_have_none(tmp_path: Path) -> None:
-    assert read(tmp_path).schema == pl.Schema(SCHEMA)
-    assert read_connections(tmp_path, {"applications": []}).schema == pl.Schema(SCHEMA)
-
-
-def test_groups_of_connections_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = [fetch(Log(40_000 + index), at=index) for index in range(20)]
-    whole = read(tmp_path, *logs)
-    monkeypatch.setattr(module, "_GROUP", 40)
-    monkeypatch.setattr(packets, "PART", 7)
-    assert_frame_equal(read(tmp_path, *logs), whole)
-    assert len(whole) == 20
-
-
 def application(name: str, clients: Sequence[str], servers: Sequence[str], ports: Sequence[int] = ()) -> dict[str, Any]:
     described = Description("program", name, (), {}, {}, (), (), (), name, tuple(clients), tuple(servers))
     return asdict(described) | {"ports": list(ports)}
@@ -263,17 +246,6 @@ def test_many_connections_are_summed_by_peer(tmp_path: Path) -> None:
     assert peer.exchange_s == pytest.approx(0.031)
     assert peer.to_client.bytes == 10_000
     assert peer.to_client.queue_s == pytest.approx(0.001)
-
-
-def test_a_connection_without_much_data_hardly_counts_in_the_parts_of_its_peer(tmp_path: Path) -> None:
-    control = Log(40_001)  # of iperf3: one byte, and much waiting
-    control.up(0, 1000, 0)
-    control.down(10, 500, 0)
-    control.up(21, 1001, 0)
-    control.up(20_000, 1001, 1)
-    (peer,) = summarise_connections(read(tmp_path, fetch(), control))
-    assert peer.connections == 2
-    assert peer.parts["client"] == pytest.approx((2100 * 0.002 + 19.98) / 2101, abs=1e-3)
 
 
 def test_peers_with_few_bytes_are_summed_together(tmp_path: Path) -> None:

@@ -246,13 +246,6 @@ def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> Non
     assert judge(table, DESCRIPTION | {"deaths": ["worker 0 was killed"]}, [], none) == ["worker 0 was killed"]
 
 
-def test_a_late_sample_has_its_own_second(tmp_path: Path) -> None:
-    samples = host()
-    for sample in samples[1::3]:
-        sample["time_ns"] += 600 * MS
-    assert seconds(tmp_path, emulator(), samples)["second"].to_list() == list(range(-1, 60))
-
-
 def test_a_run_without_records_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     for description in (DESCRIPTION, {}):

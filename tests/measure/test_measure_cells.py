@@ -98,15 +98,6 @@ def test_cells_and_kernels_of_runs_are_compared(tmp_path: Path) -> None:
     assert "Throughput of mobile-1.uplink" in (tmp_path / "page.html").read_text()
 
 
-def test_what_is_not_known_of_a_cell_is_left_out(tmp_path: Path) -> None:
-    cells = [{"name": "macro.uplink", "users": ["mobile-0.uplink", "gone.uplink"]}]
-    run = tmp_path / "run"
-    make_run(run, duration=1, rate=4, cells=cells)
-    (cell,) = collect(run).cells
-    (user,) = cell.users
-    assert (user.share, cell.time_fairness, user.queueing_p99_s, cell.fairness) == (None, None, None, 1.0)
-
-
 def test_a_user_counts_in_a_cell_while_it_is_there(tmp_path: Path) -> None:
     second, user = SECOND, "mobile-0.uplink"
     cells = [

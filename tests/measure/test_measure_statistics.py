@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.measure.statistics import (
-    block_length,
     interval_ranks,
     needed,
     paired_differences,
@@ -27,14 +26,6 @@ def test_support_begins_at_the_published_sample_sizes(quantile: float, least: in
     ranks = interval_ranks(least, quantile)
     assert ranks is not None
     assert 1 <= ranks[0] < ranks[1] <= least
-
-
-def test_ranks_of_the_median() -> None:
-    # Known ranks of distribution-free 95 % intervals of the median with equal tails.
-    assert interval_ranks(6, 0.5) == (1, 6)
-    assert interval_ranks(10, 0.5) == (2, 9)
-    assert interval_ranks(20, 0.5) == (6, 15)
-    assert interval_ranks(100, 0.5) == (40, 61)
 
 
 @given(st.integers(1, 5000), st.sampled_from([0.1, 0.5, 0.9, 0.99]))
@@ -117,13 +108,6 @@ def test_a_percentile_whose_requests_depend_too_strongly_has_a_value_and_no_inte
         assert median.high - median.low > 2 * (independent.high - independent.low)
 
 
-def test_percentiles_of_hundreds_of_thousands_of_requests_are_the_same_twice() -> None:
-    samples = np.random.default_rng(5).exponential(size=300_000)
-    first, second = percentiles(samples, (0.5, 0.99)), percentiles(samples, (0.5, 0.99))
-    assert first == second
-    assert all(at.independent is not None and at.independent > 200_000 for at in first)
-
-
 def test_a_percentile_that_the_sample_does_not_support_is_refused_in_words() -> None:
     at = percentile(np.linspace(0.1, 0.2, 120), 0.99)
     assert (at.value, at.low, at.high) == (None, None, None)
@@ -194,12 +178,6 @@ def test_differences_request_by_request_show_what_percentiles_hide() -> None:
     assert paired_median(lost, never)[0] == math.inf  # of those that got a reply in one of both
 
 
-def test_differences_are_the_same_for_the_same_seed() -> None:
-    random = np.random.default_rng(3)
-    first, second = random.gamma(4, 0.03, 300), random.gamma(4, 0.03, 300)
-    assert paired_differences(first, second, (0.5, 0.9), 1) == paired_differences(first, second, (0.5, 0.9), 1)
-
-
 def test_differences_with_lost_requests_have_open_ends() -> None:
     replies = np.random.default_rng(2).permutation(np.linspace(0.1, 0.2, 400))
     partly = np.where(replies > np.sort(replies)[359], np.inf, replies)
@@ -210,12 +188,3 @@ def test_differences_with_lost_requests_have_open_ends() -> None:
         assert math.isfinite(value)
         assert high == math.inf
         assert math.isfinite(low)
-
-
-def test_blocks_are_long_where_requests_resemble_their_neighbours() -> None:
-    random = np.random.default_rng(5)
-    independent = random.normal(size=2000)
-    correlated = np.convolve(random.normal(size=2040), np.ones(41), "valid")
-    assert block_length(independent) <= 5
-    assert block_length(correlated) > 40
-    assert block_length(np.ones(50)) == 1

@@ -127,31 +127,12 @@ def test_a_retransmission_completes_what_its_loss_left_open() -> None:
     assert look(log, [100, 200], [100, 200, 300]) == ([11, 12], [10, 50, 50])
 
 
-def test_a_retransmission_may_be_cut_differently() -> None:
-    log = Log()
-    log.up(1, 1000, 0)
-    log.up(10, 1001, 100)
-    log.up(11, 1101, 100, drop=2)
-    log.up(12, 1201, 100, drop=2)
-    log.up(50, 1051, 200)
-    log.up(51, 1251, 50)
-    assert look(log, [120, 220], [100, 160, 250, 300]) == ([11, 12], [10, 50, 50, 51])
-
-
 def test_what_never_arrived_has_no_completing_packet() -> None:
     log = Log()
     log.up(1, 1000, 0)
     log.up(10, 1001, 100)
     log.up(11, 1101, 100, drop=1)
     assert look(log, [100, 500], [100, 200, 500]) == ([11, None], [10, None, None])
-
-
-def test_a_packet_of_a_killed_run_that_crossed_one_hop_of_two_was_not_delivered() -> None:
-    log = Log()
-    log.up(1, 1000, 0)
-    log.up(10, 1001, 100)
-    log.records.pop()
-    assert look(log, [0], [100]) == ([10], [None])
 
 
 @pytest.mark.parametrize("first", [2**32 - 1, 2**32 - 2, 2**32 - 150, 2**31 - 50, 0])
@@ -162,15 +143,6 @@ def test_sequence_numbers_wrap_around(first: int) -> None:
         log.up(10 + index, first + 1 + 100 * index, 100, drop=1 if index == 2 else 0)
     log.up(40, first + 201, 100)
     assert look(log, [0, 200, 500], [200, 300, 600]) == ([10, 12, 15], [11, 40, 40])
-
-
-def test_streams_longer_than_the_sequence_space_are_followed() -> None:
-    log = Log()
-    log.up(1, 5, 0)
-    step = 2**30
-    for index in range(9):
-        log.up(10 + index, 6 + step * index, step)
-    assert look(log, [5 * step, 8 * step], [6 * step, 9 * step]) == ([15, 18], [15, 18])
 
 
 def test_pure_acknowledgements_keep_alives_and_the_end_do_not_open_a_connection() -> None:
@@ -270,39 +242,6 @@ def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next()
     assert pauses(0, 10_000) == 0  # never sent
 
 
-def test_small_packets_of_equal_size_are_not_full() -> None:
-    log = Log()
-    log.up(0, 77, 0)
-    log.down(1, 1000, 0)
-    for time in (10, 20, 30):
-        log.down(time, 1001 + 10 * (time - 10), 100)
-    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
-    assert [int(time) // MS for time in connection.busy_since(np.array([0, 100, 200]))] == [10, 20, 30]
-
-
-def test_many_records_are_joined() -> None:
-    count = 200_000
-    log = np.zeros(2 * count, RECORD)
-    packet = np.arange(count)
-    for hop, direction in enumerate((0, 2)):
-        rows = log[hop::2]
-        rows["packet"], rows["direction"], rows["protocol"] = packet, direction, 6
-        rows["arrived"] = packet * 1000 + hop * 500
-        rows["released"] = rows["departed"] = rows["observed"] = rows["arrived"] + 500
-        rows["source_port"], rows["destination_port"] = 40_000, 1883
-        rows["destination_vertex"] = 1
-        rows["tcp_sequence"] = (2**32 - 10_000 + np.maximum(packet - 1, -1) * 1448 + 1) % 2**32
-        rows["payload"] = np.where(packet == 0, 0, 1448)
-    log[0:2]["tcp_sequence"] = 2**32 - 10_000
-    back = log[:2].copy()
-    back["packet"], back["direction"], back["source_vertex"], back["destination_vertex"] = count, [3, 1], 1, 0
-    streams = Streams(crossings(np.r_[log, back], DIRECTIONS, [1883]))
-    (connection,) = streams.leaving("endpoint-0", 40_000, 1883)
-    ends = np.arange(1, count) * 1448
-    assert (connection.completion(ends) != NEVER).all()
-    assert np.array_equal(streams.crossings.entered[connection.entry(ends - 1448)], np.arange(1, count) * 1000)
-
-
 def test_datagrams_are_found_by_the_numbers_of_their_sender_and_of_their_receiver() -> None:
     log = Log()
     log.datagram(1)
@@ -318,16 +257,3 @@ def test_datagrams_are_found_by_the_numbers_of_their_sender_and_of_their_receive
     assert connection.opened == 5 * MS
     arrived, _ = streams.arriving("edge-0", 40_000, 1883)
     assert entered(streams, arrived.completion(number + 1)) == [1, 4, 3, None, None]
-
-
-def test_the_numbers_of_a_receiver_end_at_a_doubled_datagram() -> None:
-    log = Log()
-    for at in range(3):
-        log.datagram(at)
-    log.records.append(log.records[3])  # of the second one, its last hop
-    log.down(0, 77, 0)
-    streams, number = log.streams(), np.arange(3)
-    (arrived,) = streams.arriving("edge-0", 40_000, 1883)
-    assert entered(streams, arrived.completion(number + 1)) == [0, None, None]
-    (sent,) = streams.leaving("endpoint-0", 40_000, 1883)
-    assert entered(streams, sent.completion(number + 1)) == [0, 1, 2]

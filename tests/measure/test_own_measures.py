@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import cellbed
 from any_text import ODD_TEXT, many
 from cellbed.measure import own
-from cellbed.measure.comparison import _own, compare
+from cellbed.measure.comparison import compare
 from cellbed.measure.own import SCHEMA, Written, read_file, read_lines
 from cellbed.measure.summary import Summary
-from cellbed.support.units import MEASURE_NAME, unit_of_name
+from cellbed.support.units import MEASURE_NAME
 from in_process import cellbed as command
 
 
@@ -208,18 +208,6 @@ def test_any_output_gives_finite_measures_or_problems(words: list[bytes]) -> Non
     is_bounded(read_lines(b"".join(words), r"fps=(?P<fps>[^ \n]*)(?P<time_s> 1)?", {"fps": "/s"}))
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [
-        *(("frame_ms", "ms"), ("round_s", "s"), ("rate_mbit_s", "Mbit/s"), ("update_bytes", "B"), ("size_kb", "kB")),
-        *(("served_per_s", "/s"), ("cpu_percent", "%"), ("took_seconds", "s"), ("speed_mbps", "Mbit/s")),
-        *(("fps", ""), ("fps_min", ""), ("class_b", ""), ("s", ""), ("frames", "")),
-    ],
-)
-def test_the_end_of_a_name_is_its_unit(name: str, unit: str) -> None:
-    assert unit_of_name(name) == unit
-
-
 # ---- runs, predicted: ping prints its round-trip times, as the real one does
 
 PING = """
@@ -350,16 +338,6 @@ def test_measures_are_compared_with_intervals(tmp_path: Path, run: cellbed.Run) 
     assert "scenario far, 2 pairs" in shown.stdout
     assert "Measures of its programs" in (tmp_path / "page.html").read_text()
     assert json.loads(command("compare", *runs, "--json").stdout)["applications"][0]["own"][0]["measure"] == "rtt"
-
-
-def test_single_numbers_differ_without_an_interval() -> None:
-    def table(value: float) -> pl.DataFrame:
-        return pl.DataFrame({"measure": "n", "unit": "/s", "value": [value], "node": "a", "index": None})
-
-    (found,) = _own([table(3), table(5)], ["one", "two"], ["s", "s"], lambda one, other: True)
-    (difference,) = found.differences
-    assert (difference.value, difference.low, difference.distinct) == (2.0, None, None)
-    assert difference.note == "refused: median needs at least 6 values, the smaller run has 1"
 
 
 SWEEP = """

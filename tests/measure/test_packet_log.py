@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cellbed._core import parse_trace
 from cellbed.measure.packetlog import log as log_module
 from cellbed.measure.packetlog.convert import COLUMNS, write_csv, write_parquet
-from cellbed.measure.packetlog.log import ENTERS, figures, in_order, open_log, reason
+from cellbed.measure.packetlog.log import ENTERS, in_order, open_log, reason
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_run
@@ -186,26 +186,6 @@ def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(tmp_path: 
     assert "#" not in {line[1] for line in lines}
 
 
-def test_a_log_of_a_shell_whose_link_was_down_has_no_opportunities(tmp_path: Path) -> None:
-    rows = np.zeros(1, RECORD)
-    rows["arrived"], rows["released"], rows["departed"], rows["bytes"] = 10**9, 10**9, 10**9, 100
-    path = tmp_path / "x.bin"
-    path.write_bytes(MAGIC + rows.tobytes())
-    (tmp_path / "my.up").write_text("1\n5\n")
-    trace = {"name": "my.up", "sha256": None, "synthetic": False, "offset_ns": 0, "looped": True}
-    ends = {"link": "shell", "way": "uplink", "from": "inside", "to": "outside", "description": "my.up"}
-    account = {"format": 1, "t0_ns": 0, "directions": [{"index": 0, "name": "uplink", **ends, "trace": trace}]}
-    (tmp_path / "x.bin.json").write_text(json.dumps(account))
-    done = cellbed("log", "convert", path, "--to", "mahimahi", "-o", "-")
-    assert "#" in {line[1] for line in parse_mahimahi(done.stdout)[1]}, done.stderr
-    gate = {"kind": "gate", "outages_ns": [], "down": False}
-    change = {"time_ns": 1, "direction": "uplink", "from": gate, "to": gate | {"down": True}}
-    (tmp_path / "x.bin.changes.jsonl").write_text(json.dumps(change) + "\n")
-    done = cellbed("log", "convert", path, "--to", "mahimahi", "-o", "-")
-    assert "the bottleneck of uplink was changed" in done.stderr
-    assert "#" not in {line[1] for line in parse_mahimahi(done.stdout)[1]}
-
-
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, loss=0.05)
@@ -267,26 +247,5 @@ def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -
     assert "core-edge-0.uplink" in done.stderr
 
 
-def test_figures_of_a_log_without_packets(tmp_path: Path) -> None:
-    assert figures(write_log(tmp_path / "x.bin", np.empty(0, RECORD))) == []
-
-
 def test_every_reason_for_a_drop_has_a_word() -> None:
     assert [reason(code) for code in (1, 2, 3, 9)] == ["queue-full", "loss", "congestion", "reason-9"]
-
-
-def test_drops_of_a_managed_queue_are_told_as_congestion(tmp_path: Path) -> None:
-    rows = np.zeros(3, RECORD)
-    rows["packet"], rows["drop"], rows["protocol"], rows["bytes"] = range(3), [0, 3, 1], 17, 100
-    path = tmp_path / "x.bin"
-    path.write_bytes(MAGIC + rows.tobytes())
-    log = open_log(path)
-    (of_all,) = figures(log)
-    assert of_all.dropped == {"congestion": 1, "queue-full": 1}
-    file = io.BytesIO()
-    write_csv(log, file)
-    assert [line.split(",")[10] for line in file.getvalue().decode().splitlines()[1:]] == [
-        "",
-        "congestion",
-        "queue-full",
-    ]

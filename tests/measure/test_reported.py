@@ -132,30 +132,6 @@ def test_several_exchanges_of_a_request_add_up(tmp_path: Path) -> None:
     }
 
 
-def test_a_server_that_sends_on_after_a_short_packet_was_not_held_up(tmp_path: Path) -> None:
-    """As TLS's tickets are sent before the reply, and pieces of a reply that is made piece by piece."""
-    log = opened()
-    log.up(100, 1001, 100)
-    log.down(111, 501, 50)  # until 121
-    log.up(121, 1101, 0)
-    log.down(141, 551, 100)  # until 151
-    (row,) = requests(tmp_path, [log], (99, 153))
-    expected = {"client_before": 1, "uplink_delay": 10, "server": 1 + 30, "downlink_delay": 10, "client_after": 2}
-    assert parts(row) == expected
-
-
-def test_a_reply_that_waits_for_an_acknowledgement_is_transport(tmp_path: Path) -> None:
-    log = opened()
-    log.up(100, 1001, 100)
-    log.down(111, 501, 1448)  # until 121
-    log.up(121, 1101, 0)
-    log.down(131, 1949, 100)  # until 141
-    (row,) = requests(tmp_path, [log], (99, 141))
-    assert parts(row)["server"] == 1
-    assert parts(row)["downlink_transport"] == 20
-    assert parts(row)["downlink_delay"] == 10
-
-
 def test_concurrent_requests_have_each_their_connection(tmp_path: Path) -> None:
     one, other = opened(40_000), opened(40_001)
     exchange(one, 100, 0, 0, think=60)  # until 180
@@ -165,15 +141,6 @@ def test_concurrent_requests_have_each_their_connection(tmp_path: Path) -> None:
     rows = requests(tmp_path, [one, other], (99, 181), (109, 151), (159, 211), (199, 222))
     assert [row["local_port"] for row in rows] == [40_000, 40_001, 40_001, 40_000]
     assert [parts(row)["server"] for row in rows] == [60, 20, 30, 1]
-
-
-def test_a_request_that_waits_for_a_connection_has_only_its_exchange(tmp_path: Path) -> None:
-    log = opened()
-    exchange(log, 100, 0, 0)  # until 125
-    exchange(log, 126, 100, 100)  # until 151
-    first, second = requests(tmp_path, [log], (99, 125.5), (105, 152))
-    assert parts(first)["server"] == parts(second)["server"] == 5
-    assert parts(second)["client_before"] == 126 - 105
 
 
 def test_requests_that_share_a_connection_have_no_parts(tmp_path: Path) -> None:
@@ -188,26 +155,6 @@ def test_requests_that_share_a_connection_have_no_parts(tmp_path: Path) -> None:
     assert [row["residual_s"] for row in rows] == [None, None]
     assert [row["local_port"] for row in rows] == [None, None]
     assert [row["latency_s"] for row in rows] == pytest.approx([0.047, 0.062])
-
-
-def test_interleaved_replies_leave_no_request_with_parts(tmp_path: Path) -> None:
-    log = opened()
-    log.up(100, 1001, 100)
-    log.up(110, 1101, 100)
-    log.down(130, 501, 100)  # until 140
-    log.down(150, 601, 100)  # until 160
-    rows = requests(tmp_path, [log], (99, 141), (109, 161))
-    assert [row["residual_s"] for row in rows] == [None, None]
-
-
-def test_of_two_connections_that_fit_none_is_taken(tmp_path: Path) -> None:
-    one, other = opened(40_000), opened(40_001)
-    exchange(one, 100, 0, 0)
-    exchange(other, 101, 0, 0)
-    (row,) = requests(tmp_path, [one, other], (99, 127))
-    assert row["residual_s"] is None
-    (row,) = requests(tmp_path, [one, other], (99, 140))  # the end does not decide either
-    assert row["residual_s"] is None
 
 
 def test_traffic_that_nobody_reports_does_not_disturb(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
-from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.shell.options import OptionError, Recorded, parse_link
 from cellbed.support.ways import WAYS
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import make_plan
@@ -95,12 +95,6 @@ def test_the_model_is_derived_once(folder: Path, cache: Path) -> None:
     assert model.stat().st_mtime_ns == stamp
 
 
-def test_its_trains_can_be_replayed_otherwise(folder: Path) -> None:
-    for method in ("cellreplay", "saturation"):
-        [stage] = Link(rate=rate(folder / "walk", method=method)).stages
-        assert stage["kind"] == "workload-dependent"
-
-
 @pytest.mark.parametrize(
     ("path", "more", "message"),
     [
@@ -155,12 +149,6 @@ def test_links_that_replay_it_are_proved(folder: Path) -> None:
     assert [str(proof) for proof in proofs if not proof.ok] == []
     proved = {proof.what for proof in proofs if proof.proved}
     assert {f"mobile-0.{way} {what}" for way in WAYS for what in ("delay", "rate")} <= proved
-
-
-def test_a_queue_of_the_users_own_stands_before_the_calibrated_one(folder: Path) -> None:
-    link = parse_link(recorded=Recorded("walk"), queue=EachWay("30 packets"), folder=folder)
-    [stage] = [each for each in link.downlink.stages if each["kind"] == "conditional"]
-    assert stage["queue"]["packets"] == 30
 
 
 def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cellbed.recordings import RecordingError, TrainPlan, read_recording, write_recording
-from cellbed.recordings.description import Description, json_schema
+from cellbed.recordings.description import json_schema
 from cellbed.recordings.recording import FILES
 from cellbed.recordings.virtual import record_virtually
 from in_process import cellbed
@@ -47,12 +47,6 @@ def test_keys_of_a_later_version_are_kept(folder: Path, tmp_path: Path) -> None:
     reported = json.loads((tmp_path / "again" / "recording.json").read_text())
     assert reported["weather"] == {"rain": True}
     assert (reported["signal"]["rsrp_dbm"], reported["signal"]["tilt"]) == (-97.5, 3)
-
-
-def test_integers_of_other_widths_and_further_columns_are_read(folder: Path) -> None:
-    table = pl.read_parquet(folder / LIGHT)
-    table.with_columns(pl.col("copies", "train").cast(pl.Int64), snr=pl.lit(3.0)).write_parquet(folder / LIGHT)
-    assert read_recording(folder).light_uplink.equals(table)
 
 
 def test_the_schema_describes_what_is_written(folder: Path) -> None:
@@ -150,14 +144,6 @@ def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
     assert not any("\n" in refusal for refusal in refusals)
 
 
-def test_a_workload_that_was_not_recorded_may_have_no_files(folder: Path) -> None:
-    counts = json.loads((folder / "recording.json").read_text())["counts"]
-    _json(counts={stem: count for stem, count in counts.items() if not stem.startswith("heavy")})(folder)
-    for way in ("uplink", "downlink"):
-        (folder / f"heavy-{way}.parquet").unlink()
-    assert read_recording(folder).heavy_uplink.height == 0
-
-
 def test_what_a_recorder_left_but_is_no_journal_is_refused(folder: Path) -> None:
     (folder / "recording.json").rename(folder / "journal")
     with pytest.raises(RecordingError, match=r"walk.*: not a journal of this version of the recorder"):
@@ -218,13 +204,6 @@ def test_virtual_trains_are_answered_once_their_first_packet_is_there() -> None:
     assert recording.heavy_uplink.height == 0
 
 
-def test_a_train_that_is_lost_is_not_answered() -> None:
-    recording = record_virtually(pair(loss="60 %"), None, PLAN, duration_ns=2 * SECOND)
-    arrived = recording.light_uplink.filter(pl.col("arrived_ns").is_not_null())["train"].unique().to_list()
-    assert 0 < len(arrived) < recording.light_uplink["train"].n_unique()
-    assert sorted(recording.light_downlink["train"].unique().to_list()) == sorted(arrived)
-
-
 def test_both_workloads_on_one_device_take_turns() -> None:
     recording = record_virtually(pair(), None, PLAN, (FULL, None), duration_ns=18 * SECOND, span_ns=4 * SECOND)
     spans = [(span.workload, span.start_ns // SECOND, span.end_ns // SECOND) for span in recording.description.spans]
@@ -247,9 +226,3 @@ def test_trains_in_rotation_keep_their_own_gaps_and_lengths() -> None:
     assert starts["bytes"].to_list() == [100, 1400, 100, 1400]
     assert recording.light_uplink.group_by("train").len().sort("train")["len"].to_list() == [1, 3, 1, 3]
     assert recording.light_downlink["train"].to_list() == [1, 3]
-
-
-def test_equal_recordings_have_one_name() -> None:
-    assert walk(200 * MS).description == walk(200 * MS).description
-    assert walk(200 * MS).description.id != walk(200 * MS, delay="21 ms").description.id
-    assert Description.model_validate_json(walk(200 * MS).description.model_dump_json()) == walk(200 * MS).description

@@ -189,13 +189,6 @@ def test_a_broken_connection_is_an_outage_where_trains_did_not_arrive_and_else_f
     assert all(95 <= count <= 102 for count in counts[:6] + counts[9:])
 
 
-def test_the_begin_is_filled_where_saturation_does_not_show_it() -> None:
-    late = [at for at in EVERY if at >= 6030]
-    times = opportunities(_saturated([("light", 0, 20), ("heavy", 6, 20)], late), "uplink")
-    assert all(99 <= count <= 101 for count in _per_second(times))
-    assert opportunities(_saturated([("heavy", 0, 20)], EVERY), "uplink")[0] <= 10 * MS
-
-
 def test_alternating_spans_are_filled_by_the_saturation_before() -> None:
     spans = [("light", 0, 4), ("heavy", 4, 8), ("light", 10, 14), ("heavy", 14, 18)]
     slow = [float(at) for at in range(4030, 8100, 20)]
@@ -204,24 +197,6 @@ def test_alternating_spans_are_filled_by_the_saturation_before() -> None:
     counts = _per_second(opportunities(recording, "uplink"))
     assert all(49 <= count <= 51 for count in counts[:14])
     assert all(195 <= count <= 202 for count in counts[14:])
-
-
-def test_a_silence_to_the_end_is_closed_there() -> None:
-    spans = [("heavy", 0, 20)]
-    short = opportunities(_saturated(spans, [at for at in EVERY if at < 15_000]), "uplink")
-    assert short[-2:].tolist() == [14_990 * MS, 20 * SECOND]
-    assert opportunities(_saturated(spans, EVERY), "uplink")[-1] == 19_990 * MS
-
-
-def test_what_was_not_recorded_is_told() -> None:
-    light_only = record_virtually(pair(), None, PLAN, duration_ns=SECOND)
-    with pytest.raises(RecordingError, match="no saturation of the downlink"):
-        opportunities(light_only, "downlink")
-    small = TrainPlan(rotation=(Train(up=1, down=1, up_bytes=100, down_bytes=1400),), gap_ns=50 * MS)
-    with pytest.raises(RecordingError, match="no trains of the uplink that arrived"):
-        light_rows(record_virtually(pair(), None, small, duration_ns=SECOND), "uplink")
-    # Round-trip times of another size are better than none.
-    assert fixed_delay(record_virtually(pair(), None, small, duration_ns=SECOND)) == (40_800_000) // 2
 
 
 def test_rates_and_round_trips_over_time() -> None:

@@ -56,9 +56,6 @@ def test_mahimahi_traces_have_the_rate_and_the_delay(folder: Path, tmp_path: Pat
     readme = (tmp_path / "out" / "README").read_text()
     assert "One-way delay for the traces, half the minimum round-trip time: 21.05 ms." in readme
     assert "mm-delay 21 mm-link 'the walk.up' 'the walk.down' -- COMMAND" in readme
-    each = cellbed("traces", "export", folder, "--format", "mahimahi", "--each-packet", "-o", tmp_path / "each")
-    assert "up to 7.1% above the recorded one" in each
-    assert resolve("the walk.up", tmp_path / "each").trace.mean_bit_rate == pytest.approx(8e6 * 15 / 14, rel=0.01)
 
 
 def test_a_replay_of_the_exported_trace_is_the_recorded_link(folder: Path, tmp_path: Path) -> None:
@@ -87,8 +84,6 @@ def test_mm_cellular_reads_what_is_exported(folder: Path, tmp_path: Path) -> Non
     offsets = (tmp_path / "out" / "latency-offset-up").read_text().split()
     assert offsets[::2] == [str(size) for size in range(100, 1401, 100)]
     assert offsets[1::2][:2] == ["-6.8", "-6.276923"]
-    cellbed("traces", "export", folder, "--format", "cellreplay", "--precise", "-o", tmp_path / "precise")
-    assert (tmp_path / "precise" / "up-delay-light-pdo").read_text().startswith("0 21.05 0 1.4 2.8 4.2\n")
 
 
 def test_exports_are_values_for_a_scenario(folder: Path, tmp_path: Path) -> None:
@@ -97,25 +92,9 @@ def test_exports_are_values_for_a_scenario(folder: Path, tmp_path: Path) -> None
     asked = read_settings(["rate=rate/rate-uplink.csv", "delay=rtt/rtt.csv"], tmp_path)
     assert [round(rate / 1e6) for _, rate in asked.rate.points] == [8, 8, 8, 8]  # type: ignore[union-attr]
     assert asked.delay.series[0] == (0, 21_050_000)  # type: ignore[union-attr]
-    cellbed("traces", "export", folder, "--format", "rate", "--parquet", "-o", tmp_path / "parquet")
-    table = pl.read_parquet(tmp_path / "parquet" / "rate-downlink.parquet")
+    table = pl.read_csv(tmp_path / "rate" / "rate-downlink.csv")
     assert table.columns == ["time_s", "rate_bit_s", "packets", "lost"]
-    assert table.height == 40
-
-
-def test_an_export_takes_an_empty_directory_but_not_the_current_one(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    command = ("traces", "export", folder, "--format", "rtt", "-o")
-    assert "is the current directory: name a directory in it" in cellbed(*command, ".", status=2)
-    cellbed(*command, "within")
-    monkeypatch.chdir(tmp_path)
-    assert list((tmp_path / "empty").iterdir()) == [tmp_path / "empty" / "within"]
-    (tmp_path / "other").mkdir()
-    cellbed(*command, "other")
-    assert {path.name for path in (tmp_path / "other").iterdir()} == {"rtt.csv", "README"}
+    assert table.height == 4
 
 
 def test_exports_that_fail_leave_nothing(folder: Path, tmp_path: Path) -> None:
@@ -183,7 +162,7 @@ def test_the_files_of_the_tool_go_through_a_recording_unchanged(
             lines = (f"{100 * (number + 1)} {_ms(shift)}\n" for number, shift in enumerate(offsets))
             (place / NAMES[key]).write_text("".join(lines))
     idle_ns = None if idle_ms is None else (idle_ms[0] * MS, idle_ms[1] * MS)
-    made = import_cellreplay(tool_files([place]), idle_ns)
+    made = import_cellreplay(tool_files(place), idle_ns)
     recording = read_recording(write_recording(made, place / "recording"))
     done = export(recording, "cellreplay", place / "again", name="x")
     assert set(done.files) == {*(path.name for path in place.iterdir() if path.is_file()), "README"}
@@ -208,7 +187,7 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Path) -> None:
-    write_recording(import_cellreplay(tool_files([theirs]), (24 * MS, 21 * MS)), tmp_path / "made")
+    write_recording(import_cellreplay(tool_files(theirs), (24 * MS, 21 * MS)), tmp_path / "made")
     recording = read_recording(tmp_path / "made")
     it = recording.description
     assert (it.started, it.clock.light, it.heavy.uplink, it.signal.operator) == (None, None, None, None)
@@ -241,16 +220,7 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
 def test_wrong_files_are_refused_with_their_line(theirs: Path, name: str, text: str | None, message: str) -> None:
     (theirs / name).write_text(text) if text is not None else (theirs / name).unlink()
     with pytest.raises(RecordingError, match=message):
-        import_cellreplay(tool_files([theirs]))
-
-
-def test_files_can_be_named_one_by_one(theirs: Path, tmp_path: Path) -> None:
-    four = [theirs / name for name in list(NAMES.values())[:4]]
-    (tmp_path / "offsets").write_text("100 -3\n1400 0\n")
-    recording = import_cellreplay(tool_files(four, (tmp_path / "offsets", tmp_path / "offsets")))
-    assert derive(recording, "downlink").offsets == [(100, -3 * MS), (1400, 0)]
-    with pytest.raises(RecordingError, match="3 files: give the four files"):
-        tool_files(four[:3])
+        import_cellreplay(tool_files(theirs))
 
 
 def test_the_page_of_recordings_is_right() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -23,8 +22,7 @@ from cellbed.recordings.derived import cache_folder
 from cellbed.runformat.stages import describe
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
-from cellbed.scenario.recorded import RecordedLink
-from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.shell.options import EachWay, Recorded, parse_link
 from cellbed.testbed.plan import make_plan
 from recording_examples import MS, SECOND, calibrated, walk
 from scenario_text import GOOD
@@ -140,20 +138,6 @@ def test_a_scenario_names_a_recording(folder: Path) -> None:
     assert set(uplink.recordings()) == {name, f"{name} light rows", f"{name} latency offset"}
 
 
-def test_a_scenario_says_more(folder: Path) -> None:
-    more = 'method = "saturation"\nqueue = { uplink = { kind = "codel" } }\nloop = false\n'
-    scenario = read(MOBILE + more, folder)
-    assert isinstance(scenario.links.mobile, RecordedLink)
-    up = stages(scenario, "uplink")["workload-dependent"]
-    assert (up["queue"]["kind"], up["looped"], up["latency_offset"]) == ("codel", False, None)
-    assert stages(scenario, "downlink")["workload-dependent"]["queue"]["kind"] == "droptail"
-    each = read(MOBILE.replace("walk", "plain") + 'idle = { uplink = "1 ms", downlink = "2 ms" }\n', folder)
-    idle = [stages(each, way)["workload-dependent"]["idle_ns"] for way in ("uplink", "downlink")]
-    assert idle == [MS, 2 * MS]
-    resolved = json.loads(json.dumps(scenario.resolved()))
-    assert Scenario.model_validate(resolved, context={"folder": folder}) == scenario
-
-
 @pytest.mark.parametrize(
     ("mobile", "message"),
     [
@@ -178,22 +162,6 @@ def test_a_shell_takes_the_directory(folder: Path) -> None:
     )
     [stage] = [stage for stage in asked.downlink.stages if stage["kind"] == "workload-dependent"]
     assert (stage["idle_ns"], stage["queue"]["packets"]) == (2 * MS, 30)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"recorded": Recorded("plain")}, "--recording: .*F of the uplink was not calibrated"),
-        ({"recorded": Recorded("walk", "x")}, "--recording: method: 'x' is not known"),
-        ({"recorded": Recorded(method="saturation")}, "--method: .*give the directory of one as --recording"),
-        ({"recorded": Recorded(idle=("1 ms", "2 ms"))}, "--idle: .*give the directory of one as --recording"),
-        ({"recorded": Recorded("walk"), "uplink": "5 Mbit/s"}, "--up: the uplink replays a recording"),
-        ({"recorded": Recorded("walk"), "radio": "midband-good"}, "--radio: "),
-    ],
-)
-def test_options_that_do_not_go_together_are_told(folder: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        parse_link(**options, folder=folder)
 
 
 def test_files_are_derived_once_and_again_when_the_recording_is_another(folder: Path, cache: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
-from cellbed.report import chart_library, formats, html, origin, plot, terminal
-from cellbed.report import comparison as comparison_page
-from cellbed.report.chart_library import ASSETS, AssetError
+from cellbed.report import formats, html, origin, plot, terminal
+from cellbed.report.chart_library import ASSETS
 from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
 from cellbed.support.console import Console
 from cellbed.workloads.registry import workload
-from predicted_runs import PORT, SECOND, change_json, make_run, only, read_lines, repeat_later, write_lines
+from predicted_runs import SECOND, change_json, make_run, only, read_lines, write_lines
 
 SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -349,22 +348,6 @@ def test_the_cause_is_a_sentence(requests: int, outages: UnderWay | None, words:
     assert origin.cause(decomposition(requests, outages)) == words
 
 
-def test_traces_are_named_once_with_their_origin() -> None:
-    def direction(name: str | None, synthetic: bool = False) -> dict[str, Any]:
-        return {"trace": {"name": name, "synthetic": synthetic} if name else None}
-
-    both = [direction("lte.up", True), direction("lte.down", True), direction("drive.up"), direction(None)]
-    assert origin.traces({"directions": both}) == "lte (synthetic), drive"
-    radio = {"trace": None, "played": {"name": "radio lowband-good", "synthetic": True, "sha256": None}}
-    walk = [
-        {"trace": None, "played": {"name": f"walk {way} by cellreplay", "synthetic": False}}
-        for way in ("uplink", "downlink")
-    ]
-    assert origin.traces({"directions": [radio, *walk]}) == "radio lowband-good (synthetic), walk by cellreplay"
-    assert origin.traces({"directions": [direction(None)]}) is None
-    assert origin.traces({}) is None
-
-
 @needs_assets
 def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Path) -> None:
     import numpy as np
@@ -383,14 +366,6 @@ def test_a_large_run_is_thinned_for_drawing_but_not_in_its_figures(tmp_path: Pat
     assert drawn["latency_s"].max() == 9.0
     assert drawn["latency_s"].min() == table["latency_s"].min()
     assert drawn["latency_s"].null_count() == 1
-
-
-def test_missing_assets_are_an_error_that_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_run(tmp_path / "run")
-    collect(tmp_path / "run")
-    monkeypatch.setattr(chart_library, "ASSETS", tmp_path / "nowhere")
-    with pytest.raises(AssetError, match=r"python scripts/fetch_assets\.py"):
-        html.write(tmp_path / "run")
 
 
 def printed(run: Path) -> str:
@@ -575,18 +550,6 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
     assert "must end in .html, .svg or .pdf" in str(result.exception)
 
 
-def test_a_connection_that_carried_requests_is_their_applications(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    make_run(run)
-    repeat_later(run, PORT + 1)
-    program = asdict(replace(PROGRAM, name="fetch", ports=()))
-    change_json(run / "run.json", lambda described: described["applications"].append(program))
-    # No request went over the second connection: the program opened it.
-    path = run / "raw" / "workload.endpoint-0.requests.jsonl"
-    write_lines(path, [line for line in read_lines(path) if line["local_port"] == PORT])
-    assert {(each.app, each.connections) for each in collect(run).connections} == {("workload", 1), ("fetch", 1)}
-
-
 def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
     for name, uplink in (("one", 8), ("two", 4)):
         make_run(tmp_path / name, uplink=uplink, applications=[asdict(PROGRAM)])
@@ -601,46 +564,6 @@ def test_programs_are_compared_by_their_connections(tmp_path: Path) -> None:
     assert 0 < one < two
     assert "requests" not in rows
     assert "Connections to edge-0 port 1883" in page.read_text()
-
-
-def test_compare_says_when_a_run_is_held_against_itself(tmp_path: Path) -> None:
-    make_run(tmp_path / "one")
-    (tmp_path / "link").symlink_to(tmp_path / "one")
-    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link")])
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("warning: one is the same run twice")
-    assert result.output.count("±0 ms to ±0 ms") == 2  # median of the same requests, and of each
-    assert "no interval: P90 needs 36 independent requests; these 56 depend on each other" in result.output
-    result = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "link"), "--json"])
-    assert len(json.loads(result.stdout)["runs"]) == 2
-
-
-def test_in_a_pipe_a_row_is_a_line_and_paths_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "a-folder-with-a-rather-long-name-as-they-come-with-dates-20261121-025434"
-    make_run(tmp_path / name)
-    collect(tmp_path / name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    result = CliRunner().invoke(app, ["report", name, "--open", "no"])
-    assert str(tmp_path / name / "report.html") in result.output.splitlines()
-    result = CliRunner().invoke(app, ["compare", name, name])
-    rows = [line for line in result.output.splitlines() if line.lstrip().startswith(name) and " minus " not in line]
-    assert [row.split() for row in rows] == [[name, name], [name, "share"] * 2 * 2]  # around the median and around P90
-
-
-def test_numbers_are_written_with_three_digits_and_their_units() -> None:
-    durations = {0.127: "127 ms", 1.7579: "1.76 s", 0.000085: "85.0 µs", 0.9996: "1.00 s", 0: "0 ms", 61.23: "61.2 s"}
-    assert {each: formats.duration(each) for each in durations} == durations
-    assert formats.duration(None) == formats.NOTHING
-    sizes = {999.6: "1.00 kB", 250_000: "250 kB"}
-    assert {each: formats.size(each) for each in sizes} == sizes
-    assert formats.memory(512 * 2**20) == "512 MiB"
-    assert (formats.rate(None), formats.rate(8.027)) == ("unlimited", "8.03 Mbit/s")
-    assert (formats.share(0.64), formats.share(0.00044)) == ("64 %", "0.044 %")
-    assert formats.number(1204) == "1,204"
-    reached = {(8.12, 20): "8.1 of 20 s", (20, 20): "20.0 s", (19.99, 20): "20.0 s", (0, 60): "0 of 60 s"}
-    assert {each: formats.reached(*each) for each in reached} == reached
-    assert formats.outcome("running") == "did not end"  # it was killed
 
 
 def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() -> None:
@@ -660,19 +583,3 @@ def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() ->
             found.setdefault(name, set()).add(colour)
     assert {name: len(colours) for name, colours in found.items()} == dict.fromkeys(found, 1)
     assert len(set[str]().union(*found.values())) == len(found)
-
-
-def test_tables_of_a_comparison_of_six_runs_are_not_clipped(browser: Any, tmp_path: Path) -> None:
-    runs = [tmp_path / f"near-20261123-08411{number}" for number in range(6)]
-    for number, run in enumerate(runs):
-        make_run(run, duration=2, seed=number)
-    comparison_page.write(compare(runs), tmp_path / "page.html")
-    for width, media in ((1400, "screen"), (703, "print")):  # on a screen, and on A4
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.emulate_media(media=media)
-        page.goto((tmp_path / "page.html").as_uri())
-        sizes = "[...document.querySelectorAll('.scroll')].map(each => [each.scrollWidth, each.clientWidth])"
-        found = page.evaluate(sizes)
-        assert len(found) == 3
-        assert all(needed <= shown for needed, shown in found)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width

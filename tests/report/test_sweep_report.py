@@ -21,9 +21,8 @@ import tomli_w
 from cellbed import Sweep
 from cellbed.experiments.sweep.store import Result, dataset
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
-from cellbed.measure.factors import Axis, Factor, Study
+from cellbed.measure.factors import Factor, Study
 from cellbed.measure.repetitions import mean_interval, paired_difference, quantile_interval
-from cellbed.report import sweep as sweep_report
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
@@ -187,25 +186,6 @@ def test_values_that_are_missing_or_infinite_are_refused_with_the_reason() -> No
     assert effects["note"][2] == "refused: there are no points that differ in this factor alone"
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["1", "2.5"], Axis({"1": 1.0, "2.5": 2.5}, "")),
-        (["1 ms", "40 ms"], Axis({"1 ms": 1.0, "40 ms": 40.0}, "ms")),
-        (["500 ms", "2 s"], Axis({"500 ms": 0.5, "2 s": 2.0}, "s")),
-        (["5 us", "7 µs"], Axis({"5 us": 5.0, "7 µs": 7.0}, "µs")),
-        (["30 /min", "1 /s"], Axis({"30 /min": 0.5, "1 /s": 1.0}, "/s")),
-        (["1 %", "20 %"], Axis({"1 %": 1.0, "20 %": 20.0}, "%")),
-        (["0 s", "0 ms"], Axis({"0 s": 0.0, "0 ms": 0.0}, "ns")),
-        (["1 ms", "1 MB"], None),
-        (["nan", "1"], None),
-        (["near", "far"], None),
-    ],
-)
-def test_levels_of_one_kind_have_an_axis(labels: list[str], expected: Axis | None) -> None:
-    assert Axis.of(labels) == expected
-
-
 class Page:
     """A page of a report."""
 
@@ -248,14 +228,6 @@ def test_the_page_has_figures_points_effects_and_links(folder: Path, tmp_path: P
     assert len(measured["effects"]) == 3
 
 
-def test_figures_are_written_as_files(folder: Path, tmp_path: Path) -> None:
-    for ending, magic in (("svg", b"<?xml"), ("pdf", b"%PDF")):
-        words = ("-m", "latency_p50_s", "--figures", tmp_path, "--format", ending, "--open", "no")
-        assert cellbed("sweep", "report", folder, *words).stderr == f"2 figures in {tmp_path}\n"
-        for factor in ("rate", "place"):
-            assert (tmp_path / f"workload-latency_p50_s-{factor}.{ending}").read_bytes().startswith(magic)
-
-
 def test_figures_have_a_numeric_axis_and_the_intervals(folder: Path) -> None:
     sweep = Sweep.load(folder)
     figure = sweep.figure("latency_p50_s", "rate")
@@ -277,17 +249,6 @@ def test_figures_have_a_numeric_axis_and_the_intervals(folder: Path) -> None:
         sweep.intervals("latency_p5_s")
     with pytest.raises(CellbedError, match="choose an application: app='workload'"):
         sweep.intervals("latency_p50_s", app="other")
-
-
-def test_a_single_repetition_has_no_interval_and_the_report_shows_why(tmp_path: Path) -> None:
-    made = make_sweep(tmp_path / "s", {"rate": RATE}, repetitions=1)
-    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no")
-    reason = "all points: an interval needs at least 2 repetitions; there is 1"
-    assert reason in done.stdout
-    text = (made / "report.html").read_text()
-    assert "A" + reason[1:] in text
-    assert "an interval needs at least 2 pairs; there is 1" in text
-    assert text.count("<svg") == 1
 
 
 def test_missing_run_reports_are_made_and_failed_runs_have_none(tmp_path: Path) -> None:
@@ -317,24 +278,6 @@ def test_a_sweep_of_disturbed_trials_has_a_hint_and_no_empty_figures(tmp_path: P
     assert "<svg" not in page
     done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--with-disturbed", "--open", "no")
     assert "6 trials disturbed and used. The page and --json list them.\n" in done.stdout
-
-
-def test_a_large_sweep_stays_readable(tmp_path: Path) -> None:
-    levels = [f"{ms} ms" for ms in range(1, 25)]
-    factors = {
-        "delay": {"key": "links.mobile.base_delay", "levels": levels},
-        "rate": {"key": "workload.rate", "levels": [f"{rate} /s" for rate in range(1, 11)]},
-    }
-    made = make_sweep(tmp_path / "s", factors, repetitions=2)
-    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no")
-    assert done.stdout.count("\n") < 120
-    assert "… and 210 more points: see the page or --json" in done.stdout
-    page = Page(made / "report.html")
-    assert len(page.links) == 480
-    assert "210 more points</summary>" in page.text
-    assert "2 more levels</summary>" in page.text
-    assert "of the mean over the 10 points with this level" in page.text
-    assert len(page.text) < 2_000_000
 
 
 def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_path: Path) -> None:
@@ -392,28 +335,6 @@ def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: 
     assert set(latency["note"]) == {
         "a repetition is three times the median or more: report the median (--statistic median)"
     }
-
-
-def test_effects_of_a_factor_that_multiplies_are_ratios(tmp_path: Path) -> None:
-    def proportional(trial: Trial) -> dict[str, float]:
-        base = math.exp(trial.repetition / 2)
-        return {"latency_p50_s": base * (1.5 if trial.point.number == 1 else 1), "lost_share": 0.0}
-
-    made = make_sweep(tmp_path / "times", {"rate": RATE}, proportional)
-    found = Sweep.load(made).effects("latency_p50_s")
-    assert found["ratio"].to_list() == pytest.approx([1.5, 1])
-    assert found["ratio_low"][0] == pytest.approx(1.5)
-    assert found["low"][0] < 0.5 < found["high"][0]
-    text = cellbed("sweep", "report", made, "--open", "no").stdout
-    assert "× 1.50" in text
-    without_ratio = Sweep.load(made).effects("lost_share")
-    assert without_ratio["ratio"].to_list() == [None, None]
-
-
-def test_a_row_whose_interval_and_verdict_differ_has_the_reason() -> None:
-    row = {"low": 0.7, "high": 125.0, "distinct": False}
-    assert sweep_report.uncorrected({"effects": [row]}).startswith("each interval is for its row alone; p and")
-    assert not sweep_report.uncorrected({"effects": [{**row, "distinct": True}, {"low": None}]})
 
 
 def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from random import Random
 from statistics import NormalDist
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from archive_examples import add
 from cellbed.archive import Archive
+from cellbed.link import Link
+from cellbed.outcomes import Fate
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.core import RoundTripRecord
 from cellbed.scenario.places import PLACES, ROUTE, Hours, RoundTrips
@@ -69,12 +72,41 @@ def test_the_tail_is_long_on_the_right_and_longer_in_peak_hours(place) -> None:
     assert median < percentile(place.round_trips, 0.5, "peak") <= 1.1 * median + 1000
 
 
+def test_the_clouds_of_the_studies_are_as_far_as_published() -> None:
+    # Lim et al., Table II: from the phone, and from there to the edge at the tower; COSM-IC, Table I.
+    published = {"att-cloud-5g": 40.7 - 6.1, "att-cloud-4g": 47.2 - 17.2, "open-ireland": 112, "aws-ireland": 90}
+    for name, trip in published.items():
+        assert PLACES[name].one_way == pytest.approx(trip / 2 * MS)
+    for name, deviation in (("att-cloud-5g", 7.4), ("att-cloud-4g", 0.6)):
+        queue, sigma = PLACES[name].round_trips.queue, PLACES[name].round_trips.sigma
+        spread = math.exp(sigma**2)  # of a log-normal distribution
+        assert queue * math.sqrt(spread * (spread - 1)) == pytest.approx(deviation * MS, rel=0.1)
+
+
+def test_a_core_link_limits_each_flow(tmp_path: Path) -> None:
+    written = '{ kind = "delay", delay = "att-cloud-5g", rate = "10 Gbit/s", flow_limit = "1 Gbit/s" }'
+    for way in core(tmp_path, written):
+        stage, _, bottleneck, _ = way.stages[1:]
+        assert stage == {"kind": "flow-limit", "bit_rate": 10**9, "burst_bytes": 65536, "queue_bytes": 10**6}
+        assert "at most 1 Gbit/s of each flow" in way.description
+        # Two flows at 2 Gbit/s each get 1 Gbit/s each; the rest is dropped.
+        sent = np.arange(0, 100 * MS, 6000)
+        flows = np.arange(len(sent)) % 2
+        link = Link.of_stages([stage, bottleneck])
+        outcomes = link.run(np.repeat(sent, 2), 1500, flows=np.repeat(flows, 2))
+        for flow in (0, 1):
+            through = (np.repeat(flows, 2)[outcomes.packet] == flow) & (outcomes.fate == Fate.DELIVERED)
+            assert 1500 * 8 * through.sum() == pytest.approx(1e9 * 0.1 + 8 * 65536 + 8e6, rel=0.01)
+    with pytest.raises(ScenarioError, match=r"flow_limit.*at least '1 kbit/s'"):
+        core(tmp_path, '{ kind = "delay", delay = "5 ms", flow_limit = "1 bit/s" }')
+
+
 def test_paris_has_two_modes_and_the_others_one() -> None:
     assert {name: len(place.round_trips.routes) for name, place in PLACES.items()} == {
         "base-edge": 1,
         "eu-central-1": 1,
         "eu-west-3": 2,
-        "us-east-1": 1,
+        **dict.fromkeys(["us-east-1", "att-cloud-5g", "att-cloud-4g", "open-ireland", "aws-ireland"], 1),
     }
     drawn = PLACES["eu-west-3"].round_trips.over(200 * ROUTE, "off-peak", Random(1))
     trips = sorted(trip for _, trip in drawn)

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cellbed._core import parse_trace
 from cellbed.cli.mahimahi import app
 from cellbed.shell.mahimahi.__main__ import COMMANDS, main
-from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, parse_rate, read
+from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, read
 from cellbed.shell.mahimahi.queues import parse_queue
 
 LINK = ["mm-link", "6mbit", "6mbit"]
@@ -127,13 +126,6 @@ def test_what_mm_link_cannot_do_is_one_line(
     assert said.err.count("\n") == 1
 
 
-def test_queue_arguments_may_be_separated_by_anything() -> None:
-    for text in ("packets=100,bytes=150000", "packets=100, bytes=150000", "bytes=150000.0;packets=0100"):
-        queue = parse_queue("droptail", text, "--uplink-queue", 1)
-        assert queue.config == {"kind": "droptail", "packets": 100, "bytes": 150000}
-        assert (queue.words, queue.remarks) == ("droptail [bytes=150000, packets=100]", ())
-
-
 @pytest.mark.parametrize(
     ("text", "read", "remark"),
     [
@@ -153,12 +145,6 @@ def test_queue_arguments_are_read_as_the_original_reads_them(text: str, read: di
     assert remark in queue.remarks[0]
 
 
-def test_a_fraction_of_a_millisecond_is_cut_off_with_a_remark() -> None:
-    queue = parse_queue("codel", "packets=10, target=5.5, interval=100.0", "--uplink-queue", 1)
-    assert (queue.config["target_ns"], queue.config["interval_ns"]) == (5_000_000, 100_000_000)
-    assert queue.remarks == ("--uplink-queue-args: 'target=5.5' read as target=5, as Mahimahi reads it",)
-
-
 @pytest.mark.parametrize("text", ["0.5kbit", "200gbit"])
 def test_a_rate_out_of_range_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mm-link", text, "6mbit", "--", "echo", "started"]) == 1
@@ -171,15 +157,6 @@ def test_a_constant_rate_is_met(rate: int) -> None:
     stamps = [int(line) for line in constant_trace(Fraction(rate)).splitlines()]
     assert stamps == sorted(stamps)
     assert len(stamps) * 12_000_000 / stamps[-1] == pytest.approx(rate, rel=1e-5)
-
-
-def test_rates_are_written_in_several_ways(tmp_path: Path) -> None:
-    for text in ("12mbit", "12Mbit/s", "12 Mbps", "12000kbit", "0.012gbit", "12mbits/s"):
-        assert parse_rate(text) == 12_000_000
-    assert parse_rate("12 apples") is None
-    trace = tmp_path / "trace"
-    trace.write_text(constant_trace(Fraction(12_000_000)))
-    assert parse_trace(trace).duration_ns == 1_000_000
 
 
 def test_launchers_are_installed_and_taken_away(tmp_path: Path) -> None:

@@ -188,26 +188,6 @@ def test_logs_go_to_pipes_devices_and_fifos(world: World) -> None:
     assert world.run(["test", "-c", "/dev/null"]).returncode == 0
 
 
-def test_a_log_without_a_reader_keeps_nobody_waiting(world: World) -> None:
-    fifo = world.folder / "unread.fifo"
-    os.mkfifo(fifo)
-    done = run(world, "mm-link", "12mbit", "12mbit", f"--uplink-log={fifo}", "echo", "done")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
-
-
-def test_standard_streams_may_be_closed(world: World) -> None:
-    done = run(world, "sh", "-c", "mm-delay 1 mm-link 12mbit 12mbit echo ok <&-", user=ORDINARY_USER)
-    assert (done.returncode, done.stdout, without_remark(done.stderr)) == (0, "ok\n", "")
-    done = run(world, "sh", "-c", "mm-delay 1 sh -c 'echo seen > $HOME/closed' <&- >&- 2>&-", user=ORDINARY_USER)
-    assert (done.returncode, (world.home(ORDINARY_USER) / "closed").read_text()) == (0, "seen\n")
-
-
-def test_the_environment_of_other_pythons_is_not_read(world: World) -> None:
-    (world.folder / "getopt.py").write_text("raise SystemExit('not this one')\n")
-    done = run(world, "env", f"PYTHONPATH={world.folder}", "mm-meter", "echo", "fine")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
-
-
 def test_a_signal_that_the_caller_ignores_is_ignored_by_the_command(world: World) -> None:
     done = run(world, "env", "--ignore-signal=INT", "mm-delay", "1", "sh", "-c", "kill -INT $$; echo alive")
     assert (done.returncode, done.stdout) == (0, "alive\n")
@@ -248,11 +228,6 @@ def test_a_direction_is_on_and_off_by_turns(world: World, command: str) -> None:
     assert run(world, *command.split(), *python(TURNS, INTERNET)).stdout == "turns\n"
 
 
-def test_a_direction_that_is_never_on_passes_nothing(world: World) -> None:
-    assert run(world, "mm-intermittent", "uplink", "0", "1", *python(COUNT, INTERNET, "10")).stdout == "0\n"
-    assert run(world, "mm-onoff", "downlink", "1", "0", *python(COUNT, INTERNET, "10", "60")).stdout == "10\n"
-
-
 def test_the_logs_of_mm_link(world: World) -> None:
     folder = world.home()
     up, down = folder / "up.log", folder / "down.log"
@@ -287,18 +262,6 @@ def test_the_logs_of_mm_link(world: World) -> None:
     )
     check(down)
     assert sum(sign == "+" for _, sign, _ in events(down)) >= int(done.stdout)
-
-
-def test_what_codel_drops_where_packets_leave_has_no_line(world: World) -> None:
-    log = world.folder / "codel.log"
-    (world.folder / "slow.up").write_text("5\n")
-    queue = ["--uplink-queue=codel", "--uplink-queue-args=packets=1000, target=5, interval=20"]
-    link = ["mm-link", f"{world.folder}/slow.up", "12mbit", f"--uplink-log={log}", *queue, "--"]
-    done = run(world, *link, *python(COUNT, INTERNET, "150"))
-    signs = Counter(sign for _, sign, numbers in events(log) if sign != "#" and 1004 in numbers)
-    assert set(signs) == {"+", "-"}
-    assert signs["+"] == 150
-    assert int(done.stdout) <= signs["-"] < 150
 
 
 def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) -> None:

@@ -138,13 +138,6 @@ def test_a_log_of_every_packet_says_itself_what_it_is_of(world: World) -> None:
     assert {line.split()[1] for line in lines if line[0] != "#"} == {"+", "#", "-"}
 
 
-def test_a_log_that_cannot_be_written_is_one_clear_error(world: World) -> None:
-    done = world.shell("--offline", "--log", "/no/such/folder/packets.bin", "--", "echo", "started")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "/no/such/folder/packets.bin" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: World) -> None:
     for program in ("pasta", "slirp4netns"):
         world.hide(program)
@@ -158,13 +151,6 @@ def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: W
     assert "cellbed shell" not in silent.stderr
 
 
-def test_a_host_without_a_network_still_has_shells(world: World) -> None:
-    assert world.run(["sh", "-ec", "ip route del default; ip -6 route del default"]).returncode == 0
-    done = world.shell("--delay", "1", "--", "echo", "works", user=ORDINARY_USER)
-    assert (done.returncode, done.stdout) == (0, "works\n")
-    assert done.stderr.count("\n") <= 1
-
-
 def test_the_end_of_the_emulator_is_told_and_ends_the_command(world: World) -> None:
     process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
     next_line(process)
@@ -176,14 +162,6 @@ def test_the_end_of_the_emulator_is_told_and_ends_the_command(world: World) -> N
     assert errors == "cellbed shell: the emulator ended unexpectedly; the link is gone, the command is ended\n"
     assert "cellbed" not in world.rules()
     assert world.setting("ipv4/ip_forward") == "0"
-
-
-def test_a_registry_that_cannot_be_written_is_one_clear_error(world: World) -> None:
-    world.home(ORDINARY_USER).chmod(0o555)
-    done = world.shell("--offline", "--", "true", user=ORDINARY_USER)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert "set XDG_STATE_HOME" in done.stderr
 
 
 def test_a_tun_device_that_may_not_be_opened_is_one_clear_error(world: World) -> None:
@@ -302,17 +280,6 @@ def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> Non
         process.stdin.close()
         assert process.wait(30) == 1
         assert world.setting("ipv4/ip_forward") == left
-
-
-def test_a_killed_shell_does_not_keep_the_next_one_from_restoring_the_settings(world: World) -> None:
-    process = world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; exec sleep 1000"])
-    next_line(process)
-    assert world.setting("ipv4/ip_forward") == "1"
-    process.kill()
-    process.wait()
-    assert world.shell("--", "true").returncode == 0
-    # The helper of the killed shell may still be undoing its part.
-    wait_until(lambda: world.setting("ipv4/ip_forward") == "0")
 
 
 def test_shells_side_by_side_do_not_disturb_each_other(world: World) -> None:

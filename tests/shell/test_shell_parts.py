@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.shell import addresses, helper, resolver, wayout
+from cellbed.shell import addresses, resolver, wayout
 from cellbed.shell.options import EachWay, parse_link
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Place
 
 PAIR = addresses.Pair(
     IPv4Address("100.127.0.1"), IPv4Address("100.127.0.2"), IPv6Address("fd63::1"), IPv6Address("fd63::2")
@@ -45,14 +44,6 @@ def test_options_are_read_with_the_units_of_the_scenario(tmp_path: Path) -> None
         "looped": False,
         "offset_ns": 0,
     }
-
-
-def test_a_link_without_options_changes_nothing() -> None:
-    link = parse_link(folder=Path())
-    for direction in (link.uplink, link.downlink):
-        loss, _, bottleneck, delay = direction.stages
-        # They are there because they may change while the shell runs.
-        assert (loss["probability"], bottleneck["schedule"], delay["fixed_ns"]) == (0.0, {"kind": "unlimited"}, 0)
 
 
 def test_directions_may_differ_and_have_any_queue_delay_and_loss(tmp_path: Path) -> None:
@@ -143,29 +134,3 @@ def test_the_way_out_follows_from_rights_and_programs(
     way = wayout.choose(privileged=privileged, root=root, granted=granted, translation=translation, helpers=helpers)
     assert way.kind == kind
     assert reason in way.reason
-
-
-@pytest.mark.parametrize(
-    ("version", "early"),
-    [
-        ("pasta unknown version", True),  # Debian 12
-        ("", True),
-        ("pasta 0.0~git20230627.289301b-1", True),
-        ("pasta 0.0~git20240220.1e6f92b-1", False),
-        ("pasta 2024_05_10.7288448-1", False),
-        ("pasta 0.0~git20250503.587980c-2", False),
-    ],
-)
-def test_an_early_pasta_comes_after_slirp4netns(version: str, early: bool) -> None:
-    assert helper.is_early_pasta(version) is early
-
-
-def test_helpers_get_private_addresses_and_open_no_ports() -> None:
-    place = Place("/proc/9/fd/5", "/proc/9/ns/user")
-    pasta = helper.pasta_command("pasta", place, False, "/tmp/pid")
-    assert "100.127.128.100" in pasta
-    assert "--ipv4-only" in pasta
-    assert pasta[pasta.index("-t") + 1] == "none"
-    slirp = helper.slirp4netns_command("slirp4netns", place, 3, 4)
-    assert "--cidr=100.127.128.0/24" in slirp
-    assert "--userns-path=/proc/9/ns/user" in slirp

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from ipaddress import ip_address
 
@@ -168,21 +167,3 @@ def test_a_port_that_cannot_be_had_is_one_clear_error_and_nothing_is_left(world:
         assert without_remark(done.stderr).count("\n") == 1
         assert world.records(user) == []
     assert (world.rules(), world.devices()) == before
-
-
-@needs_world
-def test_a_published_port_is_free_again_when_the_shell_has_ended(world: World) -> None:
-    before = world.rules()
-    for _ in range(2):
-        assert world.shell("--publish", "8080:80", "--", "true").returncode == 0
-    assert world.rules() == before
-
-
-@needs_world
-def test_where_nothing_listens_inside_a_connection_is_refused(world: World) -> None:
-    process = world.start([*cellbed("shell"), "--publish", "8080:80", "--", "sh", "-c", "echo ready; exec sleep 1000"])
-    assert next_line(process) == "ready"
-    for address, internet in ((HOST, True), ("127.0.0.1", False)):
-        done = world.run(python(EXCHANGE, address, "8080"), internet=internet)
-        # Refused, reset, or reset before the program has shut it down.
-        assert re.search("Connection|not connected", done.stderr.splitlines()[-1])

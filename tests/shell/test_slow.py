@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.archive import resolve
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
 from run_commands import command, processes_of
@@ -143,15 +142,3 @@ def test_a_run_or_a_program_of_it_killed_at_any_instant_leaves_nothing_after_cle
             report = subprocess.run(command("report", folder), capture_output=True, text=True, check=False)
             assert report.returncode == 0, report.stderr
     assert min(victims.values()) > 5, victims
-
-
-def test_a_trace_of_100_megabytes_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "large.up"
-    with path.open("w") as file:
-        for begin in range(0, 1_800_000, 1000):
-            file.write("".join(f"{begin + step}\n" * 8 for step in range(1, 1001)))
-    assert path.stat().st_size > 100_000_000
-    trace = resolve(str(path), tmp_path).trace
-    assert trace.opportunities == 8 * 1_800_000
-    assert trace.duration_ns == 1_800_000 * 1_000_000
-    assert trace.longest_gap_ns == 1_000_000

@@ -63,7 +63,6 @@ def unfinished(archive: Archive) -> list[str]:
 BEGIN = """
 import sys, time
 from cellbed.archive import TraceError, open_archive
-from cellbed.archive.amending import describe, rename
 from cellbed.archive.entry import About
 from archive_examples import add, write_opportunities
 archive = open_archive()

@@ -15,8 +15,10 @@ REPLACED = {
     "queue": 'queue = { kind = "droptail", limit = "1 MB" }',
     "loss": 'start = "0 s"',
     "outage": 'start = "0 s"',
+    "fallback": 'start = "0 s"',
 }
-EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
+_KEYS = "up|base_delay|queue|loss|outage|fallback"
+EXAMPLES = re.findall(rf"^(?:{_KEYS}) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
 
 def write_recordings(path: Path) -> None:
@@ -37,4 +39,6 @@ def read(line: str, folder: Path = Path()) -> Scenario:
     was = REPLACED.get(key, 'start = "0 s"')
     assert was in GOOD
     text = GOOD.replace(was, line)
+    if key == "fallback":
+        text = text.replace('down = "unlimited"', 'down = "lte-suburban.down"')
     return parse(text, source="x.toml", folder=folder)

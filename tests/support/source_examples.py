@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 import zipfile
@@ -105,42 +104,6 @@ def cork_5g() -> bytes:
     )
 
 
-def commute_log(first_of_day: int, step_of_day: int) -> bytes:
-    """8 Mbit/s for a second, then 4 Mbit/s for two; the third line lasts no time."""
-    return lines(
-        f"{first_of_day} 549692 59.851754 10.781778 1000000 1000",
-        f"{first_of_day + step_of_day} 551692 59.85206  10.781969 1000000 2000",
-        f"{first_of_day + step_of_day} 551692 59.85206  10.781969 0 0000",
-        f"{first_of_day + 2 * step_of_day} 552692 59.852 10.78 500000 1000",
-    )
-
-
-def belgium() -> bytes:
-    log = commute_log(1453121790686, 1000)
-    return zipped({"report_bus_0001.log": log, "report_foot_0002.log": log, "report_car_0003.log": b"1 2 3\n"})
-
-
-def norway() -> Files:
-    """The server's pages and logs, by their paths on it."""
-
-    def page(*links: str) -> bytes:
-        links = ("?C=N;O=D", "../", *links)
-        return ("<html>" + "".join(f"<a href='{link}'>x</a>" for link in links)).encode()
-
-    route, name = "bus.ljansbakken-oslo", "report.2010-09-28_1407CEST.log"
-    return {
-        "/logs/": page(f"{route}/", "apache/", "index.html"),
-        f"/logs/{route}/": page(name, "map.png"),
-        f"/logs/{route}/{name}": commute_log(1285675620, 1),
-    }
-
-
-def nyu() -> Files:
-    sample = "".join(f"{rate},{unit}\r\n" for rate, unit in ((0.57, "Mbits/sec"), (512, "Kbits/sec"), (4, "Mbits/sec")))
-    multivariate = gzip.compress(lines("12.6,9,0,102,13,3,7.37,2100", "3.18,9,0,102,13,3,6.51,2100"))
-    return {"7Train1.csv": sample.encode(), "dataset.zip": zipped({"dataset/BB61/BB61txt.gz": multivariate})}
-
-
 def nyc_2018() -> Files:
     """12 Mbit/s down for 100 ms, of one also up; a file without a line."""
     return {
@@ -166,38 +129,4 @@ def in_the_wild() -> Files:
         "4g_trace_driving_50015_dr": b"0.0\t12.0\n1.0\t24.0\n",
         "4g_trace_walking_60048_c": b"0.0\t12.0\nnothing\n",
         "README.md": b"# Adaptive Video Streaming\n",
-    }
-
-
-_XCAL = ",".join((
-    *("TIME_STAMP", "Lat", "Lon", "GPS Time"),
-    "Smart Phone Smart Throughput Mobile Network DL Throughput [Mbps]",
-    "Smart Phone Smart Throughput Mobile Network UL Throughput [Mbps]",
-    *("Event 5G-NR/LTE Events", "5G KPI PCell RF Frequency [MHz]", "5G KPI PCell RF Serving PCI"),
-    "LTE KPI PCell Serving EARFCN(DL)",
-))  # fmt: skip
-
-
-def us_drives() -> Files:
-    """Two tests of 3 s, 10, 20, 30 Mbit/s down, an hour apart, with rows of cells between; pings each 200 ms."""
-
-    def row(stamp: str, down: object, frequency: object = "") -> str:
-        return f"{stamp},41.5,-81.7,2023/05/13 10:18:30,{down},0.1,,{frequency},,5110"
-
-    rows = [
-        line
-        for hour in (10, 11)
-        for at in range(3)
-        for line in (
-            row(f"2023-05-13 {hour}:18:3{at}.250000", 10 * (at + 1), "2506.95"),
-            row(f"2023-05-13 {hour}:18:3{at}.500000", "", "2506.95"),
-        )
-    ]
-    rates = lines(_XCAL, *rows, row("half past ten", 7))
-    pings = lines("Timestamp,Time (ms)", *(f"{1683973110000 + 200 * at},{50.5 + at}" for at in range(3)))
-    return {
-        "extracted_tput_data/atnt/DL/atnt_day_1_d2_dl.csv": rates,
-        "extracted_tput_data/atnt/UL/atnt_day_4_cst_d2_ul.csv": rates,
-        "extracted_tput_data/atnt/DL/atnt_d1_dl.csv": lines("TIME_STAMP,other", "2022-08-08 10:00:00.0,1"),
-        "extracted_ping_data/atnt/d2/rtt_atnt2.csv": pings,
     }

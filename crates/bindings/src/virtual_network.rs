@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
-use cellbed_link::records::{PACKETS_MAGIC, RECORD_BYTES, SERIES_MAGIC, Series};
+use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
-use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, Network};
+use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -36,6 +36,7 @@ struct Config {
     cells: Vec<CellTable>,
     series: Option<PathBuf>,
     packet_log: Option<PathBuf>,
+    flows: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +56,7 @@ struct Inner {
     tcp: Vec<Tcp>,
     packets: Option<Records>,
     series: Option<(Series, Records)>,
+    flows: Option<Records>,
     /// The last start: bins before it are not kept.
     zero: Time,
     /// When bins are taken next.
@@ -95,24 +97,28 @@ impl Inner {
             network,
             packets,
             series,
+            flows,
             zero,
             failed,
             ..
         } = self;
-        let mut write = |records: &mut Records, bytes: [u8; RECORD_BYTES]| {
-            if let Err(error) = records.file.write_all(&bytes) {
+        let mut write = |records: &mut Records, bytes: &[u8]| {
+            if let Err(error) = records.file.write_all(bytes) {
                 failed.get_or_insert(error);
             }
         };
         if let Some(records) = packets {
-            network.drain_packets(|record| write(records, record));
+            network.drain_packets(|record| write(records, &record));
+        }
+        if let Some(records) = flows {
+            write(records, &network.drain_flows());
         }
         if let Some((series, records)) = series
             && all
         {
             network.finished_bins(|direction, bin| {
                 if bin.start >= *zero {
-                    series.push(direction, bin, |record| write(records, record));
+                    series.push(direction, bin, |record| write(records, &record));
                 }
             });
         }
@@ -151,13 +157,19 @@ impl VirtualNetwork {
                 path.as_ref().map(create).transpose()
             };
             let bins = Series::new(config.directions.len());
+            let flows = create(&config.flows, FLOWS_MAGIC)?;
+            let network = network.with_turnaround(Duration::from_nanos(turnaround_ns));
+            let network = network.with_log();
             Ok(Self(Mutex::new(Inner {
-                network: network
-                    .with_turnaround(Duration::from_nanos(turnaround_ns))
-                    .with_log(),
+                network: if flows.is_some() {
+                    network.with_flows()
+                } else {
+                    network
+                },
                 tcp,
                 packets: create(&config.packet_log, PACKETS_MAGIC)?,
                 series: create(&config.series, SERIES_MAGIC)?.map(|file| (bins, file)),
+                flows,
                 zero: Time::ZERO,
                 flush: Time::ZERO + FLUSH,
                 failed: None,
@@ -366,6 +378,10 @@ impl VirtualNetwork {
             let mut inner = self.inner();
             inner.record(true);
             let mut last = inner.packets.take();
+            if let Some(mut records) = inner.flows.take() {
+                let written = records.file.flush();
+                written.map_err(|error| cannot_write(&records.path, &error))?;
+            }
             if let Some((series, mut records)) = inner.series.take() {
                 let mut failed = None;
                 series.finish(|record| {

@@ -52,6 +52,9 @@ pub const WINDOW_LIMITED: u32 = 2;
 /// Losses are being repaired.
 pub const REPAIR: u32 = 4;
 
+/// Most variables that a law shows (`LAW_MOST_SHOWN`).
+pub const MOST_SHOWN: usize = 4;
+
 /// An event (`enum event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -76,6 +79,7 @@ pub enum LawError {
 type Init = unsafe extern "C" fn(*mut c_void, *mut Window);
 type Ack = unsafe extern "C" fn(*mut c_void, *mut Window, *const Sample);
 type OnEvent = unsafe extern "C" fn(*mut c_void, *mut Window, u32);
+type Show = unsafe extern "C" fn(*const c_void, *mut u64);
 
 /// A loaded law. It is never unloaded: connections refer to it.
 pub struct Law {
@@ -85,6 +89,7 @@ pub struct Law {
     init: Init,
     ack: Ack,
     event: OnEvent,
+    show: Show,
     _library: Library,
 }
 
@@ -106,6 +111,7 @@ pub fn load(name: &str, path: &Path) -> Result<&'static Law, LawError> {
             init: *library.get::<Init>(c"cellbed_law_init")?,
             ack: *library.get::<Ack>(c"cellbed_law_ack")?,
             event: *library.get::<OnEvent>(c"cellbed_law_event")?,
+            show: *library.get::<Show>(c"cellbed_law_show")?,
             _library: library,
         }
     };
@@ -183,5 +189,13 @@ impl Connection {
     pub fn event(&mut self, window: &mut Window, event: Event) {
         // SAFETY: as of `new`.
         unsafe { (self.law.event)(self.state.as_mut_ptr().cast(), window, event as u32) };
+    }
+
+    /// Returns the variables that the law shows, zero beyond them.
+    pub fn shown(&self) -> [u64; MOST_SHOWN] {
+        let mut shown = [0; MOST_SHOWN];
+        // SAFETY: as of `new`; a law that shows more variables is not compiled (`shown.h`).
+        unsafe { (self.law.show)(self.state.as_ptr().cast(), shown.as_mut_ptr()) };
+        shown
     }
 }

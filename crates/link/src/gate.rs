@@ -28,6 +28,8 @@ pub struct GateConfig {
     outages: Vec<(Duration, Duration)>,
     /// Outages with which the queue is emptied: when they begin.
     flushes: Vec<Duration>,
+    /// True if packets on their way are dropped with the queue.
+    in_flight: bool,
     /// True if the direction is closed until the next change.
     down: bool,
 }
@@ -43,6 +45,7 @@ impl GateConfig {
         sound.then_some(Self {
             outages,
             flushes: Vec::new(),
+            in_flight: false,
             down: false,
         })
     }
@@ -56,6 +59,12 @@ impl GateConfig {
         };
         let sound = flushes.iter().all(within);
         sound.then_some(Self { flushes, ..self })
+    }
+
+    /// The same gate; with the queue, packets on their way are dropped: those in the [delays](crate::DelayConfig) behind
+    /// it, as when a radio is lost.
+    pub fn with_in_flight(self, in_flight: bool) -> Self {
+        Self { in_flight, ..self }
     }
 
     /// The same gate, closed until the next change or not.
@@ -77,6 +86,11 @@ impl GateConfig {
     /// Return whether the queue is emptied at an instant.
     pub(crate) fn flushes(&self, zero: Time, now: Time) -> bool {
         self.flushes.iter().any(|&at| zero + at == now)
+    }
+
+    /// Return whether packets on their way are dropped at times.
+    pub(crate) fn drops_in_flight(&self) -> bool {
+        self.in_flight && self.has_flushes()
     }
 
     /// Return whether the queue is emptied at times.
@@ -115,6 +129,8 @@ struct Table {
     #[serde(default)]
     flushes_ns: Vec<Duration>,
     #[serde(default)]
+    in_flight: bool,
+    #[serde(default)]
     down: bool,
 }
 
@@ -127,7 +143,7 @@ impl TryFrom<Table> for GateConfig {
         let gate = gate
             .with_flushes(table.flushes_ns)
             .ok_or("the queue can be emptied during outages only")?;
-        Ok(gate.with_down(table.down))
+        Ok(gate.with_in_flight(table.in_flight).with_down(table.down))
     }
 }
 

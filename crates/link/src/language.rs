@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::bottleneck::BottleneckConfig;
 use crate::damage::{CorruptionConfig, DuplicationConfig};
 use crate::delay::{DelayConfig, DelaySeries};
+use crate::flow_limit::FlowLimitConfig;
 use crate::gate::GateConfig;
 use crate::loss::LossConfig;
 use crate::queue::Discipline;
@@ -96,6 +97,7 @@ where
             fields.remove("kind");
         }
         Ok(match &*kind {
+            "flow-limit" => flow_limit(table)?.into(),
             "gate" => from_value::<GateConfig>(table)?.into(),
             "duplication" => from_value::<DuplicationConfig>(table)?.into(),
             "corruption" => from_value::<CorruptionConfig>(table)?.into(),
@@ -230,6 +232,7 @@ const KINDS: &[&str] = &[
     "gilbert-elliott",
     "loss-series",
     "on-off",
+    "flow-limit",
     "gate",
     "duplication",
     "corruption",
@@ -240,6 +243,15 @@ const KINDS: &[&str] = &[
     "delay",
     "jitter",
 ];
+
+fn flow_limit(table: Value) -> Result<FlowLimitConfig, Fault> {
+    match from_value::<FlowLimitConfig>(table)? {
+        FlowLimitConfig { rate, .. } if rate == BitRate(0) => Err(Fault::custom(
+            "a limit of 0 bit/s lets nothing pass; use a rate above 0",
+        )),
+        limit => Ok(limit),
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

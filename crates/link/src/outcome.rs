@@ -60,6 +60,7 @@ pub enum DropReason {
     Loss = 2,
     /// The queue's active management dropped it, to signal congestion to the sender.
     Congestion = 3,
-    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover.
+    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover; or
+    /// it was [in flight](crate::GateConfig::with_in_flight).
     Handover = 4,
 }

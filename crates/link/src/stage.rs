@@ -3,6 +3,7 @@
 use crate::bottleneck::{Bottleneck, BottleneckConfig};
 use crate::damage::{CorruptionConfig, Damage, DuplicationConfig};
 use crate::delay::{Delay, DelayConfig};
+use crate::flow_limit::{FlowLimit, FlowLimitConfig};
 use crate::gate::GateConfig;
 use crate::loss::{Loss, LossConfig};
 use crate::outcome::DropReason;
@@ -22,6 +23,8 @@ use crate::units::{BitRate, Bytes};
 pub enum StageConfig {
     /// Packets are lost.
     Loss(LossConfig),
+    /// Each flow has a rate limit.
+    FlowLimit(FlowLimitConfig),
     /// The stage in which packets queue is closed at times.
     Gate(GateConfig),
     /// Packets queue for their turn.
@@ -76,6 +79,7 @@ macro_rules! stages {
 
 stages! {
     LossConfig => Self::Loss,
+    FlowLimitConfig => Self::FlowLimit,
     GateConfig => Self::Gate,
     BottleneckConfig => Self::Bottleneck,
     DelayConfig => Self::Delay,
@@ -89,6 +93,7 @@ stages! {
 #[derive(Clone, Debug)]
 pub(crate) enum Stage<P> {
     Loss(Loss),
+    FlowLimit(Box<FlowLimit<P>>),
     Gate(GateConfig),
     Bottleneck(Box<Bottleneck<P>>),
     Delay(Delay<Item<P>>),
@@ -125,6 +130,7 @@ impl<P> Stage<P> {
     pub(crate) fn new(config: StageConfig, zero: Time) -> Self {
         match config {
             StageConfig::Loss(config) => Self::Loss(Loss::new(config, zero)),
+            StageConfig::FlowLimit(config) => Self::FlowLimit(Box::new(FlowLimit::new(config))),
             StageConfig::Gate(config) => Self::Gate(config),
             StageConfig::Bottleneck(config) => {
                 Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
@@ -154,7 +160,8 @@ impl<P> Stage<P> {
             Self::Delay(delay) => delay.restart(zero, offset),
             Self::WorkloadDependent(link) => link.restart(zero, now, offset),
             Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
-            Self::Gate(_) => {} // its instants are those of the direction
+            Self::Gate(_) => {}      // its instants are those of the direction
+            Self::FlowLimit(_) => {} // buckets stay, as packets do
             Self::Radio(radio) => radio.restart(zero, now, offset),
             Self::Conditional(link) => link.restart(zero, now, offset),
         }
@@ -166,6 +173,7 @@ impl<P> Stage<P> {
             (Self::Loss(loss), StageConfig::Loss(config)) => {
                 loss.change(config.clone(), zero, offset);
             }
+            (Self::FlowLimit(limit), StageConfig::FlowLimit(config)) => limit.change(*config, now),
             (Self::Gate(gate), StageConfig::Gate(config)) => *gate = config.clone(),
             (Self::Bottleneck(bottleneck), StageConfig::Bottleneck(config)) => {
                 bottleneck.change(config, now, offset);
@@ -268,6 +276,8 @@ impl<P> Stage<P> {
             radio.next_event()
         } else if let Self::Conditional(link) = self {
             link.next_event()
+        } else if let Self::FlowLimit(limit) = self {
+            limit.next_departure()
         } else {
             None // delays nothing
         }
@@ -333,6 +343,7 @@ impl<P> Stage<P> {
         match self {
             Self::Bottleneck(bottleneck) => bottleneck.step(now),
             Self::Delay(delay) => delay.take().map(Step::Left),
+            Self::FlowLimit(limit) => limit.take(now).map(Step::Left),
             Self::WorkloadDependent(link) => link.step(now),
             Self::Radio(radio) => radio.step(now),
             Self::Conditional(link) => link.step(now),

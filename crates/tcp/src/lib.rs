@@ -18,6 +18,7 @@ pub mod slab;
 
 use cellbed_link::{Duration, Time};
 
+pub use cellbed_laws::UNLIMITED;
 pub use congestion::Control;
 use receiver::Receiver;
 use round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION};

@@ -16,6 +16,7 @@ pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
+    latest: Option<Duration>,
     deviation: f64,
     /// The greatest of four times the deviation since the present round began, at least the floor.
     greatest: f64,
@@ -31,6 +32,7 @@ impl RoundTrip {
     pub fn new(floor: Duration) -> Self {
         Self {
             smoothed: None,
+            latest: None,
             deviation: 0.0,
             greatest: 0.0,
             margin: 0.0,
@@ -43,6 +45,7 @@ impl RoundTrip {
     /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be sent.
     pub fn measured(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
+        self.latest = Some(span);
         let sample = span.as_nanos() as f64;
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(sample);
@@ -72,6 +75,10 @@ impl RoundTrip {
     pub fn smoothed(&self) -> Option<Duration> {
         self.smoothed
             .map(|nanos| Duration::from_nanos(nanos as u64))
+    }
+
+    pub fn latest(&self) -> Option<Duration> {
+        self.latest
     }
 
     pub fn least(&self) -> Option<Duration> {

@@ -1,9 +1,12 @@
 //! The sending half of a connection's end: when segments may leave, and loss recovery.
 
+use cellbed_laws::MOST_SHOWN;
 use cellbed_link::{Duration, Time};
 
 use super::Tcp;
-use super::congestion::{AckSample, AnyController, Delivery, Reduction, Repair, Timeout, Usage};
+use super::congestion::{
+    AckSample, AnyController, Control, Delivery, Reduction, Repair, Timeout, Usage,
+};
 use super::flight::{Flight, NewlyAcked};
 use super::pacing::{self, Pacer};
 use super::rate::{Deliveries, Departure};
@@ -64,12 +67,34 @@ pub struct Counters {
 }
 
 /// State of a sender and its path, with the fields of Linux's `tcp_info`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sending {
+    /// The congestion control, and variables that it shows.
+    pub control: Control,
+    /// The same.
+    pub shown: [u64; MOST_SHOWN],
     /// The congestion window, segments.
     pub window: u64,
+    /// Slow start ends at this window, segments.
+    pub threshold: f64,
+    /// Bytes per second, if the law paces.
+    pub pacing: Option<f64>,
     /// The smoothed round-trip time, once there is one.
     pub round_trip: Option<Duration>,
+    /// The latest sample of it.
+    pub latest: Option<Duration>,
+    /// Segments that are not acknowledged, and those of them that are in flight.
+    pub outstanding: u64,
+    /// The same.
+    pub in_flight: u64,
+    /// Bytes in a full segment.
+    pub segment: u64,
+    /// Bytes that the other end has acknowledged.
+    pub acknowledged: u64,
+    /// The receive window, bytes.
+    pub room: u64,
+    /// Segments that were found lost.
+    pub lost: u64,
     /// Retransmitted segments.
     pub repairs: u64,
 }
@@ -169,9 +194,21 @@ impl Sender {
     }
 
     pub fn state(&self) -> Sending {
+        let window = self.law.window();
         Sending {
-            window: self.law.window().segments(),
+            control: self.tcp.control,
+            shown: self.law.shown(),
+            window: window.segments(),
+            threshold: window.threshold,
+            pacing: self.law.pacing().map(|pacing| pacing.rate),
             round_trip: self.round_trip.smoothed(),
+            latest: self.round_trip.latest(),
+            outstanding: self.flight.length(),
+            in_flight: self.flight.in_flight(),
+            segment: self.tcp.segment,
+            acknowledged: self.missing,
+            room: self.room.saturating_sub(self.missing),
+            lost: self.lost,
             repairs: self.counters.repairs,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use cellbed_link::Time;
 
 use crate::event::{End, Ends};
+use crate::flows;
 use cellbed_tcp::{Counters, Segment, Socket, Tcp};
 
 /// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
@@ -23,6 +24,8 @@ struct Half {
     expected: VecDeque<(u64, u64)>,
     room: Option<u64>,
     closed: bool,
+    /// Its sender is sampled again at this time.
+    next_sample: Time,
 }
 
 impl Half {
@@ -32,6 +35,7 @@ impl Half {
             expected: VecDeque::new(),
             room: None,
             closed: false,
+            next_sample: Time::ZERO,
         }
     }
 }
@@ -100,6 +104,20 @@ impl Connection {
         let before = socket.is_established();
         socket.receive(now, segment, false);
         !before && socket.is_established()
+    }
+
+    /// Appends a sample of the sender at this end, if it is time for one and data are in flight.
+    pub fn sample(&mut self, at: End, now: Time, number: u64, samples: &mut Vec<u8>) {
+        let ends = self.ends;
+        let half = self.half_mut(at);
+        if half.closed || now < half.next_sample || !half.socket.is_established() {
+            return;
+        }
+        let state = half.socket.sending();
+        if state.outstanding > 0 {
+            half.next_sample = flows::next(now);
+            flows::append(samples, now, number, (ends, at), &state);
+        }
     }
 
     /// The next complete message.

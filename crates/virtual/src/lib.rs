@@ -8,6 +8,7 @@
 mod connection;
 mod downloads;
 mod event;
+mod flows;
 mod network;
 mod page;
 mod pool;
@@ -15,6 +16,7 @@ mod trains;
 
 pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event};
+pub use flows::FLOWS_MAGIC;
 pub use network::{Application, Network};
 pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
 pub use trains::{Train, Trains};

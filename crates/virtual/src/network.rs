@@ -82,6 +82,8 @@ pub struct Network {
     rooms: BTreeSet<(ConnectionId, End)>,
     /// Records of packets that have passed directions.
     log: Option<Vec<[u8; RECORD_BYTES]>>,
+    /// Samples of flows.
+    flows: Option<Vec<u8>>,
 }
 
 impl Network {
@@ -116,6 +118,7 @@ impl Network {
             written: VecDeque::new(),
             rooms: BTreeSet::new(),
             log: None,
+            flows: None,
         }
     }
 
@@ -155,6 +158,17 @@ impl Network {
         if let Some(log) = &mut self.log {
             log.drain(..).for_each(take);
         }
+    }
+
+    /// The same network, which samples the senders of flows.
+    pub fn with_flows(mut self) -> Self {
+        self.flows = Some(Vec::new());
+        self
+    }
+
+    /// Takes the samples of flows since the last call; see [`with_flows`](Self::with_flows).
+    pub fn drain_flows(&mut self) -> Vec<u8> {
+        self.flows.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
     /// Of each direction what has happened in it; see [`with_log`](Self::with_log).
@@ -507,6 +521,7 @@ impl Network {
             return;
         };
         let now = self.now;
+        self.sample(id, at); // as in the kernel, before it is taken in
         let Some(connection) = self.connection_mut(id) else {
             return; // Its application is over.
         };
@@ -543,9 +558,20 @@ impl Network {
     fn tick(&mut self) {
         while let Some((_, place)) = self.timers.first().filter(|&(due, _)| due <= self.now) {
             self.connections[place].tick(self.now);
+            let id = ConnectionId(self.first + place as u64);
             for end in [End::Client, End::Server] {
-                self.transmit(ConnectionId(self.first + place as u64), end);
+                self.sample(id, end);
+                self.transmit(id, end);
             }
+        }
+    }
+
+    fn sample(&mut self, id: ConnectionId, at: End) {
+        let (now, place) = (self.now, self.place(id));
+        if let Some(samples) = &mut self.flows
+            && let Some(open) = place.and_then(|place| self.connections.get_mut(place))
+        {
+            open.sample(at, now, id.0, samples);
         }
     }
 

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -25,7 +25,6 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
 from cellbed.archive.unfinished import discard, exchange, locked, sweep, unfinished
 from cellbed.support import user_folders
-from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -166,16 +165,6 @@ class Archive:
                 raise TraceError(self._unknown(name)) from None
             except OSError as error:
                 raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
-
-    def amend(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
-        """Replace the description of an entry by the result of `change`, under the archive's lock."""
-        self.entry(name)
-        with self.writing(), locked(self.folder):
-            if not self.has(name):
-                raise TraceError(self._unknown(name))
-            entry = change(read_entry(self.folder / name))
-            write_whole(self.folder / name / ENTRY_FILE, lambda file: file.write_bytes(entry_text(entry).encode()))
-        return entry
 
     def index(self) -> pl.LazyFrame:
         """Return a table with a row for each readable entry; columns: :mod:`cellbed.archive.index`."""

@@ -36,7 +36,7 @@ def calibrate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of trains and of a generated link.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for calibration.json, the figures and an HTML page.", show_default=False)
+        Path | None, typer.Option(help="Folder for calibration.json and the figures.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
@@ -65,6 +65,6 @@ def calibrate(
     else:
         Console(highlight=False).print(show(name, calibration))
     if out is not None:
-        page = write(out, f"Calibration of {name}", calibration)
+        path = write(out, calibration)
         if not as_json:
-            print(page)
+            print(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -99,8 +100,8 @@ def compare(
 ) -> None:
     """Compare laws over links: throughput, round trips and retransmissions of bulk transfers (iperf3).
 
-    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, and the same command continues
-    after any stop.
+    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, with figures of the flows
+    (without --virtual as root only), and the same command continues after any stop.
 
     \b
     Examples:
@@ -127,6 +128,7 @@ def compare(
         delay,
         queue,
         repetitions,
+        series=virtual or os.geteuid() == 0,
     )
     execution = Execution(virtual=virtual)
     plan = execution.plan(asked.write(out, Path.cwd()))
@@ -158,12 +160,14 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
     factors = [name for name in ("link", "flows", "against", "law") if name in results.columns]
     for factor in factors:
         table.add_column(factor, no_wrap=True)
-    for heading in ("Mbit/s", "round trip, ms", "sent again", "fair"):
+    rivals = ["rivals, Mbit/s"] * ("against" in factors)
+    for heading in ("Mbit/s", *rivals, "round trip, ms", "sent again", "fair"):
         table.add_column(heading, justify="right", overflow="fold")
     for row in results.iter_rows(named=True):
         table.add_row(
             *(row[name] for name in factors),
             _interval(row, "throughput_mbit_s"),
+            *(_interval(row, "rivals_mbit_s") for _ in rivals),
             _interval(row, "round_trip_s", 1e3),
             _interval(row, "retransmitted"),
             "–" if row["fairness"] is None else f"{row['fairness']:.3f}",

@@ -10,7 +10,7 @@ from cellbed.cli.checking import Check, JUnit
 
 Open = Literal["auto", "yes", "no"]
 """Cases in which the report opens in a browser."""
-Ending = Literal["svg", "pdf"]
+Ending = Literal["svg", "pdf", "png"]
 """Formats of figures."""
 
 

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from cellbed.experiments.reproduce.simulated import Simulations
     from cellbed.experiments.reproduce.swept import Sweeps
 
-PUBLICATIONS = {name: f"cellbed_reproductions.{name}" for name in ("thesis", "pdcell", "cosmic")}
+PUBLICATIONS = {
+    name: f"cellbed_reproductions.{module}"
+    for name, module in (
+        ("thesis", "thesis"),
+        ("pdcell", "pdcell"),
+        ("cosmic", "cosmic"),
+        ("5g-study", "fiveg_study"),
+    )
+}
 """Modules with a `PUBLICATION`, by name."""
 
 app = typer.Typer(
@@ -32,6 +40,10 @@ def reproduce() -> None:
     """Run the experiments of a publication and compare its claims with our trials."""
 
 
+_Experiment = Annotated[
+    list[str] | None,
+    typer.Option("--experiment", "-e", help="As --dry-run names them; repeatable. Default: all.", metavar="NAME"),
+]
 _Short = Annotated[bool, typer.Option("--short", help="About ten minutes on two idle processors.")]
 _Out = Annotated[Path, typer.Option("--out", "-o", help="Folder in which the results are created.")]
 _Repeats = Annotated[int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")]
@@ -45,10 +57,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.
 
 @app.command()
 def thesis(
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option("--experiment", "-e", help="E1, E2, E3, E4 or 6G; repeatable. Default: all.", metavar="NAME"),
-    ] = None,
+    experiment: _Experiment = None,
     short: _Short = False,
     traces: Annotated[
         Path | None,
@@ -76,31 +85,39 @@ def thesis(
     _sweep("thesis", experiment, out, short, traces, repeats, dry_run, no_limits, virtual, as_json)
 
 
-@app.command()
-def cosmic(
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option("--experiment", "-e", help="loss or file; repeatable. Default: both.", metavar="NAME"),
-    ] = None,
-    short: _Short = False,
-    out: _Out = Path("reproductions"),
-    repeats: _Repeats = 1,
-    dry_run: _DryRun = False,
-    no_limits: _NoLimits = False,
-    virtual: _Virtual = False,
-    as_json: _Json = False,
-) -> None:
-    """The transport protocols of COSM-IC over a transatlantic link (Tables II and IV), beside our trials.
+def _without_recordings(name: str, what: str, part: str) -> None:
+    """Add the command of a publication whose experiments are sweeps over links without recordings.
+
+    what: begins its help. part: an experiment."""
+
+    @app.command(
+        name,
+        help=f"""{what}, beside our trials.
 
     The same command continues after any stop. Exit status: 0 every trial has been run, 1 some failed, 2 bad input, 130
     interrupted.
 
     \b
     Examples:
-      cellbed reproduce cosmic --virtual
-      cellbed reproduce cosmic --short --experiment loss
-    """
-    _sweep("cosmic", experiment, out, short, None, repeats, dry_run, no_limits, virtual, as_json)
+      cellbed reproduce {name} --virtual
+      cellbed reproduce {name} --short --experiment {part}
+    """,
+    )
+    def command(
+        experiment: _Experiment = None,
+        short: _Short = False,
+        out: _Out = Path("reproductions"),
+        repeats: _Repeats = 1,
+        dry_run: _DryRun = False,
+        no_limits: _NoLimits = False,
+        virtual: _Virtual = False,
+        as_json: _Json = False,
+    ) -> None:
+        _sweep(name, experiment, out, short, None, repeats, dry_run, no_limits, virtual, as_json)
+
+
+_without_recordings("cosmic", "The transport protocols of COSM-IC over a transatlantic link (Tables II and IV)", "loss")
+_without_recordings("5g-study", "Congestion control at edge and cloud of 5G (Figs 5 and 7)", "laws")
 
 
 def _sweep(

@@ -67,15 +67,6 @@ def run_sweep(
             show_default=False,
         ),
     ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            metavar="dask://HOST:PORT",
-            help="Run the trials on the workers of a Dask cluster: also tls://HOST:PORT, or a scheduler file.",
-            show_default=False,
-        ),
-    ] = None,
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Predict the trials in virtual time, into the folder NAME-virtual.")
     ] = False,
@@ -113,7 +104,6 @@ def run_sweep(
       cellbed sweep load-and-place.toml --dry-run
       cellbed sweep load-and-place.toml
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
-      cellbed sweep load-and-place.toml --on dask://192.0.2.1:8786
       cellbed sweep load-and-place.toml --virtual
       cellbed sweep load-and-place.toml --check --junit results.xml
       cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
@@ -125,9 +115,9 @@ def run_sweep(
     from cellbed.experiments.sweep.store import results_in
     from cellbed.testbed.machine.cgroups import enforcement
 
-    if (virtual and on is not None) or (profile is not None and not virtual):
-        raise CellbedError("--virtual is of this machine, without --on; --profile is of --virtual")
-    execution = Execution(on, virtual, profile, jobs, enforcement(no_limits, overcommit))
+    if profile is not None and not virtual:
+        raise CellbedError("--profile needs --virtual")
+    execution = Execution(virtual, profile, jobs, enforcement(no_limits, overcommit))
     plan = execution.plan(file, running=not dry_run)
     require(check, junit, file, expected=any(any(trial.expectations.values()) for trial in plan.trials))
     folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)

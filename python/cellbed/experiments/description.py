@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
-from cellbed.laws.law import name_of
+from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
 from cellbed.runformat.spans import REPORTED, divided
@@ -48,7 +48,7 @@ class RunState:
     where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans that the
     services of each application have reported. requesting: applications whose clients have reported requests. notes:
     what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run
-    is a prediction.
+    is a prediction. laws: by their names in samples of flows, where these are others.
     """
 
     status: str = "running"
@@ -66,6 +66,7 @@ class RunState:
     notes: list[str] = field(default_factory=list)
     duration_ns: int | None = None
     clock: Literal["real", "virtual"] = "real"
+    laws: dict[str, Law | str] = field(default_factory=dict)
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
         """Take over what nodes report of themselves, which they may know better later."""
@@ -104,6 +105,10 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 "name": name_of(scenario.transport.congestion_control or host_congestion_control()),
                 "asked": scenario.transport.congestion_control is not None,
             },
+            "laws": [
+                {"name": name_of(law), "runs_as": name, "shown": list(law.shown) if isinstance(law, Law) else []}
+                for name, law in state.laws.items()
+            ],
             "applications": [asdict(each) for each in _described(plan, state)],
             "nodes": [
                 {
@@ -268,6 +273,9 @@ def notes(plan: Plan) -> list[str]:
         if group.speed != 1
     ]
     chosen = [f"{'.'.join(map(str, path))}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
+    unseen = [name for name, group in plan.scenario.nodes.items() if group.backend.routed]
+    if unseen and plan.scenario.transport.series:
+        chosen.append(f"series: what {', '.join(unseen)} send is not sampled, since they have kernels of their own")
     return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
 
 

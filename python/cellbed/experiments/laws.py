@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cellbed.experiments.sweep.library import Sweep
 
-MEASURES = ("throughput_mbit_s", "round_trip_s", "retransmitted")
+MEASURES = ("throughput_mbit_s", "rivals_mbit_s", "round_trip_s", "retransmitted")
 _TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
@@ -39,7 +39,7 @@ class Comparison:
     laws: as a scenario names them. links: rates, or the common part of the names of two traces (NAME.up, NAME.down).
     flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same link.
     upload: instead of downloads, without rivals. seconds: of each transfer. delay: one way, beside the link's queue, as
-    text with unit. queue: limit of the bottleneck's drop-tail queue.
+    text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows.
     """
 
     laws: Sequence[str]
@@ -51,6 +51,7 @@ class Comparison:
     delay: str = "20 ms"
     queue: str = "1 MB"
     repetitions: int = 3
+    series: bool = False
 
     def write(self, folder: Path, beside: Path) -> Path:
         """Write scenario and sweep into a folder; returns the sweep file. beside: where relative paths begin.
@@ -73,6 +74,7 @@ class Comparison:
                 "core": {"edge": "0 ms"},
             },
             "apps": {"bulk": _transfers("edge")},
+            **({"transport": {"series": True}} if self.series else {}),
         }
         client = f"iperf3 --client {{bulk.address}} --time {self.seconds}{way} --parallel"
         factors: dict[str, Any] = {
@@ -96,7 +98,7 @@ class Comparison:
 
     def results(self, sweep: Sweep) -> pl.DataFrame:
         """Return a row for each point: link, flows, law, its rivals', each of `MEASURES` with its 95 % interval, and
-        fairness.
+        fairness. Without rivals, rivals_mbit_s is null.
 
         round_trip_s: the mean over the packets of the transfers, in the network. fairness: Jain's index of the bytes of
         all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301, 1984): 1 if all are equal, 1/n if one
@@ -106,10 +108,13 @@ class Comparison:
 
         way = "up" if self.upload else "down"
         factors = [name for name in ("link", "flows", "against", "law") if name in sweep.points.columns]
-        trials = sweep.trials.filter(pl.col("app") == "bulk", pl.col("status") != "failed")
-        columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s", "retransmitted": "retransmitted"}
+        measured = sweep.trials.filter(pl.col("status") != "failed")
+        rivals = measured.filter(app="rival").select("folder", rivals_mbit_s="throughput_down_mbit_s")
+        trials = measured.filter(app="bulk").join(rivals, on="folder", how="left", maintain_order="left")
+        columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s"}
         more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
-        measured = pl.concat([trials.select(*factors, **columns), more], how="horizontal")
+        own = trials.select(*factors, "rivals_mbit_s", "retransmitted", **columns)
+        measured = pl.concat([own, more], how="horizontal")
         found = []
         for point in sweep.points.select(factors).iter_rows(named=True):
             at = measured.filter(**point)

@@ -19,6 +19,7 @@ from cellbed.laws.kernel import ProgramTcp, chosen, loaded
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
+from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario import Scenario
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.errors import CellbedError, OperatingSystemError
@@ -27,6 +28,7 @@ from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import certificates, cgroups
+from cellbed.testbed.machine.flows import sampled
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
@@ -182,7 +184,10 @@ def _drive(
     with contextlib.ExitStack() as stack:
         listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         binds = _name_files(plan, raw)
-        names: dict[Law | str, str] = {law: stack.enter_context(loaded(law)) for law in scenario.laws}
+        sampler = stack.enter_context(sampled(raw / FLOWS)) if scenario.transport.series else None
+        flows = sampler.flows if sampler is not None else None
+        names: dict[Law | str, str] = {law: stack.enter_context(loaded(law, flows)) for law in scenario.laws}
+        state.laws = {names[law]: law for law in scenario.laws}
         # What `cellbed exec` has started.
         stack.callback(kill_marked, record.identifier)
         config = plan.emulator_config(
@@ -212,6 +217,8 @@ def _drive(
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")
 
+        if sampler is not None:
+            sampler.follow([(emulator.namespace(node.name), (str(node.ipv4), str(node.ipv6))) for node in plan.nodes])
         deployed = _with_certificates(deployments(plan), bed, plan)
         if deployed:
             what = ", ".join(str(each.table) for each in deployed)
@@ -300,6 +307,8 @@ def _drive(
             faults.step()
             balancing.step()
             guests.serve()
+            if sampler is not None:
+                sampler.drain()
             if not emulator.is_alive():
                 raise EmulatorError("the emulator ended in the middle of the run")
             if scenario.skip and not warm and time.monotonic_ns() >= t0_ns + scenario.skip:

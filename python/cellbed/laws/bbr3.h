@@ -133,6 +133,7 @@ struct law {
 	volatile unsigned char loss_round_start;
 	volatile unsigned char loss_is_high;
 };
+#define LAW_SHOWN(show) show(state) show(min_rtt_us) show(bw_latest) show(inflight_longterm)
 
 /* An acknowledgement and what follows from it alone. */
 struct bbr3_ack {

@@ -28,6 +28,7 @@ struct law {
 	u32 min_rtt_us;		/* cubic's is forgotten at a timeout */
 	u64 count;		/* segments to grow by, times the window; 1024ths */
 };
+#define LAW_SHOWN(show) show(min_rtt_us) show(is_above) show(cuts)
 
 /* Whether `us` exceeds interval / sqrt(cuts), without the root. */
 LAW_INLINE int c2tcp_is_over(u64 us, u64 interval_us, u32 cuts)

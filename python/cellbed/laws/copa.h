@@ -58,6 +58,7 @@ struct law {
 	u32 is_competitive;
 	u32 is_loss;		/* in this round trip */
 };
+#define LAW_SHOWN(show) show(rtt_min_us) show(standing_us) show(velocity) show(is_competitive)
 
 LAW_INLINE u32 copa_lowest(struct copa_filter *filter, u64 now_us, u32 period_us, u32 value)
 {

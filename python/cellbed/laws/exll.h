@@ -55,6 +55,7 @@ struct law {
 	u32 is_started;
 	u64 w;			/* 1/256 segment */
 };
+#define LAW_SHOWN(show) show(smallest_us) show(mean_rate) show(w)
 
 LAW_INLINE u32 largest_rate(const struct law *law)
 {

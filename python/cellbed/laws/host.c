@@ -2,6 +2,8 @@
  *
  * A law as a shared object, for virtual time and tests. Compiled with -include LAW.
  */
+#include "shown.h"
+
 #ifdef LAW_OWNS_WINDOW
 const u32 cellbed_law_owns_window = 1;
 #else
@@ -19,3 +21,10 @@ void cellbed_law_ack(struct law *law, struct window *window, const struct sample
 }
 
 void cellbed_law_event(struct law *law, struct window *window, u32 event) { law_event(law, window, event); }
+
+void cellbed_law_show(const struct law *law, u64 *shown)
+{
+#ifdef LAW_SHOWN
+	law_show(law, shown);
+#endif
+}

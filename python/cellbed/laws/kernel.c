@@ -4,38 +4,11 @@
  * -DLAW_CONTROL_ARGUMENT=N, the place of the rate sample in the arguments of cong_control: 1 before Linux 6.10, else 3.
  * The name is replaced when the object is loaded.
  */
-#define SEC(name) __attribute__((section(name), used))
-#define CORE __attribute__((preserve_access_index))
-#define __uint(name, value) int(*name)[value]
-#define __type(name, value) typeof(value) *name
-
-enum { BPF_MAP_TYPE_SK_STORAGE = 24, BPF_F_NO_PREALLOC = 1, BPF_SK_STORAGE_GET_F_CREATE = 1 };
+#include "kernel.h"
+#include "shown.h"
 
 enum { OPEN = 0, DISORDER = 1, CWR = 2, RECOVERY = 3, LOSS = 4 };	/* enum tcp_ca_state */
-enum { PACING_NONE = 0, PACING_NEEDED = 1 };				/* enum sk_pacing */
 enum { NON_RESTRICTED = 1 };						/* TCP_CONG_NON_RESTRICTED */
-
-struct sock {
-	unsigned long sk_pacing_rate;
-	u32 sk_pacing_status;
-} CORE;
-
-struct tcp_sock {
-	u64 tcp_mstamp;
-	u32 snd_cwnd;
-	u32 snd_ssthresh;
-	u32 packets_out;
-	u32 sacked_out;
-	u32 lost_out;
-	u32 lost;
-	u32 retrans_out;
-	u32 max_packets_out;
-	u32 delivered;
-	u32 srtt_us;
-	u32 mss_cache;
-	u32 prior_cwnd;
-	unsigned char is_cwnd_limited : 1;
-} CORE;
 
 struct rate_sample {
 	s32 delivered;
@@ -63,8 +36,6 @@ struct tcp_congestion_ops {
 	u32 (*undo_cwnd)(u64 *);
 	char name[16];
 };
-
-static void *(*bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
 
 struct connection {
 	struct law law;
@@ -100,11 +71,12 @@ LAW_INLINE void apply(struct connection *connection, struct tcp_sock *tp, const 
 		connection->pacing_rate = window->pacing_rate;
 	}
 #endif
-}
+#ifdef LAW_SHOWN
+	struct flow *flow = bpf_sk_storage_get(&flows, tp, 0, 0);
 
-LAW_INLINE u32 in_flight(struct tcp_sock *tp)
-{
-	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+	if (flow)
+		law_show(&connection->law, flow->shown);
+#endif
 }
 
 /* As tcp_is_cwnd_limited. */

@@ -1,5 +1,4 @@
-"""Load laws into the kernel, congestion controls of eBPF (struct_ops), and give single programs their settings of TCP
-(sockops), as long as the process lives.
+"""Load laws into the kernel: congestion controls of eBPF (struct_ops), as long as the process lives.
 
 libbpf is called directly. It is present where ``ip`` is: iproute2 depends on it.
 """
@@ -9,20 +8,21 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import pathlib
 import secrets
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from cellbed.laws.law import Law, LawError, compiled_for_programs, kernel_version
+from cellbed.laws.law import FOLDER, Law, LawError, kernel_object, kernel_version
 from cellbed.support import inputs
 
 _LIBRARY = "libbpf.so.1"
 _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
 """The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
+_PROGRAM = FOLDER / "program.c"
 _PROGRAM_PLACEHOLDER = b"@cellbed-tcp@".ljust(24, b"\0")
 """``struct settings`` in ``program.c``."""
 _F_LINK = 1 << 13
@@ -52,30 +52,36 @@ class _OpenOptions(ctypes.Structure):
 
 
 @contextmanager
-def loaded(law: Law) -> Iterator[str]:
-    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`."""
-    if not pathlib.Path("/sys/kernel/btf/vmlinux").exists():
-        raise LawError("this kernel cannot load a congestion control law: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
-    content = inputs.content(law.compiled("kernel"))
-    library = _library()
+def loaded(law: Law, flows: int | None = None) -> Iterator[str]:
+    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`.
+
+    flows: descriptor of the map of a sampler (:mod:`cellbed.testbed.machine.flows`), which gets the variables that the
+    law shows.
+    """
+    denied = (
+        f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
+        "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
+    )
     name = _new_name(law)
-    content = content.replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
-    with _opened(content, law.path) as (program, log):
-        link, own = None, -1
+    content = inputs.content(law.compiled("kernel")).replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
+    link, own = None, -1
+    with opened(content, law.path, denied) as (program, load):
+        library = libbpf()
+        operations = library.bpf_object__find_map_by_name(program, b"law")
+        by_link = kernel_version() >= _LINKS_SINCE
+        if by_link:
+            library.bpf_map__set_map_flags(operations, _F_LINK)
+        if flows is not None and (shown := library.bpf_object__find_map_by_name(program, b"flows")):
+            library.bpf_map__reuse_fd(shown, flows)
+        load()
         try:
-            operations = library.bpf_object__find_map_by_name(program, b"law")
-            by_link = kernel_version() >= _LINKS_SINCE
-            if by_link:
-                library.bpf_map__set_map_flags(operations, _F_LINK)
-            if library.bpf_object__load(program) < 0:
-                raise _refusal(law, ctypes.get_errno(), log())
             link = library.bpf_map__attach_struct_ops(operations)
             if not link:
-                raise _refusal(law, ctypes.get_errno(), "")
+                raise _refusal(law.path, denied, ctypes.get_errno(), "")
             if by_link and not _makes_links(library):
                 own = library.bpf_link_create(library.bpf_map__fd(operations), 0, _STRUCT_OPS, None)
                 if own < 0:
-                    raise _refusal(law, ctypes.get_errno(), "")
+                    raise _refusal(law.path, denied, ctypes.get_errno(), "")
             yield name
         finally:
             if own >= 0:
@@ -93,28 +99,26 @@ class ProgramTcp:
     send_buffer: int | None
 
 
+@cache
+def compiled_for_programs() -> Path:
+    """Return the object that gives programs their settings of TCP, from the user's cache. Errors: :class:`LawError`."""
+    return kernel_object(_PROGRAM.name, _PROGRAM)
+
+
 @contextmanager
-def chosen(tcp: ProgramTcp, group: pathlib.Path) -> Iterator[None]:
+def chosen(tcp: ProgramTcp, group: Path) -> Iterator[None]:
     """Apply settings to TCP sockets of programs that start in a control group (version 2), as long as the context and
     this process live. Errors: :class:`LawError`."""
     halves = [((size or 0) + 1) // 2 for size in (tcp.receive_buffer, tcp.send_buffer)]
     settings = struct.pack("=16sII", (tcp.control or "").encode(), *halves)
-    source = compiled_for_programs()
-    content = inputs.content(source).replace(_PROGRAM_PLACEHOLDER, settings)
-    library = _library()
-
-    def refusal(log: str = "") -> LawError:
-        number = ctypes.get_errno()
-        if number in (errno.EPERM, errno.EACCES) and not log:
-            return LawError(
-                "settings of TCP for single programs need root (CAP_BPF, CAP_NET_ADMIN): run it with sudo, or write "
-                "them for nodes or in [transport]; --virtual needs neither"
-            )
-        return LawError(f"the kernel refuses settings of TCP for single programs: {log or os.strerror(number)}")
-
-    with _opened(content, source) as (program, log):
-        if library.bpf_object__load(program) < 0:
-            raise refusal(log())
+    content = inputs.content(compiled_for_programs()).replace(_PROGRAM_PLACEHOLDER, settings)
+    denied = (
+        "settings of TCP for single programs need root (CAP_BPF, CAP_NET_ADMIN): run it with sudo, or write them for "
+        "nodes or in [transport]; --virtual needs neither"
+    )
+    library = libbpf()
+    with opened(content, _PROGRAM, denied) as (program, load):
+        load()
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
         try:
             function = library.bpf_object__find_program_by_name(program, b"cellbed_choose")
@@ -122,7 +126,7 @@ def chosen(tcp: ProgramTcp, group: pathlib.Path) -> Iterator[None]:
         finally:
             os.close(folder)
         if not link:
-            raise refusal()
+            raise _refusal(_PROGRAM, denied, ctypes.get_errno(), "")
         try:
             yield
         finally:
@@ -130,9 +134,15 @@ def chosen(tcp: ProgramTcp, group: pathlib.Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(content: bytes, about: pathlib.Path) -> Iterator[tuple[int, Callable[[], str]]]:
-    """Open an object; the context has libbpf's pointer to it, and a function that returns the kernel's log."""
-    library = _library()
+def opened(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """Open an object of libbpf; the context has it, and the function that loads it into the kernel.
+
+    blamed: the file of which errors speak. denied: the error where this user may not load it. Errors:
+    :class:`LawError`.
+    """
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        raise LawError(f"{blamed}: this kernel cannot load it: it has no BTF (CONFIG_DEBUG_INFO_BTF)")
+    library = libbpf()
     log = ctypes.create_string_buffer(_LOG_BYTES)
     options = _OpenOptions(
         sz=ctypes.sizeof(_OpenOptions),
@@ -143,16 +153,21 @@ def _opened(content: bytes, about: pathlib.Path) -> Iterator[tuple[int, Callable
     program = library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
     if not program:
         reason = os.strerror(ctypes.get_errno())
-        raise LawError(f"{about}: libbpf cannot read its object ({reason}): does it call a function of another file?")
+        raise LawError(f"{blamed}: libbpf cannot read its object ({reason}): does it call a function of another file?")
+
+    def load() -> None:
+        if library.bpf_object__load(program) < 0:
+            raise _refusal(blamed, denied, ctypes.get_errno(), log.value.decode(errors="replace"))
+
     try:
-        yield program, lambda: log.value.decode(errors="replace")
+        yield program, load
     finally:
         library.bpf_object__close(program)
 
 
 def _new_name(law: Law) -> str:
     """Return a name that no other run on this machine has."""
-    taken = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
+    taken = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
     while True:
         # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
         name = f"{law.name.replace('-', '_')[:10]}_{secrets.token_hex(2)}"
@@ -160,23 +175,20 @@ def _new_name(law: Law) -> str:
             return name
 
 
-def _refusal(law: Law, number: int, log: str) -> LawError:
-    """Return the error of a law that the kernel does not take. log: the verifier's."""
+def _refusal(blamed: Path, denied: str, number: int, log: str) -> LawError:
+    """Return the error of an object that the kernel does not take. log: the verifier's."""
     if number in (errno.EPERM, errno.EACCES) and not log:
-        return LawError(
-            f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
-            "it with sudo, or use one of the kernel's own, such as cubic, reno or bbr; --virtual needs neither"
-        )
+        return LawError(denied)
     lines = [line for line in log.splitlines() if line and not line.startswith(("processed ", "verification time"))]
     shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
     if "program is too large" in shown:
         shown += "\n  (a loop has no constant bound, or the law is too long)"
     reason = "the kernel's verifier refuses it:" if shown else f"the kernel refuses it: {os.strerror(number)}"
-    return LawError(f"{law.path}: {reason}{shown}")
+    return LawError(f"{blamed}: {reason}{shown}")
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def libbpf() -> ctypes.CDLL:
     """Return libbpf with the types of the functions that are used."""
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
@@ -188,10 +200,16 @@ def _library() -> ctypes.CDLL:
         ("bpf_object__load", ctypes.c_int, [pointer]),
         ("bpf_object__close", None, [pointer]),
         ("bpf_object__find_map_by_name", pointer, [pointer, ctypes.c_char_p]),
-        ("bpf_object__find_program_by_name", pointer, [pointer, ctypes.c_char_p]),
         ("bpf_program__attach_cgroup", pointer, [pointer, ctypes.c_int]),
         ("bpf_map__set_map_flags", ctypes.c_int, [pointer, ctypes.c_uint32]),
         ("bpf_map__fd", ctypes.c_int, [pointer]),
+        ("bpf_map__reuse_fd", ctypes.c_int, [pointer, ctypes.c_int]),
+        ("bpf_map_update_elem", ctypes.c_int, [ctypes.c_int, pointer, pointer, ctypes.c_uint64]),
+        ("bpf_object__find_program_by_name", pointer, [pointer, ctypes.c_char_p]),
+        ("bpf_program__attach", pointer, [pointer]),
+        ("ring_buffer__new", pointer, [ctypes.c_int, pointer, pointer, pointer]),
+        ("ring_buffer__consume", ctypes.c_int, [pointer]),
+        ("ring_buffer__free", None, [pointer]),
         ("bpf_map__attach_struct_ops", pointer, [pointer]),
         ("bpf_link__destroy", ctypes.c_int, [pointer]),
         ("bpf_link_create", ctypes.c_int, [ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer]),

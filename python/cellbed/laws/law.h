@@ -16,6 +16,10 @@
  *
  * No floating point, no signed division, no loop without a constant bound: the kernel's verifier refuses them. In
  * virtual time, a division by zero ends the process (in the kernel it is 0), and an endless loop never returns.
+ *
+ * A law may show up to LAW_MOST_SHOWN integers of `struct law` in the series of its flows:
+ *
+ *   #define LAW_SHOWN(show) show(base_us) show(state)
  */
 #ifndef CELLBED_LAW_H
 #define CELLBED_LAW_H
@@ -31,6 +35,9 @@ typedef long long s64;
 #define LAW_UNLIMITED 0x7fffffffu
 /* Largest window, segments. */
 #define LAW_LARGEST (1u << 24)
+
+/* Most variables of LAW_SHOWN. */
+#define LAW_MOST_SHOWN 4
 
 struct window {
 	u32 cwnd;		/* congestion window, segments */

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,12 @@ from cellbed.support.whole_files import write_whole
 CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""
 FOLDER = Path(__file__).parent
-_INTERFACE = "law.h"
-_PROGRAM = FOLDER / "program.c"
+_NO_LAWS = {"law.h", "kernel.h", "shown.h"}
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
+_SHOWN = re.compile(r"^#define LAW_SHOWN\(show\)((?:.*\\\n)*.*)", re.MULTILINE)
 
 _HINTS = {"__float": "it uses floating point", "__fix": "it uses floating point", "sdiv": "it divides signed numbers"}
 """Causes by parts of the errors of clang's BPF target."""
@@ -43,13 +44,14 @@ class Law:
     """A congestion control law.
 
     name: letters, digits and hyphens, the header's name without its ending. path: the header. title: in one line.
-    description: publication, constants and deviations from it.
+    description: publication, constants and deviations from it. shown: variables in the series of its flows.
     """
 
     name: str
     path: Path
     title: str
     description: str
+    shown: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -61,11 +63,12 @@ class Law:
 
         It is compiled if the header, or one that it includes, has changed. Errors: :class:`LawError`.
         """
-        options = ["-include", str(self.path), "-I", str(FOLDER)]
+        include = ["-include", str(self.path)]
         if target == "kernel":
             # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
-            options.append(f"-DLAW_CONTROL_ARGUMENT={3 if kernel_version() >= (6, 10) else 1}")
-        return _compiled(FOLDER / f"{target}.c", self.path, options, target)
+            argument = 3 if kernel_version() >= (6, 10) else 1
+            return kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
+        return _compiled(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, [*include, "-shared", "-fPIC"])
 
     def load(self) -> str:
         """Load the law into this process; returns its name among the congestion controls of virtual time.
@@ -81,6 +84,47 @@ class Law:
         return self.label
 
 
+def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
+    """Return the object (BPF) of a source in this folder for this kernel, from the user's cache.
+
+    blamed: the file of which errors speak. Errors: :class:`LawError`.
+    """
+    return _compiled(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
+
+
+def _compiled(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:
+    options = [*options, "-I", str(FOLDER)]
+    text = _run([compiler, *(each for each in options if each != "-c"), "-E", str(source)], blamed)
+    options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
+    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
+    place = cache_folder() / "laws" / f"{key}.{'o' if '-c' in options else 'so'}"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, lambda path: _run([compiler, *options, "-o", str(path), str(source)], blamed))
+    return place
+
+
+def _run(command: list[str], blamed: Path) -> bytes:
+    """Run the compiler and return its output. Errors: :class:`LawError` with the first error."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        raise LawError(f"{blamed}: not compiled within {_PATIENCE_S} s") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").splitlines()
+        first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
+        hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
+        raise LawError(f"{blamed}: cannot be compiled: {first}{hint}")
+    return done.stdout
+
+
 def name_of(control: Law | str) -> str:
     """Return the name of a congestion control, of the kernel's or a law."""
     return control.name if isinstance(control, Law) else control
@@ -89,7 +133,7 @@ def name_of(control: Law | str) -> str:
 @cache
 def shipped() -> dict[str, Law]:
     """Return the shipped laws by name."""
-    paths = sorted(path for path in FOLDER.glob("*.h") if path.name != _INTERFACE)
+    paths = sorted(path for path in FOLDER.glob("*.h") if path.name not in _NO_LAWS)
     return {path.stem: read(path) for path in paths}
 
 
@@ -123,52 +167,9 @@ def read(path: Path) -> Law:
         raise LawError(f"{path}: missing title: the header must begin with a comment '/* {path.stem}: TITLE'")
     if name.strip() != path.stem:
         raise LawError(f"{path}: its comment names the law '{name.strip()}', not '{path.stem}' as its file")
-    return Law(path.stem, path.absolute(), title.strip(), rest.strip())
-
-
-@cache
-def compiled_for_programs() -> Path:
-    """Return the object for the kernel that gives programs their settings of TCP, as :meth:`Law.compiled`."""
-    return _compiled(_PROGRAM, _PROGRAM, [], "kernel")
-
-
-def _compiled(source: Path, about: Path, options: list[str], target: Target) -> Path:
-    if target == "kernel":
-        compiler = _compiler("clang")
-        options = [*options, "-target", "bpf", "-g"]
-    else:
-        compiler = _compiler("cc", "gcc", "clang")
-        options = [*options, "-shared", "-fPIC"]
-    text = _run(about, [compiler, *options, "-E", str(source)])
-    options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
-    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
-    place = cache_folder() / "laws" / f"{key}.{'o' if target == 'kernel' else 'so'}"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        options += ["-c"] if target == "kernel" else []
-        write_whole(place, lambda path: _run(about, [compiler, *options, "-o", str(path), str(source)]))
-    return place
-
-
-def _run(about: Path, command: list[str]) -> bytes:
-    """Run the compiler and return its output. Errors: :class:`LawError` with the first error, of the file `about`."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_PATIENCE_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except subprocess.TimeoutExpired:
-        raise LawError(f"{about}: not compiled within {_PATIENCE_S} s") from None
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").splitlines()
-        first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
-        hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
-        raise LawError(f"{about}: cannot be compiled: {first}{hint}")
-    return done.stdout
+    shows = _SHOWN.search(text)
+    shown = tuple(re.findall(r"show\(([\w.]+)\)", shows[1])) if shows else ()
+    return Law(path.stem, path.absolute(), title.strip(), rest.strip(), shown)
 
 
 def _compiler(*names: str) -> str:
@@ -176,7 +177,7 @@ def _compiler(*names: str) -> str:
         if found := shutil.which(name):
             return found
     package = "clang" if names == ("clang",) else "gcc"
-    raise LawError(f"congestion control needs a C compiler: sudo apt install {package}")
+    raise LawError(f"laws and samplers of flows are compiled, and there is no C compiler: sudo apt install {package}")
 
 
 def kernel_version() -> tuple[int, ...]:

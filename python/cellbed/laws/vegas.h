@@ -36,6 +36,7 @@ struct law {
 	u32 measured;	/* round trips measured in the epoch */
 	u32 count;	/* of NewReno */
 };
+#define LAW_SHOWN(show) show(base_us) show(epoch_us)
 
 LAW_INLINE void slow_start(struct window *window, u32 acked)
 {

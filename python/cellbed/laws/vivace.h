@@ -98,6 +98,7 @@ struct law {
 	u32 same_direction;	/* steps in this direction */
 	u32 growths;		/* of the bound */
 };
+#define LAW_SHOWN(show) show(kbits) show(phase)
 
 /* 2^8 1000 u for a rate without latency and losses. */
 LAW_INLINE u64 vivace_power(u32 kbits)

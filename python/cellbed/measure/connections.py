@@ -42,6 +42,8 @@ _GROUP = 1 << 21
 """Records that are analysed at a time, more if one connection has more: that takes about 0.7 GB."""
 _ALWAYS = -1
 """A time before all packets, ns."""
+_CLOCKS_NS = 1_000_000_000
+"""By which the clocks of nodes differ at most; a port is not used again within this time."""
 _LINE = 1 << 40
 """Bytes of a stream: streams lie behind each other on one line of offsets."""
 
@@ -65,6 +67,7 @@ SCHEMA: dict[str, Any] = {
         for name, kind in (
             ("bytes", pl.Int64),
             ("packets", pl.Int64),
+            ("wire_bytes", pl.Int64),
             ("dropped", pl.Int64),
             ("retransmitted", pl.Int64),
             ("queue_s", pl.Float64),
@@ -102,13 +105,13 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     round_trip_s: median over the packets of the client that arrived, of their time in the network and that of the next
     packet of the server, which entered after their arrival.
     to_server, to_client: the two ways; of each: first_s, last_s: from opened until the first byte, and until all bytes,
-    were handed to the receiver; bytes: of payload handed over, each once; packets: sent; dropped: of these, by the path
-    model; retransmitted: those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of
-    delivered packets in bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client
-    began to send after the server had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without
-    data connect_s. waits: the times at which it waited for its server, ns. Where services report spans, further parts
-    ``part_service_*``, and part_server is without them. Where programs report requests, also the columns of
-    :data:`TALK`.
+    were handed to the receiver; bytes: of payload handed over, each once; packets: sent; wire_bytes: of these, with
+    their IP headers; dropped: of these, by the path model; retransmitted: those with bytes that had been sent before
+    (null: UDP); queue_s, delay_s: mean time of delivered packets in bottlenecks and in delays; queue_max_s: the
+    longest. exchanges: how often the client began to send after the server had. part_*: see :data:`PARTS`; their sum
+    is the later of both last_s, or without data connect_s. waits: the times at which it waited for its server, ns.
+    Where services report spans, further parts ``part_service_*``, and part_server is without them. Where programs
+    report requests, also the columns of :data:`TALK`.
     """
     t0 = description.get("t0_ns")
     talk = TALK if any(each.reported or each.traced for each in applications_of(description)) else {}
@@ -350,7 +353,7 @@ def _completing(packets: Crossings, stream: Integers, start: Integers, data: NDA
 
 
 def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFrame:
-    names = ("entered", "left", "queued", "delayed", "delivered", "dropped", "payload")
+    names = ("entered", "left", "queued", "delayed", "delivered", "dropped", "payload", "size")
     return pl.DataFrame({"connection": connection, "way": way} | {name: getattr(packets, name) for name in names})
 
 
@@ -383,6 +386,7 @@ def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Exp
                 at.min().alias(f"{name}_first_s"),
                 at.max().alias(f"{name}_last_s"),
                 counts.sum().cast(pl.Int64).alias(f"{name}_packets"),
+                pl.col("size").filter(counts).sum().alias(f"{name}_wire_bytes"),
                 pl.col("dropped").filter(counts).sum().cast(pl.Int64).alias(f"{name}_dropped"),
                 again.cast(pl.Int64).alias(f"{name}_retransmitted"),
                 _seconds(pl.col("queued").filter(delivered).mean()).alias(f"{name}_queue_s"),
@@ -390,7 +394,7 @@ def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Exp
                 _seconds(pl.col("delayed").filter(delivered).mean()).alias(f"{name}_delay_s"),
             )
         )
-        counted = [f"{name}_{what}" for what in ("bytes", "packets", "dropped")]
+        counted = [f"{name}_{what}" for what in ("bytes", "packets", "wire_bytes", "dropped")]
         since_opened = (_seconds(pl.col(f"{name}_{which}_s") - pl.col("opened_ns")) for which in ("first", "last"))
         found = (
             found.join(figures, on="connection", how="left", maintain_order="left")
@@ -626,6 +630,47 @@ def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict
         .with_columns(app=pl.coalesce("carried", "app", _applications(connections, programs)))
         .select(connections.columns)
     )
+
+
+def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+    """Add to requests what the packets of their connections show, in applications whose requests have one each. Pure.
+
+    ``overhead_bytes``: of all packets both ways with their IP headers, beyond the payload. ``retransmitted``: packets
+    of TCP that were sent again; of other protocols those that both ends report as lost.
+    ``effective_throughput_mbit_s``: payload per latency. ``jitter_s``. Null of other requests. The arguments are as of
+    :func:`claimed`.
+    """
+    own = [each.name for each in applications_of(description) if each.own_connections]
+    if not own:
+        return requests
+    again = pl.col("to_server_retransmitted") + pl.col("to_client_retransmitted")
+    known = connections.select(
+        "opened_ns",
+        endpoint="client",
+        local_port="client_port",
+        remote_port="server_port",
+        wire=pl.col("to_server_wire_bytes") + pl.col("to_client_wire_bytes"),
+        again=again,
+    ).sort("opened_ns")
+    ends = ["endpoint", "local_port", "remote_port"]
+    columns = set(requests.columns)
+    lost = [pl.col(name) for name in ("packets_lost", "server_packets_lost") if name in columns]
+    payload = pl.col("bytes_up") + pl.col("bytes_down")
+    answered = requests.filter(pl.col("app").is_in(own) & pl.col("reply_ns").is_not_null()).sort("reply_ns")
+    joined = answered.join_asof(
+        known, left_on="reply_ns", right_on="opened_ns", by=ends, strategy="backward", check_sortedness=False
+    )
+    is_its = pl.col("opened_ns") > pl.col("started_ns") - _CLOCKS_NS  # else that is missing in the log
+    found = joined.select(
+        *("app", "endpoint", "request"),
+        overhead_bytes=pl.when(is_its).then(pl.col("wire") - payload),
+        retransmitted=pl.coalesce(
+            pl.when(is_its).then("again"), *([pl.sum_horizontal(*lost, ignore_nulls=False)] if lost else [])
+        ),
+        effective_throughput_mbit_s=payload * 8e-6 / pl.col("latency_s"),
+        jitter_s=pl.col("jitter_us") / 1e6 if "jitter_us" in columns else pl.lit(None, pl.Float64),
+    )
+    return requests.join(found, on=["app", "endpoint", "request"], how="left", maintain_order="left")
 
 
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:

@@ -131,6 +131,7 @@ class Crossings:
     service included; delayed: in the delay stages of all its directions; left: when the emulator really
     handed it over at the end of its path; delivered: it came to that end; dropped: it did not, by the path model's
     decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the network made a copy of it.
+    size: of the IP packet, bytes.
     """
 
     entered: Integers
@@ -147,6 +148,7 @@ class Crossings:
     payload: Integers
     protocol: NDArray[np.uint8]
     doubled: NDArray[np.bool_]
+    size: Integers
     vertices: Mapping[int, str]
 
     def __len__(self) -> int:
@@ -226,5 +228,6 @@ def crossings(
         payload=head["payload"][order].astype(np.int64),
         protocol=head["protocol"][order],
         doubled=np.isin(head["packet"], doubled)[order],
+        size=head["bytes"][order].astype(np.int64),
         vertices=vertices,
     )

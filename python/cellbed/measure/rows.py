@@ -49,6 +49,8 @@ FLOW_MEASURES = (
 )
 """Columns of measures of a dataset of simulations."""
 PART = "part_"
+_ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
+"""Ends of the names of measures, by their unit."""
 _PROBLEMS = 3
 """Of own measures, that `refused` has."""
 
@@ -74,6 +76,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
         return flows_of(run), []
 
     from cellbed.measure import Summary
+    from cellbed.measure.flows import around_outages, recoveries
+    from cellbed.measure.outages import find_outages
     from cellbed.measure.requests import due
     from cellbed.measure.run_folder import applications_of, read_run
     from cellbed.measure.statistics import refusals
@@ -81,6 +85,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
     description, summary = read_run(run), Summary.read(run)
     requests = pl.read_parquet(inputs.checked(run / "requests.parquet"))
+    sampled, links = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in ("flows", "links"))
+    recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {
         "pressure_cpu": summary.machine.pressure,
@@ -98,15 +104,29 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             | measures(own, each, summary.measured_s)
             | {"refused": "; ".join(filter(None, refused)) or None}
             | (asdict(found.traffic) if found.traffic is not None else {})
+            | _transferred(own)
+            | {"recovery_s": of(recovered, each.name)["recovery_s"].mean()}
             | own_columns(found.own)
             | {
-                f"{measure.column.removesuffix('_s')}_{name}_s": value
+                f"{measure.column.removesuffix(end)}_{name}{end}": value
                 for measure in found.measures
-                if measure.unit == "s"
+                if (end := _ENDS.get(measure.unit)) is not None and measure.column.endswith(end)
                 for name, value in (("p50", measure.median), ("p99", measure.p99))
             }
         )
     return rows, summary.disturbances
+
+
+def _transferred(requests: pl.DataFrame) -> dict[str, Any]:
+    """Return the shares of datagrams that were lost or came out of order, and the packets that were sent again over
+    protocols for which the packet log does not show it. requests: of an application."""
+    found: dict[str, Any] = {}
+    if "datagrams" in requests.columns and (total := float(requests["datagrams"].sum())):
+        names = ("lost", "reordered")
+        found |= {f"datagrams_{name}_share": float(requests[f"datagrams_{name}"].sum()) / total for name in names}
+    if "packets_lost" in requests.columns and requests["packets_lost"].count():
+        found["retransmitted"] = requests["retransmitted"].sum()
+    return found
 
 
 def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:

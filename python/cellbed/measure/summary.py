@@ -19,10 +19,12 @@ from cellbed.measure.connections import (
     read_connections,
     summarise_connections,
     traffic,
+    with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
+from cellbed.measure.flows import read_flows
 from cellbed.measure.links import BIN_NS, gaps, read_links
 from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
@@ -259,9 +261,8 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def collect(run: Path) -> Summary:
     """Read the raw files of `run`; write ``requests.parquet``, ``messages.parquet``, ``links.parquet``,
-    ``nodes.parquet``, ``programs.parquet``, ``connections.parquet``, ``cells.parquet``, ``measures.parquet``,
-    ``disturbance.parquet``, ``traces.parquet`` and
-    ``summary.json``.
+    ``nodes.parquet``, ``programs.parquet``, ``connections.parquet``, ``flows.parquet``, ``cells.parquet``,
+    ``measures.parquet``, ``disturbance.parquet``, ``traces.parquet`` and ``summary.json``.
 
     Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
     run's folder.
@@ -281,6 +282,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     requests, messages, traces = read_requests(run, description, connections, traced)
     links = read_links(run, description)
     nodes = read_nodes(run, description)
+    requests = with_connections(requests, connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claimed(connections, requests, description).drop(*TALK, strict=False)
@@ -289,6 +291,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     cells = read_cells(run, description)
     own, problems = read_own(run, description)
     tables = {
+        "flows": read_flows(run, description, connections),
         **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
         **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages, "traces": traces},
     }

@@ -30,7 +30,6 @@ _SHORT: Final[dict[str, str]] = {"uplink": "up", "downlink": "down"}
 
 Format = Literal["mahimahi", "cellreplay", "rate", "rtt"]
 FORMATS: tuple[Format, ...] = ("mahimahi", "cellreplay", "rate", "rtt")
-Ending = Literal["csv", "parquet"]
 
 MAHIMAHI_BYTES = 1500
 """IP bytes that an opportunity of Mahimahi delivers of full packets: it carries 1504 and charges each packet 4 more."""
@@ -56,25 +55,20 @@ def export(
     folder: Path,
     *,
     name: str,
-    each_packet: bool = False,
-    precise: bool = False,
     train: tuple[int | None, int | None] = (None, None),
     bin_ns: int = 100_000_000,
-    ending: Ending = "csv",
 ) -> Exported:
     """Write a recording in another format into the directory `folder`, which must be empty or not there.
 
-    name: of the recording; names Mahimahi's traces. each_packet: a Mahimahi opportunity for each packet that arrived,
-    of any size, instead of one for each 1500 bytes. precise: light rows to the ns where the public tool reads whole ms.
-    train: packets of the trains that become light rows, uplink and downlink. bin_ns: of rates. ending: of rates and
-    round-trip times.
+    name: of the recording; names Mahimahi's traces. train: packets of the trains that become light rows, uplink and
+    downlink. bin_ns: of rates.
 
     Errors: :class:`RecordingError` for missing data, and for failed writes.
     """
     if to == "mahimahi":
-        return _write(to, folder, *_mahimahi(recording, name, each_packet))
+        return _write(to, folder, *_mahimahi(recording, name))
     if to == "cellreplay":
-        return _write(to, folder, *_cellreplay(recording, train, precise))
+        return _write(to, folder, *_cellreplay(recording, train))
     tables: dict[Part, pl.DataFrame]
     if to == "rtt":
         tables = {"round-trip": table} if (table := delays(recording)).height else {}
@@ -85,9 +79,7 @@ def export(
         lacking = "saturation in either direction: it shows no rate"
     if not tables:
         raise RecordingError(f"the recording has no {lacking}")
-    return _write(
-        to, folder, {_name(part, ending): table for part, table in tables.items()}, _replay_notes(tables, ending)
-    )
+    return _write(to, folder, {_name(part): table for part, table in tables.items()}, _replay_notes(tables))
 
 
 def _write(
@@ -102,17 +94,15 @@ def _write(
                 path.write_text(content, encoding="utf-8")
             elif isinstance(content, Series):
                 write_text(content, path)
-            elif name.endswith(".csv"):
-                content.write_csv(path)
             else:
-                content.write_parquet(path)
+                content.write_csv(path)
 
     write_folder(folder, fill)
     return Exported(to, folder, (*files, README), tuple(notes))
 
 
-def _name(part: Part, ending: Ending) -> str:
-    return f"rtt.{ending}" if part == "round-trip" else f"rate-{part}.{ending}"
+def _name(part: Part) -> str:
+    return "rtt.csv" if part == "round-trip" else f"rate-{part}.csv"
 
 
 def _checked(bin_ns: int) -> int:
@@ -121,9 +111,9 @@ def _checked(bin_ns: int) -> int:
     return bin_ns
 
 
-def _replay_notes(parts: Iterable[Part], ending: Ending) -> list[str]:
+def _replay_notes(parts: Iterable[Part]) -> list[str]:
     """Return the lines that replay round-trip times, or rates over time."""
-    files = {part: _name(part, ending) for part in parts}
+    files = {part: _name(part) for part in parts}
     if "round-trip" in files:
         about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
         lines = [f'cloud = {{ kind = "round-trips", record = "{files["round-trip"]}" }}']
@@ -132,25 +122,23 @@ def _replay_notes(parts: Iterable[Part], ending: Ending) -> list[str]:
             "rate_bit_s holds from time_s, seconds since the start, until the next row. In a scenario's mobile link:"
         )
         lines = [f'{_SHORT[part]} = {{ kind = "series", file = "{file}" }}' for part, file in files.items()]
-    unread = [] if ending == "csv" else ["Scenarios read CSV alone: export without --parquet for them."]
-    return [about, *lines, *unread]
+    return [about, *lines]
 
 
-def _mahimahi(recording: Recording, name: str, each_packet: bool) -> tuple[dict[str, str], list[str]]:
+def _mahimahi(recording: Recording, name: str) -> tuple[dict[str, str], list[str]]:
     """Traces of the saturated directions, for a link with its delay behind it."""
     delay = fixed_delay(recording)
-    size = None if each_packet else MAHIMAHI_BYTES
     files: dict[str, str] = {}
     missing: list[Way] = []
     for way in WAYS:
         if recording.packets("heavy", way)["arrived_ns"].count():
-            times = opportunities(recording, way, size, earlier_ns=delay or 0)
+            times = opportunities(recording, way, MAHIMAHI_BYTES, earlier_ns=delay or 0)
             files[f"{name}.{_SHORT[way]}"] = heavy_text(times)
         else:
             missing.append(way)
     if not files:
         raise RecordingError("the recording has no saturation in either direction, so no opportunities")
-    notes = [_opportunity_note(recording, each_packet)]
+    notes = [f"An opportunity is {MAHIMAHI_BYTES} bytes of IP packets that arrived: the rate is the recorded one."]
     notes += [f"The {way} was not saturated: no trace." for way in missing]
     if delay is None:
         return files, [*notes, "No train was answered: the delay of the traces is unknown."]
@@ -163,22 +151,9 @@ def _mahimahi(recording: Recording, name: str, each_packet: bool) -> tuple[dict[
     return files, notes
 
 
-def _opportunity_note(recording: Recording, each_packet: bool) -> str:
-    size = recording.description.packet_bytes
-    if each_packet and size != MAHIMAHI_BYTES:
-        over = MAHIMAHI_BYTES / size - 1
-        return (
-            f"An opportunity is a packet of {size} bytes that arrived; a replay takes it for {MAHIMAHI_BYTES} bytes: "
-            f"its rate is up to {over:.1%} above the recorded one."
-        )
-    return f"An opportunity is {MAHIMAHI_BYTES} bytes of IP packets that arrived, so that the rate is the recorded one."
-
-
-def _cellreplay(
-    recording: Recording, train: tuple[int | None, int | None], precise: bool
-) -> tuple[dict[str, str], list[str]]:
+def _cellreplay(recording: Recording, train: tuple[int | None, int | None]) -> tuple[dict[str, str], list[str]]:
     derived = {way: derive(recording, way, length) for way, length in zip(WAYS, train, strict=True)}
-    files = {NAMES[f"light_{way}"]: light_text(found.light, whole=not precise) for way, found in derived.items()}
+    files = {NAMES[f"light_{way}"]: light_text(found.light, whole=True) for way, found in derived.items()}
     files |= {NAMES[f"heavy_{way}"]: heavy_text(found.heavy) for way, found in derived.items()}
     files |= {
         NAMES[f"latency_offset_{way}"]: offsets_text(found.offsets, stepped=True)
@@ -191,8 +166,6 @@ def _cellreplay(
         if found.idle_ns is None:
             option = f"--long-to-short-timer-{_SHORT[way]}"
             notes.append(f"F of the {way} was not calibrated: measure it and give it as {option}, in ms.")
-    if precise:
-        notes.append("The light rows have decimals: cellbed's mm-cellular reads them, the public tool whole ms only.")
     if any(len(found.light) < 3 for found in derived.values()):
         notes.append("The public tool needs at least three light rows; cellbed's mm-cellular does not.")
     return files, notes
@@ -210,13 +183,11 @@ def _command(derived: dict[Way, CellReplay]) -> list[str]:
     return words
 
 
-def export_entry(
-    archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000, ending: Ending = "csv"
-) -> Exported:
+def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000) -> Exported:
     """Write an entry in another format into the directory `folder`, which must be empty or not there.
 
     mahimahi: ``NAME.up`` and ``NAME.down``. rate: the opportunities of each direction over bins of bin_ns, or the rates
-    as they are. rtt: round-trip times; empty where no answer came. ending: of rates and round-trip times.
+    as they are. rtt: round-trip times; empty where no answer came.
 
     Errors: :class:`RecordingError` for what the entry does not have and what cannot be written;
     :class:`cellbed.archive.TraceError` for what is damaged.
@@ -233,8 +204,8 @@ def export_entry(
         notes = _trace_notes({_SHORT[part]: shlex.quote(f"{name}.{_SHORT[part]}") for part in found})
     else:
         make = _round_trips if to == "rtt" else partial(_rates, bin_ns=_checked(bin_ns))
-        files = {_name(part, ending): make(series) for part, series in found.items()}
-        notes = _replay_notes(found, ending)
+        files = {_name(part): make(series) for part, series in found.items()}
+        notes = _replay_notes(found)
     about = archive.entry(name).about
     if about.origin == "synthetic":
         made = "" if about.method is None else f": {about.method}"

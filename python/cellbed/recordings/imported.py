@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,26 +80,16 @@ def import_cellreplay(
     return Recording(description, **tables).counted()
 
 
-def tool_files(given: Sequence[Path], latency_offset: tuple[Path, Path] | None = None) -> dict[str, Path]:
-    """Return the files of the tool by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
+def tool_files(folder: Path) -> dict[str, Path]:
+    """Return the files of the tool in a folder by the keys of :data:`~cellbed.recordings.tool_files.NAMES`.
 
-    given: light rows of uplink and downlink, then their heavy traces; or a folder in which all have the tool's names.
     Errors: :class:`RecordingError` that names the missing file.
     """
-    keys = list(NAMES)
-    offsets = dict(zip(keys[4:], latency_offset or (), strict=False))
-    if len(given) == 4:
-        return dict(zip(keys[:4], given, strict=True)) | offsets
-    if len(given) != 1 or not given[0].is_dir():
-        raise RecordingError(
-            f"{', '.join(map(str, given))}: {len(given)} file{'s' * (len(given) != 1)}: give the four files "
-            "LIGHT_UP LIGHT_DOWN HEAVY_UP HEAVY_DOWN, or a folder with them"
-        )
-    there = {key: path for key, name in NAMES.items() if (path := given[0] / name).exists()}
-    missing = [NAMES[key] for key in keys[:4] if key not in there]
+    there = {key: path for key, name in NAMES.items() if (path := folder / name).exists()}
+    missing = [name for key, name in NAMES.items() if key not in there and not key.startswith("latency_offset")]
     if missing:
-        raise RecordingError(f"{given[0]}: contains no {missing[0]}: name the four files one by one")
-    return there | offsets
+        raise RecordingError(f"{folder}: contains no {missing[0]}: a folder with the tool's files is needed")
+    return there
 
 
 def _rows(path: Path) -> _Rows:

@@ -13,47 +13,37 @@ from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
-from cellbed.support import inputs
 from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
     from cellbed.recordings.recording import Recording
 
 _FOLDER = "recording"
-_HEAD = 4096
 
 
 class CellReplay:
-    """Light rows and heavy traces of both directions, by the tool's names in a folder or as four files."""
+    """Light rows and heavy traces of both directions, in a folder by the tool's names."""
 
     name = "cellreplay"
     title = "a recording of CellReplay's public tool"
-    options = frozenset({"idle_ns", "latency_offset"})
+    options = frozenset({"idle_ns"})
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the names in a folder; or files with rows of numbers, two of the four."""
-        if len(paths) == 1:
-            if not paths[0].is_dir():
-                return "its lines are light rows" if _numbers_in_a_line(paths[0]) > 2 else None
-            from cellbed.recordings.tool_files import NAMES
+        """Return a name in a folder."""
+        from cellbed.recordings.tool_files import NAMES
 
-            wanted = list(NAMES.values())[:4]
-            there = next((name for name in wanted if (paths[0] / name).exists()), None)
-            return f"the folder has {there}" if there else None
-        if len(paths) != 4:
-            return None
-        widths = [_numbers_in_a_line(path) for path in paths]
-        if min(widths[:2]) >= 2 and widths[2:] == [1, 1]:
-            return "two files contain rows of numbers and two contain one number per line"
-        return None
+        there = next((name for name in NAMES.values() if len(paths) == 1 and (paths[0] / name).exists()), None)
+        return f"the folder has {there}" if there else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The recording, with opportunities of both directions and round-trip times beside it."""
         from cellbed.recordings.imported import import_cellreplay, tool_files
 
+        if len(paths) != 1:
+            raise TraceError(f"{paths[0]}: a recording of CellReplay's tool is one folder with its files")
         try:
-            _fill(draft, import_cellreplay(tool_files(paths, options.latency_offset), options.idle_ns))
+            _fill(draft, import_cellreplay(tool_files(paths[0]), options.idle_ns))
         except RecordingError as error:
             raise TraceError(str(error)) from None
         if options.idle_ns is None:
@@ -129,15 +119,3 @@ def _fill_series(draft: Draft, recording: Recording) -> None:
         trips.write_parquet(path)
         end_ns = max(duration_ns, int(trips["at_ns"].to_numpy()[-1]))
         draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, end_ns)
-
-
-def _numbers_in_a_line(path: Path) -> int:
-    """Return the largest count of numbers in the first lines; 0 if they contain anything else."""
-    try:
-        with inputs.opened(path) as file:
-            lines = file.read(_HEAD).split(b"\n")[:20]
-    except OSError:
-        return 0
-    rows = [line.split() for line in lines[:-1] or lines if line.strip() and not line.startswith(b"#")]
-    numbers = all(cell.replace(b".", b"", 1).isdigit() for row in rows for cell in row)
-    return max(map(len, rows), default=0) if numbers else 0

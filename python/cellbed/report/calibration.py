@@ -1,6 +1,6 @@
 """Calibration: what a network does to packet trains and under saturation (CellReplay, NSDI 2025, §4.4).
 
-A table, a page and figures (after figures 4, 5 and 8 of the paper) of a calibration.
+A table and figures (after figures 5 and 8b of the paper) of a calibration.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rich.text import Text
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
-from cellbed.report import html, plot
-from cellbed.report.plot import ALARM, INK, MUTED, of_place
+from cellbed.report import plot
+from cellbed.report.plot import INK, MUTED, of_place
 from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
@@ -100,25 +100,9 @@ def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
         if direction is None:
             continue
         if direction.lengths and direction.saturated_bps:
-            yield f"completion-{way}", completion(direction, way)
             yield f"arrivals-{way}", arrivals(direction, way)
-            yield f"prediction-{way}", prediction(direction, way)
         if direction.gaps:
             yield f"gaps-{way}", gaps(direction, way)
-
-
-def completion(direction: CalibratedDirection, way: Way) -> str:
-    """Mean completion of trains by their length, beside what the saturated rate makes of it (figure 4)."""
-    lengths = [profile.length for profile in direction.lengths]
-    lasts = [_last(profile) for profile in direction.lengths]
-    heavy = _heavy(direction, lengths[-1] - 1)
-
-    def draw(axes: Axes) -> None:
-        axes.plot((1, lengths[-1]), (0, heavy), label=_saturated(direction), **_SATURATION)
-        axes.errorbar(lengths, lasts, _errors(direction.lengths), label=_MEANS, **_MEASURED)
-
-    title = f"Trains {way} by length"
-    return _plot(title, "packets of a train", "last packet after the first (ms)", lengths[-1], max(*lasts, heavy), draw)
 
 
 def arrivals(direction: CalibratedDirection, way: Way) -> str:
@@ -136,26 +120,6 @@ def arrivals(direction: CalibratedDirection, way: Way) -> str:
 
     title = f"Arrivals within trains {way}"
     return _plot(title, "packet of the train", "after the first packet (ms)", longest, most, draw)
-
-
-def prediction(direction: CalibratedDirection, way: Way) -> str:
-    """Draw the others as trains of the chosen length, and saturation from there on, predict them (figure 8a)."""
-    chosen = next((it for it in direction.lengths if it.length == direction.train), direction.lengths[0])
-    lengths = [profile.length for profile in direction.lengths]
-    lasts = [_last(profile) for profile in direction.lengths]
-    predicted = [arrival * _MILLI for arrival in chosen.mean_arrival_ns]
-    predicted += [predicted[-1] + _heavy(direction, more) for more in range(1, lengths[-1] - chosen.length + 1)]
-
-    def draw(axes: Axes) -> None:
-        name = f"predicted from trains of {chosen.length} packets, R*"
-        axes.plot(range(1, lengths[-1] + 1), predicted, label=name, **_LINE)
-        of_each = [predicted[length - 1] for length in lengths]
-        axes.vlines(lengths, lasts, of_each, ALARM, linewidth=2.5, label="error of the prediction")
-        axes.plot(lengths, lasts, "o", color=of_place("uplink")[0], label="mean of trains")
-
-    title = f"Trains {way} as predicted from {chosen.length} packets"
-    most = max(*predicted, *lasts)
-    return _plot(title, "packets of a train", "last packet after the first (ms)", lengths[-1], most, draw)
 
 
 def gaps(direction: CalibratedDirection, way: Way) -> str:
@@ -207,14 +171,12 @@ def _between(light: str, dark: str, share: float) -> str:
     return "#" + "".join(f"{round(one + (other - one) * share):02x}" for one, other in parts)
 
 
-PAGE = "calibration.html"
 RESULT = "calibration.json"
 
 
-def write(folder: Path, title: str, calibration: Calibration) -> Path:
-    """Write ``calibration.json``, an SVG for each figure and ``calibration.html``; returns the page's path.
-
-    folder: is made if need be. title: of what network.
+def write(folder: Path, calibration: Calibration) -> Path:
+    """Write ``calibration.json`` and an SVG for each figure into a folder, which is made if need be; returns the path
+    of the first.
 
     Raises MeasureError if the folder or a file cannot be written.
     """
@@ -223,30 +185,8 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
     except OSError as error:
         reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
         raise MeasureError(f"{folder}: cannot be made: {reason}") from None
-    pictures = dict(figures(calibration))
-    page = html.rendered(
-        "calibration.html",
-        title=title,
-        verdict=calibration.verdict,
-        headings=HEADINGS,
-        rows=list(rows(calibration)),
-        figures=[(_caption(name), picture) for name, picture in pictures.items()],
-    )
-    files = {f"{name}.svg": picture for name, picture in pictures.items()}
-    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", PAGE: page}
+    files = {f"{name}.svg": picture for name, picture in figures(calibration)}
+    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n"}
     for name, text in files.items():
         replace(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-    return folder / PAGE
-
-
-_CAPTIONS = {
-    "completion": "Completion of trains by their length, {}",
-    "arrivals": "Arrivals within trains, {}",
-    "prediction": "What trains of the chosen length predict of the others, {}",
-    "gaps": "Completion by the gap between trains, {}",
-}
-
-
-def _caption(name: str) -> str:
-    figure, way = name.rsplit("-", 1)
-    return _CAPTIONS[figure].format(way)
+    return folder / RESULT

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellbed.measure.statistics import Percentile, Samples
     from cellbed.measure.summary import ApplicationSummary
 
-Ending = Literal["svg", "pdf"]
+Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
 _STEPS = 1_500
 """Steps of a distribution that are drawn at most."""
@@ -87,7 +87,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds, measured = read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run)
     found: dict[str, Drawing] = {}
     for each, application in zip(summary.applications, applications_of(description), strict=True):
         if drawing := own_series(of(measured, each.name)):
@@ -100,18 +100,25 @@ def of_run(run: Path) -> dict[str, Drawing]:
     charts = timeline(description, requests, links, nodes, seconds)
     if drawing := multiples(charts):
         found["endpoints"] = drawing
+    if drawing := flows_over_time(sampled, gaps(charts), charts["span"][1]):
+        found["flows"] = drawing
     for link in charts["links"]:
         found[f"link-{link['name']}"] = _link(link, charts["span"])
     return found
 
 
+def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the outages of all links that are drawn."""
+    return [gap for link in charts["links"] for gap in link["gaps"]]
+
+
 def read_tables(run: Path) -> list[pl.DataFrame]:
-    """Requests, links, nodes, seconds and own measures of a measured run. Raises MeasureError where one is missing or
-    damaged."""
+    """Requests, links, nodes, seconds, own measures and flows of a measured run. Raises MeasureError where one is
+    missing or damaged."""
     import polars as pl
 
     try:
-        names = ("requests", "links", "nodes", "disturbance", "measures")
+        names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
         return [pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
@@ -287,6 +294,50 @@ def _draw_own(figure: FigureBase, table: pl.DataFrame, names: Sequence[str]) -> 
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
+def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float) -> Drawing | None:
+    """Return throughput, round trip and window of the largest flows over time; None without any.
+
+    gaps: outages of links, with begin, end and way. end_s: of the schedule.
+    """
+    import polars as pl
+
+    from cellbed.measure.flows import binned, transfers
+
+    flows = transfers(flows)
+    if not len(flows):
+        return None
+    carried = flows.group_by("flow").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", "flow", descending=True)
+    drawn = sorted(carried["flow"].head(len(COLOURS)))
+    series = binned(flows.filter(pl.col("flow").is_in(drawn)), max(0.1, end_s / _BINS))
+    left_out = len(carried) - len(drawn)
+    return Drawing(6.6, lambda figure: _draw_flows(figure, series, gaps, end_s, left_out))
+
+
+def _draw_flows(
+    figure: FigureBase, series: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float, left_out: int
+) -> None:
+    rates, trips, windows = figure.subplots(3, 1, sharex=True)
+    for axes in (rates, trips, windows):
+        _shade(axes, gaps)
+    for colour, ((flow,), bins) in zip(COLOURS, series.group_by("flow", maintain_order=True), strict=False):
+        about, time = bins.row(0, named=True), bins["time_s"].to_numpy()
+        label = f"flow {flow}: {about['sender']} to {about['receiver'] or 'a shared address'}, {about['law']}"
+        style: Any = {"color": colour, "lw": 1.1}
+        rates.plot(time, bins["throughput_mbit_s"], label=label, **style)
+        trips.plot(time, bins["rtt_s"] * 1e3, **style)
+        windows.plot(time, bins["window_bytes"] / 1e3, **style)
+        windows.plot(time, bins["threshold_bytes"] / 1e3, color=colour, lw=0.8, ls=":")
+        lost = bins["lost"].to_numpy() > 0
+        windows.plot(time[lost], (bins["window_bytes"] / 1e3).to_numpy()[lost], "x", color=plot.ALARM, ms=3)
+    rates.set(ylabel="throughput, Mbit/s", ylim=(0, None))
+    trips.set(ylabel="round trip, ms", ylim=(0, None))
+    top = 1.1 * float(series["window_bytes"].max() or 1) / 1e3  # type: ignore[arg-type]
+    windows.set(ylabel="window, kB", ylim=(0, top), xlabel=TIME, xlim=(0, end_s))
+    windows.set_title("dotted: threshold of slow start; crosses: losses", fontsize=8, fontweight="normal")
+    more = f"and {left_out} smaller flows" if left_out else None
+    figure.legend(loc="outside lower center", ncols=2, title=more)
+
+
 def multiples(charts: dict[str, Any]) -> Drawing | None:
     """Return the requests of each endpoint, small and on the same axes; None for a single one."""
     if len(charts["links"]) < 2:
@@ -298,7 +349,7 @@ def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
     links = charts["links"]
     grid = figure.subplots(-(-len(links) // 4), 4, sharex=True, sharey=True, squeeze=False)
     for link, axes in zip(links, grid.flat, strict=False):
-        _shade(axes, link)
+        _shade(axes, link["gaps"])
         for requests in link["requests"]:
             axes.plot(requests["time"], _numbers(requests["latency"]), ".", ms=2, color=plot.INK, rasterized=True)
         axes.set_title(link["endpoint"], fontsize=8)
@@ -321,7 +372,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
     axes: Axes | None = None
     for requests in link["requests"]:
         axes = next(grid)
-        _shade(axes, link)
+        _shade(axes, link["gaps"])
         time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
         replied, status = np.isfinite(latency), np.array(requests["status"])
         top = 1.05 * latency[replied].max() if replied.any() else 1.0
@@ -340,7 +391,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         place: Place = direction["way"]
         shades = plot.of_place(place)
         axes = next(grid)
-        _shade(axes, link)
+        _shade(axes, link["gaps"])
         rate = 8e-6 / direction["bin"]
         if direction["capacity"]:
             _stairs(axes, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
@@ -349,7 +400,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
         axes.legend(loc="upper right", ncols=2)
         axes = next(grid)
-        _shade(axes, link)
+        _shade(axes, link["gaps"])
         _stairs(axes, direction, "queue", np.max, 1e-3, color=shades[1])
         axes.set(ylabel="queue, kB", ylim=(0, None))
         axes.set_title(f"{direction['name']}: highest queue")
@@ -357,9 +408,9 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set(xlabel=TIME, xlim=span)
 
 
-def _shade(axes: Axes, link: dict[str, Any]) -> None:
-    """Outages of the link."""
-    for gap in link["gaps"]:
+def _shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
+    """Shade outages. gaps: begin and end, s, and way of each."""
+    for gap in gaps:
         axes.axvspan(gap["begin"], gap["end"], color=plot.ALARM, alpha=0.1 if gap["way"] == "uplink" else 0.05, lw=0)
 
 

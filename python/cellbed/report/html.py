@@ -41,6 +41,8 @@ def write(run: Path) -> Path:
 
 def render(run: Path) -> str:
     """Return the page as text."""
+    from cellbed.measure.flows import around_outages, recoveries
+    from cellbed.measure.outages import find_outages
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
     from cellbed.report import figures
@@ -50,10 +52,11 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds, measured = figures.read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = figures.read_tables(run)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds)
+    recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     traces = waterfall.read(run)
     applications = [
         {
@@ -111,6 +114,8 @@ def render(run: Path) -> str:
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
+        flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
+        recoveries=recovered.to_dicts(),
         multiples=_element("Requests of each endpoint", figures.multiples(charts)),
         data=embedded(charts),
         library=library,

@@ -13,9 +13,9 @@ from urllib.parse import quote
 from cellbed.measure import collect
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.report import factor_figures, figures, formats, html, plot, simulation
+from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
-from cellbed.report.figures import Ending
+from cellbed.report.figures import Drawing, Ending
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
 
@@ -139,9 +139,15 @@ class SweepReport:
             for figure in factor_figures.make_figures(self.study, app["name"], each["measure"])
         ]
 
+    @cached_property
+    def _of_flows(self) -> dict[str, dict[str, Drawing]]:
+        return flows.of_sweep(self.study, self.folder)
+
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
         """Write each figure; returns their files."""
         drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
+        for app, found in self._of_flows.items():
+            drawings |= {f"{app}-{name}": partial(figures.together, [drawing]) for name, drawing in found.items()}
         return figures.save(drawings, folder, ending)
 
     def write(self, page: Path) -> None:
@@ -156,6 +162,10 @@ class SweepReport:
             "sweep.html",
             report=content,
             figures=drawn,
+            flows={
+                app: {name: plot.element(name, partial(figures.together, [each])) for name, each in found.items()}
+                for app, found in self._of_flows.items()
+            },
             links=self._links(page),
             shown=_SHOWN,
             formats=formats,

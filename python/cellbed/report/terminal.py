@@ -151,8 +151,7 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
         console.print(Text(residual, style="dim"))
     for measure in summary.measures:
         least, median, most = (
-            (formats.size if measure.unit == "B" else formats.duration)(value)
-            for value in (measure.least, measure.median, measure.most)
+            formats.OF_UNIT[measure.unit](value) for value in (measure.least, measure.median, measure.most)
         )
         is_time = measure.unit == "s" and measure.p99 is not None
         p99 = f"{formats.duration(measure.p99)} at the P99, " if is_time else ""

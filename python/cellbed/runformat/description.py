@@ -17,11 +17,11 @@ REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of requests that is summarised: its median and range are reported. unit: ``"B"`` or ``"s"``."""
+    """A column of requests that is summarised: its median and range are reported. unit: empty for a number."""
 
     column: str
     label: str
-    unit: Literal["B", "s"]
+    unit: Literal["B", "s", "Mbit/s", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class Description:
     services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
     measures that its programs write. reported: its programs report its requests, whose connections are found in the
     packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
-    (:func:`cellbed.runformat.telemetry.identifiers`).
+    (:func:`cellbed.runformat.telemetry.identifiers`). own_connections: each request has a connection or flow of its
+    own, whose packets are its.
     """
 
     kind: str
@@ -88,6 +89,7 @@ class Description:
     own: tuple[ProgramMeasures, ...] = ()
     reported: bool = False
     traced: bool = False
+    own_connections: bool = False
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load, without what is left out, in a run of which so much of the schedule was

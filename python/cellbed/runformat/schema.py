@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cellbed.runformat.flows import SHOWN
+
 _Time = Annotated[int, Field(ge=0, lt=2**62)]
 _Span = Annotated[int, Field(ge=0, le=366 * 86_400_000_000_000)]
 _Count = Annotated[int, Field(ge=0, lt=2**62)]
@@ -118,6 +120,12 @@ class _TransportControl(_Object):
     asked: bool | None = None
 
 
+class _Law(_Object):
+    name: str
+    runs_as: str
+    shown: Annotated[list[str], Field(max_length=SHOWN)]
+
+
 class Account(_Object):
     """The content of ``run.json``, or of the file that a shell writes beside its packet log. Times in ns."""
 
@@ -141,3 +149,4 @@ class Account(_Object):
     proof: list[_Proof] | None = None
     emulator: _Emulator | None = None
     congestion_control: _TransportControl | None = None
+    laws: list[_Law] = []

@@ -66,6 +66,8 @@ def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, sile
         case "radio":
             queue = f", {describe_queue(stage['queue'])}" if stage.get("queue") else ""
             return f"radio {stage['profile']} (synthetic){_offset(stage)}{queue}"
+        case "flow-limit":
+            return f"at most {BIT_RATE.format(stage['bit_rate'])} of each flow"
         case "gate":
             return _describe_gate(stage, silent=silent)
         case "delay":

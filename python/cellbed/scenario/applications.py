@@ -42,6 +42,7 @@ KINDS = {
     "translation": "cellbed.workloads.translation",
     "http": "cellbed.workloads.http",
     "websocket": "cellbed.workloads.websocket",
+    "transfers": "cellbed.workloads.transfers",
     "program": "cellbed.workloads.program",
 }
 """The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of
@@ -104,6 +105,11 @@ class Application(Table):
     def certified(self) -> bool:
         """Return whether its servers have a certificate of the run's authority."""
         return any(f"{{{name}}}" in text for _, text in self.templates() for name in CERTIFICATE)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the optional packages of Python that its programs need."""
+        return ()
 
     def completed(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, quantity, refusal
 from cellbed.scenario.load_dependent import Replay
@@ -79,6 +79,28 @@ class TokenBucket(Table):
     burst: Annotated[int, quantity(SIZE, "1500 B", "1 GB")] = Field(
         written("64 KiB"), description="How much the bucket holds."
     )
+
+
+class FlowLimit(Table):
+    """A rate limit of each flow: a token bucket with a queue."""
+
+    rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")] = Field(
+        description="The most of a flow.", examples=["1 Gbit/s"]
+    )
+    burst: Annotated[int, quantity(SIZE, "1500 B", "1 GB")] = Field(
+        written("64 KiB"), description="How much of a flow passes at once after a pause."
+    )
+    queue: Annotated[int, quantity(SIZE, "0 B", "1 GB")] = Field(
+        written("1 MB"), description="How much of each flow waits; '0 B' drops all that is beyond the rate."
+    )
+
+
+def _as_limit(value: object) -> object:
+    return {"rate": value} if isinstance(value, str) else value
+
+
+FLOW_LIMIT = BeforeValidator(_as_limit, json_schema_input_type=str | FlowLimit)
+"""A rate, or the table."""
 
 
 PlainCapacity = Capacity | RateSeries | TokenBucket

@@ -153,6 +153,8 @@ def _route_misfits(
 
 def _objection(link: AnyMobileLink) -> str | None:
     """Why a link cannot share a cell."""
+    if getattr(link, "fallback", None) is not None:
+        return "a link of two radios cannot share a cell: remove this key, or 'fallback' of the link"
     return _objection_to([link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))])
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from cellbed.archive import Archive, find_file, obstacle, open_archive
+from cellbed.scenario.capacities import FLOW_LIMIT, FlowLimit
 from cellbed.scenario.delays import Delay, DelaySeries
 from cellbed.scenario.fields import TextField, plainly, quantity
 from cellbed.scenario.impairments import LossEachWay, OutageEachWay, outage_misfits
@@ -154,6 +155,9 @@ class CoreTable(Table):
     )
     queue: Annotated[Ways[Queue], EachWay(Queue, _QUEUE)] = Field(
         written(_QUEUE), description="Queue before the bottleneck, if there is one."
+    )
+    flow_limit: Annotated[FlowLimit, FLOW_LIMIT] | None = Field(
+        None, description="The most of each flow, in each direction. Default: no limit.", examples=["1 Gbit/s"]
     )
     loss: LossEachWay = Field(written(0.0), description="Packet loss.")
     outage: OutageEachWay = written([])

@@ -1,13 +1,14 @@
 """The mobile link of a scenario: its directions, and their changes while the workload runs."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.delays import DELAY_FORM, Delay
-from cellbed.scenario.fields import Probability, quantity
+from cellbed.scenario.fallback import RULE, Handovers, Rule, Signal, Stays, time_misfits
+from cellbed.scenario.fields import Probability, Unlimited, quantity
 from cellbed.scenario.impairments import (
     EXAMPLES,
     CorruptionEachWay,
@@ -30,10 +31,9 @@ _QUEUE = {"kind": "droptail"}
 _QUEUES = [{"kind": "droptail", "limit": "1 MB"}]
 
 
-class Change(Table):
-    """A change at a time. Omitted keys keep their values."""
+class _Later(Table):
+    """Settings of a link from some time on. Omitted keys keep their values."""
 
-    at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
     up: Annotated[LinkCapacity, LATER_LINK_CAPACITY] | None = Field(
         None, description="Uplink capacity from then on; '0 Mbit/s' is an outage.", examples=["2 Mbit/s"]
     )
@@ -55,6 +55,48 @@ class Change(Table):
     corruption: Annotated[Ways[float | None], EachWay(Probability)] | None = Field(
         None, description="Probability of damage from then on.", examples=EXAMPLES
     )
+
+
+class Change(_Later):
+    """A change at a time. Omitted keys keep their values."""
+
+    at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
+
+
+class Fallback(_Later):
+    """A second radio, such as the LTE anchor of 5G. Omitted keys have the values of the first one."""
+
+    up: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
+        description="Uplink capacity of the second radio.", examples=["20 Mbit/s"]
+    )
+    down: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
+        description="Downlink capacity of the second radio.", examples=["189 Mbit/s"]
+    )
+    when: Annotated[Rule, RULE] = Field(
+        description="When it has the link: pairs of begin and length, or a table.", examples=[[["20 s", "10 s"]]]
+    )
+    interruption: Annotated[int, quantity(DURATION, "1 us", "10 s")] = Field(
+        written("50 ms"), description="How long a change of the radio takes: nothing leaves the queue of the link."
+    )
+    packets: Literal["drop", "forward"] = Field(
+        "drop",
+        description="Packets in the queue and in flight at a change of the radio: drop: they are lost. forward: they "
+        "wait for the other radio, or arrive.",
+    )
+
+    def misfits(self, down: LinkCapacity, duration: int) -> Iterator[tuple[Path, str]]:
+        """Yield problems: (path below the fallback, what to do). down: of the first radio; duration: ns."""
+        if isinstance(self.when, Handovers | Signal):
+            yield from ((("when", key), text) for key, text in self.when.misfits(self.interruption, down))
+        else:
+            found = time_misfits(self.when, self.interruption, duration)
+            yield from ((("when", *path), text) for path, text in found)
+
+    def stays(self, down: LinkCapacity, duration: int, seed: str, start: int, loop: bool) -> Stays:
+        """Return the times at which the second radio has the link. As for :meth:`Signal.stays`."""
+        if isinstance(self.when, Handovers | Signal):
+            return self.when.stays(duration, self.interruption, seed, down, start, loop)
+        return tuple((begin, begin + length) for begin, length in self.when)
 
 
 class MobileLink(Table):
@@ -81,6 +123,9 @@ class MobileLink(Table):
     start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
     loop: bool = Field(True, description="Whether traces repeat when they end.")
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
+    fallback: Fallback | None = Field(
+        None, description="A second radio, which has the link at times. Default: the link has one radio."
+    )
 
     def completed(self) -> Self:
         """Return the link with no base delay beside that of a replayed recording, unless one was asked for."""
@@ -116,12 +161,22 @@ class MobileLink(Table):
                 if getattr(change, way) is not None and any(replays) != all(replays):
                     text = "a cellreplay recording changes only into another one: write a scenario for each"
                     found.append((("changes", index, way), text))
+        if self.fallback is not None:
+            found += ((("fallback", *path), text) for path, text in self.fallback.misfits(self.down, duration))
+            for path, capacity in self.capacities():
+                if isinstance(capacity, Unlimited | Replay):
+                    found.append((path, "of a link of two radios it must be a trace or a rate: write one"))
+                elif path[-1] == "down" and "changes" in path and isinstance(self.fallback.when, Signal):
+                    found.append((path, "the signal of the fallback's rule is that of the link's 'down': remove one"))
         return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
         """Return all capacities of the link over time, with their paths below the link."""
         yield ("up",), self.up
         yield ("down",), self.down
+        if self.fallback is not None:
+            yield ("fallback", "up"), self.fallback.up
+            yield ("fallback", "down"), self.fallback.down
         for index, change in enumerate(self.changes):
             if change.up is not None:
                 yield ("changes", index, "up"), change.up

@@ -91,6 +91,11 @@ class Transport(Table):
         description="Whether a connection begins with what an earlier one to the same address has measured. Default: "
         "the kernel's.",
     )
+    series: bool = Field(
+        False,
+        description="Whether the senders of TCP connections are sampled each 10 ms: round trip, window, pacing, losses "
+        "(flows.parquet). In the kernel as root only.",
+    )
 
     def sysctls(self, control: str | None) -> dict[str, str]:
         """Return the kernel settings of a node's network namespace. control: the congestion control of the node."""

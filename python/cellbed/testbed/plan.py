@@ -25,10 +25,11 @@ from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
 from cellbed.scenario.delays import Delay
+from cellbed.scenario.fallback import Stays
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.mobile import Change
+from cellbed.scenario.mobile import Change, Fallback, MobileLink
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
@@ -49,6 +50,8 @@ EMULATOR_FILES = {
 """Files of the emulator in the raw folder of a run, by key of its configuration."""
 
 FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
+_LISTED = 8
+"""Changes of a direction that its description lists."""
 _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c62::")
 
 
@@ -155,6 +158,8 @@ class Direction:
     def description(self) -> str:
         """Its effect on packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
+        if (more := len(changes) - _LISTED) > 1:
+            changes[_LISTED:] = [f"and {more} more changes"]
         for at, *ends in self.moves:
             joined = next(end for end in ends if _is_inner(end))
             changes.append(f"from {DURATION.format(at)} on at {joined}")
@@ -621,12 +626,36 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     tower, later_towers = _vertices(sites_of(scenario.cells, group) or [(0, None)])
     playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
-    return [
+    directions = [
         replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
         for direction in _directions(
             link, node.name, tower, lambda way: _parameters(mobile, way, group.route), later_towers
         )
     ]
+    if not isinstance(mobile, MobileLink) or mobile.fallback is None:
+        return directions
+    seed = f"fallback {scenario.seed} {link}"
+    stays = mobile.fallback.stays(mobile.down, scenario.duration, seed, playing.start_ns, playing.looped)
+    return [_with_fallback(direction, mobile.fallback, stays) for direction in directions]
+
+
+def _with_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Direction:
+    """Return a direction whose link has a second radio during the stays, from the interruption on that begins each."""
+    edges = [at for stay in stays for at in stay]
+    closed = [(at, at + length) for at, length in direction.parameters.outages]
+    closed += [(at, at + fallback.interruption) for at in edges]
+    drops = fallback.packets == "drop" and bool(edges)
+    gate: dict[str, Any] = {"outages": _merged(closed), "flushes": tuple(edges) if drops else (), "in_flight": drops}
+    states = [(0, direction.parameters), *direction.changes]
+    found: list[tuple[int, Parameters]] = []
+    for at in sorted({0, *(at for at, _ in states), *(at + fallback.interruption for at in edges)}):
+        now = next(parameters for begin, parameters in reversed(states) if begin <= at)
+        if any(begin + fallback.interruption <= at < end + fallback.interruption for begin, end in stays):
+            now = _changed(now, fallback, direction.way)
+        now = replace(now, **gate)
+        if not found or found[-1][1] != now:
+            found.append((at, now))
+    return replace(direction, parameters=found[0][1], changes=tuple(found[1:]))
 
 
 def _directions(
@@ -677,7 +706,7 @@ def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tupl
     return tuple(found)
 
 
-def _changed(now: Parameters, change: Change, way: Way) -> Parameters:
+def _changed(now: Parameters, change: Change | Fallback, way: Way) -> Parameters:
     given: dict[str, Any] = {
         "capacity": change.up if way == "uplink" else change.down,
         "delay": getattr(change.base_delay, way, None),
@@ -712,4 +741,5 @@ def _core_parameters(core: CoreLink, way: Way, delay: Delay) -> Parameters:
         return Parameters(queue=DropTail(kind="droptail"), delay=delay)
     capacity = Unlimited() if core.rate is None else ConstantRate(core.rate)
     loss, outages = getattr(core.loss, way), getattr(core.outage, way)
-    return Parameters(capacity, getattr(core.queue, way), delay, loss, outages=outages)
+    queue = getattr(core.queue, way)
+    return Parameters(capacity, queue, delay, loss, outages=outages, flow_limit=core.flow_limit)

@@ -10,16 +10,19 @@ import resource
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.laws.law import Law, LawError, compiled_for_programs
+from cellbed.laws.kernel import compiled_for_programs
+from cellbed.laws.law import Law, LawError
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
+from cellbed.testbed.machine.flows import compile_sampler
 from cellbed.testbed.machine.process import Place, find
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
@@ -104,6 +107,11 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
                 yield key, str(error)
         elif control is not None and (wrong := congestion_problem(control, available_congestion_controls())):
             yield key, wrong
+    if scenario.transport.series:
+        try:
+            compile_sampler()
+        except LawError as error:
+            yield ("transport", "series"), str(error)
     for name, group in scenario.nodes.items():
         if group.backend.routed and scenario.transport.initial_window is not None:
             text = f"nodes '{name}' have their own kernel, where it is not set: remove it, or run them here"
@@ -149,6 +157,16 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
+        groups = [scenario.nodes[role.on] for _, role in application.roles()]
+        for package in application.packages:
+            if find_spec(package) is None:
+                text = f"needs the package {package}: .venv/bin/pip install -c constraints.txt {package}"
+                found.append(Problem((*scenario.path_of(name), "kind"), text))
+            elif any(group.backend.routed for group in groups):
+                text = (
+                    f"needs the package {package}, which is not sent to nodes that are other machines: use nodes here"
+                )
+                found.append(Problem((*scenario.path_of(name), "kind"), text))
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))

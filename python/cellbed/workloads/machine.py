@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_RECEIVE_BUFFER = 4 << 20
+"""Of a UDP socket, bytes, as far as the kernel grants it: what it drops looks like loss."""
 now_ns: Callable[[], int] = time.monotonic_ns
 
 
@@ -27,11 +29,19 @@ def connect(host: str, port: int) -> Any:
     return found
 
 
-def datagrams(host: str, port: int) -> Any:
-    """Return a UDP socket for datagrams to and from one address. Errors: ``OSError``."""
+def datagrams(host: str, port: int, local_port: int = 0) -> Any:
+    """Return a UDP socket for datagrams to and from one address. local_port: 0 for one that is free. Errors:
+    ``OSError``."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     found.setblocking(False)
-    found.connect((host, port))
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    try:
+        if local_port:
+            found.bind(("", local_port))
+        found.connect((host, port))
+    except OSError:
+        found.close()
+        raise
     return found
 
 
@@ -44,7 +54,7 @@ def resolve(host: str, port: int) -> str:
 def replaced(
     clock: Callable[[], int],
     connecting: Callable[[str, int], Any],
-    opening: Callable[[str, int], Any],
+    opening: Callable[..., Any],
     resolving: Callable[[str, int], str],
 ) -> Iterator[None]:
     """Give all clients of this process another clock and other sockets. connecting: of TCP; opening: of UDP."""

@@ -6,14 +6,14 @@ from cellbed.workloads import machine
 
 
 class CountingDatagrams:
-    """A UDP socket for datagrams to and from one address, the only one of its load generator to this port.
+    """A UDP socket for datagrams to and from one address. No other one of a run has both its ports.
 
     sent, received: datagrams so far, which is the number of the next one.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        """Errors: ``OSError``."""
-        self.udp = machine.datagrams(host, port)
+    def __init__(self, host: str, port: int, local_port: int = 0) -> None:
+        """local_port: 0 for one that is free. Errors: ``OSError``."""
+        self.udp = machine.datagrams(host, port, local_port)
         self.sent = self.received = 0
         self.local_port: int = self.udp.getsockname()[1]
         self.remote_port = port

@@ -106,7 +106,7 @@ pub enum CellError {
     )]
     Recording,
     /// Packets are delayed before they reach the queue.
-    #[error("in a cell the bottleneck must come before delays")]
+    #[error("in a cell the bottleneck must come before delays and limits of flows")]
     DelayFirst,
 }
 
@@ -143,7 +143,9 @@ pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
             StageConfig::WorkloadDependent(_) | StageConfig::Conditional(_) => {
                 return Err(CellError::Recording);
             }
-            StageConfig::Delay(_) => return Err(CellError::DelayFirst),
+            StageConfig::Delay(_) | StageConfig::FlowLimit(_) => {
+                return Err(CellError::DelayFirst);
+            }
             _ => {}
         }
     }

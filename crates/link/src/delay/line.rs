@@ -82,6 +82,12 @@ impl<T> DelayLine<T> {
             _ => self.fifo.pop_front().map(|(_, packet)| packet),
         }
     }
+
+    /// Remove all packets, in order of departure. Later ones need not wait for them.
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        self.last = Time::ZERO;
+        std::iter::from_fn(|| self.pop()).collect()
+    }
 }
 
 #[cfg(test)]

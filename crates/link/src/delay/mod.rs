@@ -214,6 +214,11 @@ impl<T> Delay<T> {
         self.line.pop()
     }
 
+    /// Removes all packets on their way.
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        self.line.drain()
+    }
+
     /// The shortest time that a packet can spend here.
     pub(crate) fn least(&self) -> Duration {
         self.least

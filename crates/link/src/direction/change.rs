@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::Direction;
+use crate::outcome::{DropReason, Fate};
 use crate::share::Share;
 use crate::stage::{Stage, StageConfig};
 use crate::time::{Duration, Time};
@@ -228,13 +229,15 @@ impl<P: Clone> Direction<P> {
             Stage::Gate(gate) => Some(gate),
             _ => None,
         });
-        let (mut closed, mut flushes, mut next) = (false, false, None::<Time>);
+        let (mut closed, mut flushes, mut cuts, mut next) = (false, false, false, None::<Time>);
         for gate in gates {
             flushes |= gate.flushes(zero, at);
+            cuts |= gate.drops_in_flight();
             closed |= gate.is_closed(zero, at);
             let edge = gate.next_edge(zero, at);
             next = [next, edge].into_iter().flatten().min();
         }
+        self.cuts = cuts;
         self.pending
             .retain(|pending| !matches!(pending.what, What::Gate));
         if let Some(at) = next {
@@ -249,6 +252,9 @@ impl<P: Clone> Direction<P> {
         self.closed = closed;
         self.stages[index].set_closed(closed, self.barred, Share::WHOLE, at);
         if flushes {
+            if cuts {
+                self.drop_in_flight(index, at);
+            }
             self.stages[index].flush();
             self.note_emptied(index, at);
         }
@@ -258,6 +264,18 @@ impl<P: Clone> Direction<P> {
             meter.offered(at, offer);
         }
         self.queue_changed(index, at);
+    }
+
+    /// Drops the packets on their way behind a stage.
+    fn drop_in_flight(&mut self, index: usize, at: Time) {
+        for stage in index + 1..self.stages.len() {
+            let Stage::Delay(delay) = &mut self.stages[stage] else {
+                continue;
+            };
+            for item in delay.drain() {
+                self.finish(at, item, Fate::Dropped(DropReason::Handover));
+            }
+        }
     }
 
     /// The capacity of the bins follows the schedule from `at` on.

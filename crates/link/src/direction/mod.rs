@@ -72,6 +72,8 @@ pub struct Direction<P> {
     metered: Option<usize>,
     /// True if gates have closed it.
     closed: bool,
+    /// True if gates drop packets on their way.
+    cuts: bool,
     /// True if it is a user of a cell.
     in_cell: bool,
     /// True if the cell serves another user.
@@ -103,6 +105,7 @@ impl<P: Clone> Direction<P> {
             meter: None,
             metered,
             closed: false,
+            cuts: false,
             in_cell: false,
             barred: false,
             emptied: Time::ZERO,
@@ -310,6 +313,13 @@ impl<P: Clone> Direction<P> {
                     return self.queue_changed(index, now);
                 }
                 Stage::Delay(delay) => return delay.accept(now, item),
+                Stage::FlowLimit(limit) => match limit.accept(now, item) {
+                    Admission::Queued => return,
+                    Admission::Refused(item, reason) => {
+                        return self.finish(now, item, Fate::Dropped(reason));
+                    }
+                    Admission::Passed(passed) => item = passed,
+                },
                 Stage::WorkloadDependent(link) => return link.accept(now, item),
                 Stage::Conditional(link) => {
                     if let Admission::Refused(item, reason) = link.accept(now, item) {
@@ -367,16 +377,20 @@ impl<P: Clone> Direction<P> {
         });
     }
 
-    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck.
+    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck, and a gate for
+    /// packets on their way.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
         let Some(pending) = self.pending.front() else {
             return event;
         };
-        match stage.level() {
-            Some(level) if level.packets > Packets(0) => {
-                Some(event.map_or(pending.at, |event| event.min(pending.at)))
-            }
+        let altered = match stage {
+            Stage::Delay(_) => self.cuts && event.is_some(),
+            _ => stage.level().is_some_and(|it| it.packets > Packets(0)),
+        };
+        match event {
+            Some(event) if altered => Some(event.min(pending.at)),
+            None if altered => Some(pending.at),
             _ => event,
         }
     }

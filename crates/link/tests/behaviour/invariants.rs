@@ -278,10 +278,23 @@ fn damage() -> impl Strategy<Value = StageConfig> {
 }
 
 fn gate() -> impl Strategy<Value = StageConfig> {
-    (0..30 * MS, 1..50 * MS).prop_map(|outage| {
-        GateConfig::new(vec![(span(outage.0), span(outage.1))])
-            .unwrap()
-            .into()
+    let flush = prop::option::of(any::<bool>());
+    (0..30 * MS, 1..50 * MS, flush).prop_map(|(begin, length, flush)| {
+        let gate = GateConfig::new(vec![(span(begin), span(length))]).unwrap();
+        let flushes = flush.map(|_| span(begin)).into_iter().collect();
+        let gate = gate.with_flushes(flushes).unwrap();
+        gate.with_in_flight(flush == Some(true)).into()
+    })
+}
+
+fn flow_limit() -> impl Strategy<Value = StageConfig> {
+    (100_000..50_000_000u64, 0..10_000u64, 0..30_000u64).prop_map(|(rate, burst, queue)| {
+        FlowLimitConfig {
+            rate: BitRate(rate),
+            burst: Bytes(burst),
+            queue: Bytes(queue),
+        }
+        .into()
     })
 }
 
@@ -296,7 +309,7 @@ fn ordered() -> impl Strategy<Value = Vec<StageConfig>> {
 /// Any stages.
 fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
     prop::collection::vec(
-        prop_oneof![4 => bottleneck(any_discipline()), 1 => gate(), 1 => loss(), 1 => delay(true), 1 => damage()],
+        prop_oneof![4 => bottleneck(any_discipline()), 1 => gate(), 1 => flow_limit(), 1 => loss(), 1 => delay(true), 1 => damage()],
         1..5,
     )
 }
@@ -317,8 +330,16 @@ fn calls(changes: bool) -> impl Strategy<Value = Vec<(u64, Call)>> {
     });
     let accept = (prop_oneof![Just(1500u64), 1..200u64, 1..3000u64], tag)
         .prop_map(|(size, tag)| Call::Accept(size, tag));
-    let one_of_each = (bottleneck(any_discipline()), loss(), delay(true), damage())
-        .prop_map(|(bottleneck, loss, delay, damage)| vec![bottleneck, loss, delay, damage]);
+    let one_of_each = (
+        bottleneck(any_discipline()),
+        flow_limit(),
+        loss(),
+        delay(true),
+        damage(),
+    )
+        .prop_map(|(bottleneck, limit, loss, delay, damage)| {
+            vec![bottleneck, limit, loss, delay, damage]
+        });
     let change = (0..40 * MS, 0..5usize, one_of_each)
         .prop_map(|(after, stage, configs)| Call::Change(after, stage, configs));
     let often = if changes { 1 } else { 0 };

@@ -258,3 +258,57 @@ fn without_a_queue_packets_are_lost() {
         ]
     );
 }
+
+/// Fates and departures, ms, of packets of a ms each over a link with a delay of 10 ms that is lost at 5 ms, for 20 ms.
+fn lost_radio(in_flight: bool) -> Vec<(Fate, u64)> {
+    let gate = GateConfig::new(vec![(span(5), span(20))]).unwrap();
+    let gate = gate.with_flushes(vec![span(5)]).unwrap();
+    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
+    let stages = vec![
+        gate.with_in_flight(in_flight).into(),
+        bottleneck.into(),
+        DelayConfig::Fixed(span(10)).into(),
+    ];
+    let outcomes = run(stages, &[0, 0, 0, 0, 0, 0, 0, 6].map(|at| (at * MS, 1500)));
+    let departed = |it: &Outcome<usize>| it.departed.as_nanos() / MS;
+    outcomes.iter().map(|it| (it.fate, departed(it))).collect()
+}
+
+#[test]
+fn a_radio_that_is_lost_drops_its_queue_and_what_is_in_flight() {
+    let dropped = (Fate::Dropped(DropReason::Handover), 5);
+    let waited = (Fate::Delivered, 36); // arrived at 6 ms, sent at 25 ms
+    let mut kept: Vec<_> = (11..15).map(|at| (Fate::Delivered, at)).collect();
+    kept.extend([dropped, dropped, dropped, waited]);
+    assert_eq!(lost_radio(false), kept);
+    let mut lost = vec![dropped; 7];
+    lost.push(waited);
+    assert_eq!(lost_radio(true), lost);
+}
+
+#[test]
+fn a_shorter_delay_need_not_wait_for_packets_that_were_lost() {
+    let gate = GateConfig::new(vec![(span(5), span(1))]).unwrap();
+    let gate = gate.with_flushes(vec![span(5)]).unwrap();
+    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
+    let delay = |millis| StageConfig::from(DelayConfig::Fixed(span(millis)));
+    let stages = vec![
+        gate.with_in_flight(true).into(),
+        bottleneck.into(),
+        delay(50),
+    ];
+    let other = Change {
+        at: span(6),
+        stage: 2,
+        config: delay(10),
+    };
+    let mut link = Direction::new(stages, Time::ZERO).with_changes(vec![other]);
+    let link = link.as_mut().unwrap();
+    link.accept(ms(0), "lost", MTU);
+    link.accept(ms(7), "arrives", MTU);
+    let outcomes = drain(link);
+    let found: Vec<_> = outcomes.iter().map(|it| (it.packet, it.departed)).collect();
+    assert_eq!(found, [("lost", ms(5)), ("arrives", ms(18))]);
+    // A loss is reported when it happens, not when the packet would have arrived.
+    assert_eq!(outcomes[0].fate, Fate::Dropped(DropReason::Handover));
+}

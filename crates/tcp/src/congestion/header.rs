@@ -1,7 +1,8 @@
 //! Laws of C headers, by the rules by which the kernel calls them.
 
 use cellbed_laws::{
-    APP_LIMITED, Connection, Event, LARGEST, Law, REPAIR, Sample, UNLIMITED, WINDOW_LIMITED,
+    APP_LIMITED, Connection, Event, LARGEST, Law, MOST_SHOWN, REPAIR, Sample, UNLIMITED,
+    WINDOW_LIMITED,
 };
 use cellbed_link::{Duration, Time};
 
@@ -146,6 +147,10 @@ impl Controller for Header {
         if !self.owns_window() {
             self.window.decay(idle, timeout);
         }
+    }
+
+    fn shown(&self) -> [u64; MOST_SHOWN] {
+        self.law.shown()
     }
 
     fn pacing(&self) -> Option<Pacing> {

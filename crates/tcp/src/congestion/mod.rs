@@ -15,7 +15,7 @@ mod window;
 
 use std::ops::{Deref, DerefMut};
 
-use cellbed_laws::Law;
+use cellbed_laws::{Law, MOST_SHOWN};
 use cellbed_link::{Duration, Time};
 
 pub(super) use reduction::Reduction;
@@ -195,6 +195,11 @@ pub(super) trait Controller {
     /// Returns the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
     fn pacing(&self) -> Option<Pacing> {
         None
+    }
+
+    /// Returns variables of the law for the series of its flows.
+    fn shown(&self) -> [u64; MOST_SHOWN] {
+        [0; MOST_SHOWN]
     }
 
     /// Returns whether the law sends little on purpose, so that its samples do not show what the path can carry.

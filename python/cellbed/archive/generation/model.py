@@ -43,7 +43,7 @@ class Model:
     """A generator with its parameters.
 
     about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
-    them. like: the recording to which it is fitted, with the minimum length of its outages.
+    them. like: the recording to which it is fitted.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Model:
     about: Mapping[str, str] = field(default_factory=dict)
     duration_ns: int = 120 * SECOND_NS
     settings: Mapping[str, str] = field(default_factory=dict)
-    like: tuple[Like, int] | None = None
+    like: Like | None = None
 
 
 class Process(Protocol):

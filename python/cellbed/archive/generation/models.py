@@ -54,11 +54,11 @@ def markov(like: Like, outage_ns: int) -> Model:
         name="markov",
         citation="Markov-modulated rates after Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) "
         "cookbook, Performance Evaluation 18, 1993; the two chains and the fit are cellbed's own",
-        cited="Fitted; the closeness of the fit is measured and printed.",
+        cited="Fitted; `cellbed traces compare` shows how close it is.",
         make=make,
         duration_ns=max(part.duration_ns for part in like.parts.values()),
         settings={"like": like.name, "outage": DURATION.format(outage_ns)},
-        like=(like, outage_ns),
+        like=like,
     )
 
 

@@ -1,4 +1,4 @@
-"""Models after published figures: LTE and mid-band 5G in the Netherlands.
+"""Models after published figures: LTE and mid-band 5G in the Netherlands, and AT&T's LTE-A edge.
 
 Values that the publication does not give are chosen so that its figures result, which tests compare.
 """
@@ -46,5 +46,17 @@ PRESETS: Final = (
         citation=f"{CITATION}, §5.3 and figure 5.7",
         cited=_CITED,
         make=each_way(Wander(17e6, 4e6, 9e6, 25e6, 2_500_000_000, 0.02, 125_000_000), _5G_DOWN, SLOT_MIDBAND),
+    ),
+    Model(
+        name="lte-att-edge",
+        summary="LTE-A with carrier aggregation, indoors beside an edge server: up to 276 Mbit/s down.",
+        about={"technology": "4g", "place": "a campus in the United States", "operator": "after AT&T"}
+        | {"mobility": "stationary"},
+        citation="Lim et al., An Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2024, §V-A and Table II",
+        cited="Published: the highest downlink rate; the round-trip time to the edge is 17.2 ± 1.9 ms (base_delay = "
+        "'8.6 ms'). Ours: mean, deviation and time constant, and the whole uplink.",
+        make=each_way(
+            Wander(40e6, 5e6, 20e6, 50e6, 2_000_000_000), Wander(265e6, 8e6, 230e6, 280e6, 2_000_000_000), SLOT_LTE
+        ),
     ),
 )

@@ -48,14 +48,6 @@ class Recorded:
         long = gaps >= least_ns
         return bounds[:-1][long], gaps[long]
 
-    def halves(self) -> tuple[Recorded, Recorded]:
-        """Return the first and the second half, each from time 0."""
-        middle = self.duration_ns // 2
-        return (
-            Recorded(self.at_ns[self.at_ns <= middle], middle),
-            Recorded(self.at_ns[self.at_ns > middle] - middle, self.duration_ns - middle),
-        )
-
     def together(self) -> float:
         """Return the mean number of opportunities in a millisecond that has any."""
         import numpy as np

@@ -11,7 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.support import inputs
 
 _HEAD = 1 << 14
-_LINE = re.compile(r"#\s*(started|date|place|host|address|by|interval_s)\s*:\s*(\S.{0,199})")
+_LINE = re.compile(r"#\s*(started|place)\s*:\s*(\S.{0,199})")
 _PING = re.compile(r"^PING (\S{1,200}) ?\((?:\S{1,100}? \()?([0-9A-Fa-f.:]{2,45})\)", re.MULTILINE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_NS = 946_684_800 * 10**9
@@ -27,19 +27,13 @@ def dated(draft: Draft, begun_ns: int | None) -> None:
 
 
 def describe_by_comments(draft: Draft, path: Path) -> None:
-    """Import ``# started:`` or ``# date:``, ``# place:`` and ``# host:`` of a table's first lines."""
+    """Import ``# started:`` and ``# place:`` of a table's first lines."""
     lines = map(_LINE.fullmatch, _head(path).splitlines())
     asked = {found[1]: found[2].strip() for found in lines if found}
-    began = asked.get("started", asked.get("date"))
-    if began is not None and is_date(began):
-        _date(draft, began)
+    if is_date(asked.get("started", "")):
+        _date(draft, asked["started"])
     if "place" in asked:
         _say(draft, place=asked["place"])
-    if "host" in asked:
-        address = f" ({asked['address']})" if asked.get("address", asked["host"]) != asked["host"] else ""
-        by = f" by {asked['by']}" if "by" in asked else ""
-        apart = f", every {asked['interval_s']} s" if "interval_s" in asked else ""
-        _say(draft, method=f"round trips to {asked['host']}{address}{by}{apart}")
 
 
 def describe_by_ping(draft: Draft, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from cellbed.archive.series import Part
@@ -23,7 +22,7 @@ class Options:
     columns: by what it is (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
         ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
     duration_ns: how long a table lasts.
-    idle_ns: F of uplink and downlink of CellReplay. latency_offset: its files of latency offsets.
+    idle_ns: F of uplink and downlink of CellReplay.
     """
 
     direction: WayOrBoth | None = None
@@ -36,7 +35,6 @@ class Options:
     missing: Literal["zero", "hold"] | None = None
     duration_ns: int | None = None
     idle_ns: tuple[int, int] | None = None
-    latency_offset: tuple[Path, Path] | None = None
 
     def asked(self) -> dict[str, Any]:
         """Return the given options."""

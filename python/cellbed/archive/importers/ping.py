@@ -1,8 +1,7 @@
 """Output of ``ping``: round-trip times of probes, and lost probes.
 
-iputils (with ``-D`` or without, in any language that keeps ``icmp_seq=``), BusyBox, the BSDs, macOS and Windows. With
-``-D`` the times are the stamps'; else probes are an interval apart by their numbers, or by their order where they have
-none (Windows).
+iputils (with ``-D`` or without), BusyBox, the BSDs and macOS. With ``-D`` the times are the stamps'; else probes are an
+interval apart by their numbers.
 """
 
 from __future__ import annotations
@@ -35,17 +34,8 @@ _MOST_NS = (1 << 63) - 1
 
 _STAMP = re.compile(rb"\[([0-9]{0,12})[.,]?([0-9]{0,18})\]\s*")
 _NUMBER = re.compile(rb"(?:icmp_seq=|icmp_req=| seq=|icmp_seq )([0-9]{1,18})")
-_TRIP = re.compile("([=<])([0-9.,]+) ?(?:ms|мс|毫秒|ミリ秒)".encode())
-_BEGINS = re.compile(rb"PING |Pinging ")
-_SENT = re.compile(rb"([0-9]{1,18})|(?=.*\() .*? ?= ([0-9]{1,18})")
-_UNANSWERED = re.compile(
-    b"equest timed out|berschreitung der Anforderung|attente de la demande d|iempo de espera agotado"
-    b"|sgotado o tempo limite|Richiesta scaduta|Time-out bij opdracht|limit czasu|nreachable|nicht erreichbar"
-    b"|General failure|TTL expired"
-)
-"""Windows' messages for a missing answer, in the languages of its documentation and forums; without the letters whose
-encoding depends on the code page.
-"""
+_TRIP = re.compile(rb"=([0-9.,]+) ?ms")
+_SENT = re.compile(rb"[0-9]{1,18}")
 
 
 @dataclass(slots=True)
@@ -57,10 +47,8 @@ class _Session:
     newest: int = 0
     probes: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
 
-    def turn(self, number: int | None) -> int:
+    def turn(self, number: int) -> int:
         """Return the position of a number, which wraps around at 16 bits."""
-        if number is None:
-            return self.newest + bool(self.probes)
         if not self.probes and self.first is not None and self.first < number < self.first + _WINDOW:
             self.begins = self.first + _TURN
         if not self.probes or number >= _TURN:
@@ -87,26 +75,20 @@ class _Output:
     heard: int = 0
     begun: int = 0
     sent: int = 0
-    imprecise: int = 0
     copies: int = 0
 
     def take(self, line: bytes) -> None:
         """Read a line. Raises ValueError."""
         stamp_ns, text = _stamp(line)
+        trip_ns = _round_trip(text)
         found = _NUMBER.search(text)
-        number = int(found[1]) if found else None
-        trip_ns, at_most = _round_trip(text)
-        if found is None and trip_ns is None:
-            if _BEGINS.match(text):
+        if found is None:
+            if text.startswith(b"PING "):
                 self._begin(_first_number(text))
-                return
-            if b"%" in text and (summary := _SENT.match(text)):
-                sent = int(summary[1] or summary[2])
-                self.sent += sent
-                self._close(sent)
-                return
-            if not _UNANSWERED.search(text):
-                return
+            elif b"%" in text and (summary := _SENT.match(text)):
+                self.sent += int(summary[0])
+                self._close(int(summary[0]))
+            return
         if trip_ns is not None and b"DUP!" in text:
             self.copies += 1
             return
@@ -115,10 +97,9 @@ class _Output:
                 raise ValueError("some answers have timestamps (-D) and others do not")
             self.stamped = stamp_ns is not None
         self.heard += 1
-        self.imprecise += at_most
-        self._hear(number, stamp_ns, trip_ns)
+        self._hear(int(found[1]), stamp_ns, trip_ns)
 
-    def _begin(self, first: int | None) -> None:
+    def _begin(self, first: int) -> None:
         self._close(None)
         if self.heard and not self.stamped:
             raise ValueError(
@@ -127,7 +108,7 @@ class _Output:
         self.begun += 1
         self.session.first = first
 
-    def _hear(self, number: int | None, stamp_ns: int | None, trip_ns: int | None) -> None:
+    def _hear(self, number: int, stamp_ns: int | None, trip_ns: int | None) -> None:
         session = self.session
         turn = session.turn(number)
         is_late = session.newest - turn > _WINDOW and (session.begins is not None or len(session.probes) > _WINDOW)
@@ -193,9 +174,6 @@ class _Output:
         if not self.stamped:
             why = "" if interval_ns else "; correct with --interval"
             yield f"no timestamps (ping -D): probes are assumed to be {seconds(self.step_ns, 9)} apart{why}"
-        if self.imprecise:
-            trips = counted(self.imprecise, "round trip", "round trips")
-            yield f"{trips} of less than 1 ms, without a value, count as 1 ms"
         if self.copies:
             yield f"{counted(self.copies, 'second copy of an answer was', 'second copies of answers were')} left out"
         if self.begun > 1:
@@ -236,13 +214,10 @@ def _stamp(line: bytes) -> tuple[int | None, bytes]:
     return (None, line) if found is None or stamp_ns is None else (stamp_ns, line[found.end() :])
 
 
-def _round_trip(text: bytes) -> tuple[int | None, bool]:
-    """Return the number before "ms" after an equals sign, or a less-than sign as Windows has it, and whether it is only
-    an upper bound.
-    """
+def _round_trip(text: bytes) -> int | None:
+    """Return the number between an equals sign and "ms", in ns."""
     found = _TRIP.search(text)
-    trip_ns = _decimal(found[2], 6) if found else None
-    return trip_ns, found is not None and trip_ns is not None and found[1] == b"<"
+    return _decimal(found[1], 6) if found else None
 
 
 def _decimal(text: bytes, places: int) -> int | None:
@@ -254,8 +229,8 @@ def _decimal(text: bytes, places: int) -> int | None:
     return number if number <= _MOST_NS else None
 
 
-def _first_number(text: bytes) -> int | None:
+def _first_number(text: bytes) -> int:
     """Return the number of the first probe: iputils counts from 1 and names the size of data as ``56(84)``, the others
     count from 0.
     """
-    return None if not text.startswith(b"PING ") else int(re.search(rb"[0-9]\(", text) is not None)
+    return int(re.search(rb"[0-9]\(", text) is not None)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named
 
 _COMMIT = "2ca662cb01a222dd7fcc10f9ed79293803b4ef21"
@@ -15,7 +14,7 @@ _FILES = {_HEAVY, "down-heavy-pdo", "up-delay-light-pdo", "down-delay-light-pdo"
 _OPERATORS = {"tmobile": "T-Mobile", "t-mobile": "T-Mobile", "verizon": "Verizon"}
 
 
-def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
+def _convert(folder: Path) -> Iterator[Recording]:
     for heavy in sorted(folder.rglob(_HEAVY)):
         if not {path.name for path in heavy.parent.iterdir()} >= _FILES:
             continue

@@ -9,7 +9,6 @@ from pathlib import Path
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
-from cellbed.archive.series import Part
 from cellbed.archive.sources.source import (
     Checksum,
     Recording,
@@ -65,12 +64,12 @@ def _entries(folder: Path, prefix: str, technology: str) -> Iterator[tuple[Path,
 _TOP = ("dataset", "lte_dataset", "5g-production-dataset")
 
 
-def _four(folder: Path, _way: Part) -> Iterator[Recording]:
+def _four(folder: Path) -> Iterator[Recording]:
     for path, words, found, about in _entries(folder, "cork-4g", "4g"):
         yield _recording("cork-4g", folder, path, words, found, about)
 
 
-def _five(folder: Path, _way: Part) -> Iterator[Recording]:
+def _five(folder: Path) -> Iterator[Recording]:
     for path, words, found, about in _entries(folder, "cork-5g", "5g"):
         video = "Download" not in words
         note = "A video session: its pauses and rates are the player's, not the network's." if video else None

@@ -1,21 +1,19 @@
-"""Files over HTTP: where they are listed, and downloads that are checked and appear only when complete."""
+"""Files over HTTP: downloads that are checked and appear only when complete."""
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import Callable
-from html.parser import HTMLParser
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.source import Listing, RemoteFile
+from cellbed.archive.sources.source import RemoteFile
 from cellbed.support.readable import duration_words
 
 Report = Callable[[str], None]
@@ -28,12 +26,8 @@ SILENCE_S = 60.0
 ATTEMPTS = 5
 FIRST_WAIT_S = 1.0
 """Before the second attempt; each later wait is twice as long."""
-_MOST_LISTING = 4 << 20
 _PIECE = 1 << 16
-_MOVED = (
-    "the data set may have moved; look for it at its page, then give its new address (--address) or the downloaded "
-    "file (--from)"
-)
+_MOVED = "the data set may have moved; look for it at its page, then give the downloaded file (--from)"
 
 
 class GoneError(TraceError):
@@ -151,46 +145,3 @@ def open_address(address: str) -> HTTPResponse:
                 "download the file by hand if you know better, and use --from"
             ) from error
         raise
-
-
-def listed(listing: Listing) -> tuple[RemoteFile, ...]:
-    """Return the files that a listing leads to, each at ``FOLDER/FILE``. Raises TraceError when there are none."""
-    files = []
-    for folder in _names(listing.address, listing.folders, folders=True):
-        address = urljoin(listing.address, f"{folder}/")
-        files += [
-            RemoteFile(urljoin(address, name), f"{unquote(folder)}/{unquote(name)}")
-            for name in _names(address, listing.files, folders=False)
-        ]
-    if not files:
-        raise TraceError(f"{listing.address}: the page lists none of the files that were there: {_MOVED}")
-    return tuple(files)
-
-
-def _names(address: str, pattern: str, *, folders: bool) -> list[str]:
-    """Return what a page links to directly below itself and a pattern matches, once each, as the links spell it."""
-    try:
-        with open_address(address) as response:
-            text = response.read(_MOST_LISTING)
-    except (OSError, HTTPException) as error:
-        why = f"the server answers {error.code}" if isinstance(error, HTTPError) else _in_words(error)
-        raise TraceError(f"{address}: cannot read the list of files there: {why}: {_MOVED}") from error
-    links = _Links()
-    links.feed(text.decode(errors="replace"))
-    below = urlsplit(address).path
-    found = dict.fromkeys(urlsplit(urljoin(address, link))[:3] for link in links.found)
-    here = urlsplit(address)[:2]
-    names = [path[len(below) :] for *host, path in found if tuple(host) == here and path.startswith(below)]
-    bare = [name.removesuffix("/") for name in names if name.endswith("/") == folders]
-    plain = [name for name in bare if "/" not in unquote(name) and unquote(name) not in ("", ".", "..")]
-    return sorted(name for name in plain if re.fullmatch(pattern, unquote(name)))
-
-
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self.found += [value for name, value in attrs if name == "href" and value]

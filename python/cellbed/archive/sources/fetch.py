@@ -6,14 +6,14 @@ import fnmatch
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.download import GoneError, Report, State, download, listed
-from cellbed.archive.sources.source import Imported, Listing, Recording, RemoteFile, Source, digest, reading
+from cellbed.archive.sources.download import GoneError, Report, State, download
+from cellbed.archive.sources.source import Imported, Recording, Source, digest, reading
 from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
     from cellbed.archive.entry import Step
     from cellbed.archive.importers import Importer
-    from cellbed.archive.series import Part
     from cellbed.archive.store import Archive
 
 Recognise = Callable[[Sequence[Path], str | None], "Importer"]
@@ -33,16 +32,13 @@ Recognise = Callable[[Sequence[Path], str | None], "Importer"]
 class FetchOptions:
     """Options of fetching a data set.
 
-    given: files, archives and folders to take instead of downloading. address: where the data set is instead of where
-    it was. everything: what is usually left out, too. only: a pattern of entry names, with * and ?. way: the direction
-    to take the rates for where the source does not state it.
+    given: files, archives and folders to take instead of downloading. everything: what is usually left out, too. only:
+    a pattern of entry names, with * and ?.
     """
 
     given: Sequence[Path] = ()
-    address: str | None = None
     everything: bool = False
     only: str = "*"
-    way: Part | None = None
     replace: bool = False
 
 
@@ -74,8 +70,6 @@ def fetch(
     Entries appear one after the other, each complete; after an interruption the same call continues. report: called
     with messages to show at once. state: called with the present progress. Raises TraceError without any entry.
     """
-    if source.direction_unknown and options.way is None and not options.given:
-        raise TraceError(_unknown_direction(source))
     folder = downloads_folder()
     work = _Fetching(source, archive, options, recognise, report, state, folder / source.name)
     try:
@@ -147,9 +141,7 @@ class _Fetching:
         """Make entries of what is wanted. Raises TraceError when there is none."""
         options, fetched = self.options, self.fetched
         for root in roots:
-            for recording in self.source.convert(root.folder, options.way or "downlink"):
-                if self.source.direction_unknown and options.way is None:
-                    raise TraceError(_unknown_direction(self.source))
+            for recording in self.source.convert(root.folder):
                 if not self._wanted(recording):
                     fetched.unwanted += 1
                     self.passed.append(recording.name)
@@ -158,8 +150,8 @@ class _Fetching:
                         fetched.there.append(recording.name)
                     else:
                         fetched.left_out[recording.of] = (
-                            f"the archive has a '{recording.name}' that is not of this data set: rename it "
-                            f"(`cellbed traces rename`), or put this one in its place (--replace)"
+                            f"the archive has a '{recording.name}' that is not of this data set: remove it "
+                            f"(`cellbed traces rm`), or put this one in its place (--replace)"
                         )
                 else:
                     self._keep(root, recording)
@@ -169,9 +161,7 @@ class _Fetching:
 
     def _downloaded(self) -> Iterator[Path]:
         """Return the files of a data set. Of several those that are gone are left out."""
-        if isinstance(self.source.remote, Listing):
-            self.report(f"reading the list of files at {self.options.address or self.source.remote.address}")
-        for remote in _remote(self.source, self.options):
+        for remote in self.source.remote:
             try:
                 yield download(remote, self.downloads, self.state, self.report)
             except GoneError as error:
@@ -239,13 +229,6 @@ class _Fetching:
         )
 
 
-def _unknown_direction(source: Source) -> str:
-    return (
-        f"{source.name}: the publisher does not state whether uplink or downlink was measured: choose one, --as uplink "
-        f"or --as downlink (what is known: `cellbed traces fetch {source.name} --about`)"
-    )
-
-
 def _without_file(why: str, of: str) -> str:
     """Return a refusal without the name of the file at its beginning."""
     if line := re.match(rf"{re.escape(of)}:(\d+): ", why):
@@ -267,16 +250,3 @@ def _existing(path: Path) -> Path:
     if not path.exists():
         raise TraceError(f"there is no file or folder {path}")
     return path.absolute()
-
-
-def _remote(source: Source, options: FetchOptions) -> Sequence[RemoteFile]:
-    if isinstance(source.remote, Listing):
-        return listed(replace(source.remote, address=options.address) if options.address else source.remote)
-    if options.address is None:
-        return source.remote
-    if len(source.remote) > 1:
-        # Several files side by side: the address is that of their folder.
-        return [replace(each, address=f"{options.address.rstrip('/')}/{each.path}") for each in source.remote]
-    name = options.address.partition("?")[0].rpartition("/")[2]
-    safe = re.fullmatch(r"[\w.%+-]*\w[\w.%+-]*", name) is not None
-    return [replace(source.remote[0], address=options.address, path=name if safe else source.remote[0].path)]

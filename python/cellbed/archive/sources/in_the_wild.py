@@ -10,7 +10,6 @@ from pathlib import Path
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
-from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
 from cellbed.support import inputs
 
@@ -19,7 +18,7 @@ _COMMIT = "35aaf2857550c7f4c736fe9b01e894253a777e4e"
 _FILE = re.compile(r"([45])g_trace_(?:(?P<run>\d+)_)?(?P<how>walking|driving)(?:_(?P<loop>\d+_\w+))?")
 
 
-def _convert(folder: Path, _way: Part) -> Iterator[Recording]:
+def _convert(folder: Path) -> Iterator[Recording]:
     for path in sorted(folder.rglob("?g_trace_*")):
         found = _FILE.fullmatch(path.name)
         if found is None or not path.is_file():

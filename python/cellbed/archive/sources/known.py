@@ -6,26 +6,19 @@ import difflib
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.cellreplay import CELLREPLAY
-from cellbed.archive.sources.commute_logs import BELGIUM, NORWAY
 from cellbed.archive.sources.cork import CORK_4G, CORK_5G
 from cellbed.archive.sources.in_the_wild import IN_THE_WILD
 from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
 from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
-from cellbed.archive.sources.nyu import NYU
 from cellbed.archive.sources.source import Source
-from cellbed.archive.sources.us_drives import US_DRIVES
 
 SOURCES: tuple[Source, ...] = (
     MAHIMAHI,
     CELLREPLAY,
     KPN,
     IN_THE_WILD,
-    US_DRIVES,
     CORK_4G,
     CORK_5G,
-    NORWAY,
-    BELGIUM,
-    NYU,
     NYC_2018,
     NYC_2019,
 )

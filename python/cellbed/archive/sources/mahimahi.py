@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named, published
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
@@ -18,7 +17,7 @@ _CITATION = (
 )
 
 
-def _mahimahi(folder: Path, _way: Part) -> Iterator[Recording]:
+def _mahimahi(folder: Path) -> Iterator[Recording]:
     for stem, files in pairs(folder):
         operator, standard, *how = [*stem.split("-"), ""]
         if operator not in _OPERATORS or standard not in _GENERATIONS:
@@ -78,7 +77,7 @@ _SETTINGS = {
 """Of each preset of the thesis (appendix A.5) the files that the testbed's code names for it."""
 
 
-def _kpn(folder: Path, _way: Part) -> Iterator[Recording]:
+def _kpn(folder: Path) -> Iterator[Recording]:
     for stem, files in pairs(folder):
         if stem not in _SETTINGS:
             continue

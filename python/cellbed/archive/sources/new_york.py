@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.series import Part
 from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named, published
 
 _COMMIT_2018 = "6138081113601ab74d145931616384b0eb7a77b0"
@@ -15,7 +14,7 @@ _FILE_2018 = re.compile(r"(downlink|uplink)-((3g|4g)-(no|with)-cross-(subway|tim
 _PLACES_2018 = {"subway": ("subway", "the subway"), "times": (None, "Times Square")}
 
 
-def _of_2018(folder: Path, _way: Part) -> Iterator[Recording]:
+def _of_2018(folder: Path) -> Iterator[Recording]:
     found: dict[Path, list[tuple[re.Match[str], Path]]] = {}
     for path in sorted(folder.rglob("*-cross-*")):
         name = _FILE_2018.fullmatch(path.name)
@@ -75,7 +74,7 @@ _MOBILITY_2019 = {"taxi": "driving", "bus": "bus", "home": "stationary", "timess
 _PLACES_2019 = {"taxi": "in a taxi", "bus": "on a bus", "home": "at home", "timessquare": "Times Square"}
 
 
-def _of_2019(folder: Path, _way: Part) -> Iterator[Recording]:
+def _of_2019(folder: Path) -> Iterator[Recording]:
     for path in sorted(folder.rglob("trace-*")):
         name = _FILE_2019.fullmatch(path.name)
         if name is None or not path.is_file():

@@ -85,18 +85,6 @@ def git_files(repository: str, commit: str, blobs: Mapping[str, str], folder: st
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Files that a web server lists: a page of folders, each a page of files.
-
-    folders, files: regular expressions that a whole name must match.
-    """
-
-    address: str
-    folders: str
-    files: str
-
-
-@dataclass(frozen=True, slots=True)
 class Imported:
     """Files that an importer of the archive reads. format: its name; None: what it looks like.
 
@@ -122,9 +110,8 @@ class Recording:
     fill: Callable[[Draft], None] | Imported
 
 
-Convert = Callable[[Path, "Part"], Iterator[Recording]]
-"""From the folder of a data set's unpacked files to what they can become. Files that are something else are passed by.
-The direction is what to take rates for, in a data set that does not state it (`Source.direction_unknown`)."""
+Convert = Callable[[Path], Iterator[Recording]]
+"""From the folder of a data set's unpacked files to what they can become; other files are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +120,6 @@ class Source:
 
     name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
     expression of what is converted unless more is asked for, searched in ``Recording.of``.
-    direction_unknown: the publisher does not state whether uplink or downlink was measured, so the user must.
     doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
     checked: what the layout was compared with.
     """
@@ -147,10 +133,9 @@ class Source:
     layout: str
     checked: str
     convert: Convert
-    remote: tuple[RemoteFile, ...] | Listing
+    remote: tuple[RemoteFile, ...]
     doubt: str = ""
     usual: str = ""
-    direction_unknown: bool = False
 
 
 def named(*words: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import shutil
 import tarfile
@@ -11,7 +10,6 @@ import zlib
 from pathlib import Path
 
 from cellbed.archive.errors import TraceError
-from cellbed.support import inputs
 
 _ENDINGS = {ending: name for name, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _DAMAGED = (
@@ -35,15 +33,3 @@ def unpack(archive: Path, folder: Path) -> None:
         raise TraceError(f"{archive}: the archive is damaged or unsafe: {error}; use --from on its files") from error
     except OSError as error:
         raise TraceError(f"{archive}: cannot unpack this archive: {error.strerror or error}") from error
-
-
-def plain_bytes(path: Path, most_bytes: int) -> bytes:
-    """Return the bytes of a file, those inside if it is packed by gzip. Raises TraceError for more than that."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(inputs.checked(path), "rb") as file:
-            content = file.read(most_bytes + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{path}: cannot read this file: {error}") from error
-    if len(content) > most_bytes:
-        raise TraceError(f"{path}: there are more than {most_bytes:,} bytes in it")
-    return content

@@ -15,8 +15,6 @@ VERBS = {
     "compare": "Compare entries in one table and on the same axes.",
     "generate": "Generate synthetic traces: seeded, cited, labelled.",
     "fetch": "Download a public data set into the archive.",
-    "describe": "Change the description of an entry.",
-    "rename": "Rename an entry.",
     "rm": "Remove entries from the archive.",
     "verify": "Check every file of the archive against its checksum.",
     "export": "Export an entry or a recording to other programs' formats.",

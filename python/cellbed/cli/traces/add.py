@@ -30,8 +30,7 @@ def add(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down. "
-            "A pipe or - (standard input) needs --name.",
+            help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down.",
             show_default=False,
         ),
     ],
@@ -91,9 +90,6 @@ def add(
             parser=duration, metavar="TIME", help="Interval between probes of ping output without timestamps."
         ),
     ] = None,
-    latency_offset: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="CellReplay: latency offsets, uplink, then downlink.")
-    ] = None,
     idle: Annotated[
         tuple[str, str] | None, typer.Option(help="CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
     ] = None,
@@ -107,18 +103,16 @@ def add(
     \b
     Examples:
       cellbed traces add walk.up walk.down --tech 5g --mobility walking --operator KPN --date 2025-03
-      cellbed traces add drive.csv --column time=Timestamp --column downlink=DL_bitrate:kbit/s --name cork-drive
+      cellbed traces add drive.csv --column time=Timestamp:s --column downlink=DL_bitrate:kbit/s --name cork-drive
       cellbed traces add capture.pcapng --flow "udp :5201" --device 10.0.0.2
       cellbed traces add ping.txt --name rtt-frankfurt
       cellbed traces add recordings/*.up recordings/*.down --operator KPN
-      zstd -dc drive.pcap.zst | cellbed traces add - --name drive
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.adding import add as added
     from cellbed.archive.adding import recordings
     from cellbed.archive.describing import described
     from cellbed.archive.importers import Options
-    from cellbed.archive.importers.streams import is_stream, kept
     from cellbed.recordings.importing import recognise
 
     asked = described(
@@ -148,42 +142,31 @@ def add(
         missing=None if missing is None else missing.value,
         duration_ns=lasts,
         idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
-        latency_offset=latency_offset,
     )
-    if name is None and any(is_stream(path) for path in files):
-        raise typer.BadParameter("missing --name: a recording read from a pipe has no name")
     groups = recordings(files)
     if name is not None and len(groups) > 1:
         raise typer.BadParameter(
             f"--name: not allowed with {len(groups)} recordings, which are named after their files"
         )
 
-    def add_one(paths: list[Path], named: Callable[[str], str]) -> tuple[str, Added]:
-        try:
-            importer = recognise(paths, as_format)
-            what = named(importer.what)
-            print(what, file=sys.stderr)
-            with StatusLine() as line:
-                progress = _shown(line, importer.work)
-                return what, added(
-                    open_archive(), paths, importer, asked, options, name=name, replace=replace, progress=progress
-                )
-        except TraceError as error:
-            raise TraceError(named(str(error))) from None
-
     done: list[tuple[str, Added]] = []
     refused = 0
     for group in groups:
         try:
-            with kept(group) as (paths, named):
-                what, new = add_one(paths, named)
+            importer = recognise(group, as_format)
+            print(importer.what, file=sys.stderr)
+            with StatusLine() as line:
+                progress = _shown(line, importer.work)
+                new = added(
+                    open_archive(), group, importer, asked, options, name=name, replace=replace, progress=progress
+                )
         except TraceError as error:
             if len(groups) == 1:
                 raise
             print(f"error: {error}", file=sys.stderr)
             refused += 1
             continue
-        done.append((what, new))
+        done.append((importer.what, new))
         if not as_json:
             _print(new)
     if as_json:

@@ -54,8 +54,7 @@ def compare(
     from cellbed.archive import open_archive
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
-    from cellbed.report.gallery.drawing import require_ending, write_picture
-    from cellbed.report.gallery.pictures import comparison
+    from cellbed.report.gallery.pictures import comparison, require_ending, write_picture
     from cellbed.report.gallery.read import analysed
     from cellbed.support.status_line import StatusLine
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -39,20 +39,9 @@ def export(
             show_default=False,
         ),
     ] = None,
-    precise: Annotated[
-        bool,
-        typer.Option(
-            "--precise", help="cellreplay: write light rows with decimals, which the public tool cannot read."
-        ),
-    ] = False,
-    each_packet: Annotated[
-        bool,
-        typer.Option("--each-packet", help="mahimahi: one opportunity per packet instead of per 1500 bytes."),
-    ] = False,
     bin_ns: Annotated[
         int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: width of the bins.")
     ] = "100 ms",  # type: ignore[assignment]
-    parquet: Annotated[bool, typer.Option("--parquet", help="rate, rtt: write Parquet instead of CSV.")] = False,
     as_json: bool = AS_JSON,
 ) -> None:
     """Export an entry or a recording to the file formats of other programs.
@@ -79,12 +68,11 @@ def export(
     name, part = entry_and_part(archive, recording)
     if part is not None:
         raise TraceError(f"'{recording}' is one direction; only whole entries can be exported: write '{name}'")
-    ending: Literal["csv", "parquet"] = "parquet" if parquet else "csv"
     archived = archive.has(recording)
     if not archived and not Path(recording).exists() and "/" not in recording:
         archive.entry(recording)  # raises an error that names similar entries
     if archived and archive.entry(recording).recording is None:
-        done = export_entry(archive, recording, to.value, out, bin_ns=bin_ns, ending=ending)
+        done = export_entry(archive, recording, to.value, out, bin_ns=bin_ns)
     else:
         folder = archive.recording(recording) if archived else Path(recording)
         done = write(
@@ -93,10 +81,7 @@ def export(
             out,
             name=recording if archived else folder.absolute().name,
             train=train or (None, None),
-            precise=precise,
-            each_packet=each_packet,
             bin_ns=bin_ns,
-            ending=ending,
         )
     if as_json:
         print(json.dumps({**asdict(done), "folder": str(done.folder)}, indent=2))

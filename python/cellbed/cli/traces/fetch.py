@@ -12,7 +12,6 @@ import typer
 
 from cellbed.cli.traces.options import AS_JSON
 from cellbed.support.status_line import StatusLine
-from cellbed.support.ways import Way
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source
@@ -37,16 +36,10 @@ def fetch(
         list[Path] | None,
         typer.Option("--from", help="File, archive or folder already downloaded. Repeatable.", show_default=False),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="New address of the data set, if it has moved.", show_default=False)
-    ] = None,
     only: Annotated[str, typer.Option(help="Only entries whose names match: '*-driving-*'.", show_default=False)] = "*",
     everything: Annotated[
         bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
     ] = False,
-    way: Annotated[
-        Way | None, typer.Option("--as", help="Direction, where the data set does not define it.", show_default=False)
-    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing entries of the same names.")] = False,
     about: Annotated[
         bool, typer.Option("--about", help="Only print address, terms and layout of the data set.")
@@ -81,10 +74,8 @@ def fetch(
 
     options = FetchOptions(
         given=given or (),
-        address=address,
         everything=everything,
         only=only,
-        way=way,
         replace=replace,
     )
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
@@ -122,13 +113,7 @@ def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
 
 
 def _as_json(source: Source) -> dict[str, object]:
-    from cellbed.archive.sources.source import Listing
-
-    remote = source.remote
-    if isinstance(remote, Listing):
-        files = [{"address": remote.address, "checksum": None}]
-    else:
-        files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in remote]
+    files = [{"address": each.address, "checksum": str(each.checksum or "") or None} for each in source.remote]
     return {
         "name": source.name,
         "title": source.title,

@@ -92,15 +92,15 @@ def markov(
 ) -> None:
     """Like a recording: a Markov-modulated rate with outages, fitted to it.
 
-    The closeness of the fit is measured and printed. After Fischer & Meier-Hellstern, The Markov-modulated Poisson
-    process (MMPP) cookbook, Performance Evaluation 18, 1993; the two chains and the fit are cellbed's own.
+    After Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18,
+    1993; the two chains and the fit are cellbed's own.
     """
     from cellbed.archive.like import like as recording
     from cellbed.archive.store import valid_name
 
     model = models.markov(recording(like, Path.cwd()), outage)
     assert model.like is not None
-    _keep(model, lasts, seed, name or valid_name(f"like-{model.like[0].name}"), replace, content, as_json)
+    _keep(model, lasts, seed, name or valid_name(f"like-{model.like.name}"), replace, content, as_json)
 
 
 @app.command(cls=Verb)
@@ -163,14 +163,13 @@ def _keep(
     from cellbed.archive.generation import views
     from cellbed.archive.generation.generate import keep
     from cellbed.archive.series import Content
-    from cellbed.support.console import Console
     from cellbed.support.status_line import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
     order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
     with StatusLine() as line:
-        entry, result = keep(open_archive(), model, order, name or model.name, replace, line.share)
+        entry, parts = keep(open_archive(), model, order, name or model.name, replace, line.share)
     if as_json:
-        print(json.dumps(views.result_as_json(entry, result), indent=2, ensure_ascii=False))
+        print(json.dumps(views.result_as_json(entry, parts), indent=2, ensure_ascii=False))
     else:
-        Console(soft_wrap=True).print(views.result_shown(entry, result))
+        print("\n".join(views.shown(entry)))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, Origin, bit_rate, duration
-from cellbed.support.ways import Way
+from cellbed.cli.traces.options import AS_JSON, bit_rate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,32 +23,9 @@ def ls(
         str | None, _filter("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")
     ] = None,
     mobility: Annotated[str | None, _filter("Mobility: stationary, walking, driving, train …")] = None,
-    band: Annotated[str | None, _filter("Band: low, mid, mmwave, or its number.")] = None,
-    operator: Annotated[str | None, _filter("Part of the operator's name.")] = None,
-    place: Annotated[str | None, _filter("Part of the place.")] = None,
-    date: Annotated[str | None, _filter("Beginning of the date: 2021, 2021-04.")] = None,
-    obstacle: Annotated[str | None, _filter("Obstacle: window, wall, body …")] = None,
-    origin: Annotated[
-        Origin | None, typer.Option(help="Recorded or synthetic.", show_default=False, case_sensitive=False)
-    ] = None,
-    source: Annotated[str | None, _filter("Part of the source's address.")] = None,
-    licence: Annotated[str | None, _filter("Part of the licence.", "--licence", "--license")] = None,
-    way: Annotated[
-        Way | None,
-        typer.Option(
-            "--direction",
-            help="Only entries with this direction, to which the mean rates apply.",
-            show_default=False,
-            case_sensitive=False,
-        ),
-    ] = None,
     min_mean: Annotated[
         float | None,
         typer.Option(parser=bit_rate, metavar="RATE", help="Minimum mean rate of a direction: 20mbit, '20 Mbit/s'."),
-    ] = None,
-    max_mean: Annotated[float | None, typer.Option(parser=bit_rate, metavar="RATE", help="Maximum mean rate.")] = None,
-    min_duration: Annotated[
-        int | None, typer.Option(parser=duration, metavar="TIME", help="Minimum duration: '2 min'.")
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -67,7 +43,7 @@ def ls(
     \b
     Examples:
       cellbed traces ls --tech 5g --mobility driving --min-mean 20mbit
-      cellbed traces ls --direction uplink --sort uplink_mean_bit_s --reverse
+      cellbed traces ls --where 'place ~ delft' --sort uplink_mean_bit_s --reverse
       cellbed traces ls --where 'downlink_p5_bit_s_100ms > 2e6' --where 'downlink_outages < 5'
       cellbed traces ls --json | jq -r '.[].name'
     """
@@ -78,18 +54,7 @@ def ls(
         name=name,
         technology=technology,
         mobility=mobility,
-        band=band,
-        operator=operator,
-        place=place,
-        date=date,
-        obstacle=obstacle,
-        origin=origin,
-        source=source,
-        licence=licence,
-        way=way,
         minimum_mean=min_mean,
-        maximum_mean=max_mean,
-        minimum_duration=min_duration,
         where=tuple(where or ()),
         sort=sort,
         descending=reverse,

@@ -31,7 +31,7 @@ def plot(
     ] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
-    """Plot an entry: rate over time, outages, distributions, uplink and downlink, round-trip times by hour.
+    """Plot an entry: rate and round-trip times over time, outages, distributions, and figures by hour.
 
     \b
     Examples:
@@ -41,8 +41,7 @@ def plot(
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
-    from cellbed.report.gallery.drawing import require_ending, write_picture
-    from cellbed.report.gallery.pictures import portrait
+    from cellbed.report.gallery.pictures import portrait, require_ending, write_picture
     from cellbed.report.gallery.read import analysed
     from cellbed.support.status_line import StatusLine
 

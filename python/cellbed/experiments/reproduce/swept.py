@@ -79,7 +79,7 @@ class Sweeps:
         sweep: dict[str, Any] = {
             "name": experiment.name,
             "scenario": f"{experiment.name}-scenario.toml",
-            "repetitions": experiment.repetitions,
+            "repetitions": experiment.repetitions if experiment.varies or not self._execution.virtual else 1,
             "design": experiment.design,
             "factors": experiment.factors,
         }

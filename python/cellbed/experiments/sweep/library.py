@@ -206,7 +206,6 @@ def sweep(
     *,
     out: Path | str = "sweeps",
     jobs: int | None = None,
-    on: str | None = None,
     repeats: int = runner.REPEATS,
     limits: Enforcement = True,
     strict: bool = False,
@@ -218,15 +217,14 @@ def sweep(
     ``KeyboardInterrupt`` ends the running trials in order.
 
     out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
-    run, fewer where trials disturb each other. on: a Dask cluster that runs the trials, ``dask://HOST:PORT``; at once:
-    as many as its workers offer. repeats: how often a disturbed trial is repeated. limits: enforce CPU and memory
-    limits; ``"overcommit"``: also those of nodes that exceed this machine. strict: raise :class:`RunError` if a trial
-    remains disturbed. progress: print each finished trial, or call a function with it.
+    run, fewer where trials disturb each other. repeats: how often a disturbed trial is repeated. limits: enforce CPU
+    and memory limits; ``"overcommit"``: also those of nodes that exceed this machine. strict: raise :class:`RunError`
+    if a trial remains disturbed. progress: print each finished trial, or call a function with it.
 
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
     :class:`RunError` after the end of the sweep if trials failed.
     """
-    execution = Execution(on=on, jobs=jobs, limits=limits)
+    execution = Execution(jobs=jobs, limits=limits)
     plan = execution.plan(Path(file))
     report = progress if callable(progress) else print if progress else lambda text: None
     account = execution.run(plan, Path(out) / plan.sweep.name, _Listener(report), repeats)
@@ -244,13 +242,12 @@ def sweep(
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The place and manner in which the trials of a sweep are run.
+    """The manner in which the trials of a sweep are run.
 
-    on: a Dask cluster; ``None`` for this machine. virtual: predicted in virtual time, with the profile of an earlier
+    virtual: predicted in virtual time, with the profile of an earlier
     run or the measured one. jobs: trials at once at most. limits: as of `sweep`.
     """
 
-    on: str | None = None
     virtual: bool = False
     profile: Path | None = None
     jobs: int | None = None
@@ -258,21 +255,16 @@ class Execution:
 
     def plan(self, file: Path, *, running: bool = True) -> Plan:
         """Return the plan of a sweep file; running: to be run now. Errors: :class:`CellbedError` with all problems."""
-        # What the machines of a cluster lack, its trials report.
         here = partial(obstacles, running=running, limits=self.limits)
-        plan = trials.plan(file, (lambda scenario: []) if self.virtual or self.on is not None else here)
+        plan = trials.plan(file, (lambda scenario: []) if self.virtual else here)
         if plan.simulated and self.virtual:
             raise CellbedError("a simulation is in virtual time already: leave out --virtual")
-        if plan.simulated and self.on is not None:
-            raise CellbedError("a sweep of simulations runs on this machine: leave out --on")
         # A predicted trial takes as long as its report.
         predicted = [replace(trial, planned_s=0.0) for trial in plan.trials]
         return replace(plan, trials=predicted) if self.virtual else plan
 
     @contextlib.contextmanager
-    def executor(
-        self, plan: Plan, note: Callable[[str], object] = lambda text: None, held: int | None = None
-    ) -> Iterator[Executor]:
+    def executor(self, plan: Plan, held: int | None = None) -> Iterator[Executor]:
         """Return what runs the trials. held: an open file that runs on this machine keep open."""
         if plan.simulated:
             with VirtualPool.of_flows(self.jobs or processors()) as flows:
@@ -281,13 +273,8 @@ class Execution:
             width = self.jobs or processors()
             with VirtualPool.of_runs(width, limits=bool(self.limits), profile=self.profile) as predictions:
                 yield predictions
-        elif self.on is None:
-            yield runner.LocalPool(self.jobs or runner.processors_for(plan), limits=self.limits, held=held)
         else:
-            from cellbed.experiments.sweep.dask import Cluster
-
-            with Cluster(self.on, most=self.jobs, limits=self.limits, note=note) as cluster:
-                yield cluster
+            yield runner.LocalPool(self.jobs or runner.processors_for(plan), limits=self.limits, held=held)
 
     def run(
         self,
@@ -301,7 +288,7 @@ class Execution:
         trials."""
         if self.virtual and self.profile is None:
             measure_profiles(plan, listener.note, limits=bool(self.limits))
-        with Store(folder, listener.note) as store, self.executor(plan, listener.note, store.lock) as pool:
+        with Store(folder, listener.note) as store, self.executor(plan, store.lock) as pool:
             for note in plan.notes:
                 listener.note(f"note: {note}")
             store.adopt(plan, others)

@@ -20,6 +20,7 @@ from cellbed.laws.law import Law
 from cellbed.path import CONTROLS
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
+from cellbed.runformat.flows import recorded
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
@@ -163,6 +164,7 @@ def _drive(
         1448,
     )
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
+    state.laws = {recorded(name): law for law, name in names.items() if law != name}
     try:
         world = World(plan, tcp, names, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:

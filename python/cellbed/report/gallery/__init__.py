@@ -1,1 +1,1 @@
-"""Pictures of the archive's traces: one, several on the same axes, and a page of all."""
+"""Pictures of the archive's traces: one, or several on the same axes."""

@@ -1,7 +1,7 @@
 """The stages of one direction of a link, in the emulator's terms and in the order in which packets meet them.
 
-Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; the
-bottleneck, which a gate closes during outages, and the delay follow.
+Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; a
+limit of each flow, the bottleneck, which a gate closes during outages, and the delay follow.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cellbed.archive import TraceSource
-from cellbed.scenario.capacities import LinkCapacity, PlainCapacity, RateSeries, TokenBucket
+from cellbed.scenario.capacities import FlowLimit, LinkCapacity, PlainCapacity, RateSeries, TokenBucket
 from cellbed.scenario.delays import Delay, DelaySeries, Drawn
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Conditional, Replay
@@ -26,8 +26,8 @@ from cellbed.support.errors import CellbedError
 Stage = dict[str, Any]
 """A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
 
-Slot = Literal["loss", "duplication", "corruption", "gate", "bottleneck", "delay"]
-SLOTS: tuple[Slot, ...] = ("loss", "duplication", "corruption", "gate", "bottleneck", "delay")
+Slot = Literal["loss", "duplication", "corruption", "flow-limit", "gate", "bottleneck", "delay"]
+SLOTS: tuple[Slot, ...] = get_args(Slot)
 """The places of a direction's stages. A stage may change into any other that belongs in the same place."""
 
 REPLAY = "workload-dependent"
@@ -57,7 +57,7 @@ MTU = 1500
 class Parameters:
     """The parameters of one direction, as in the scenario. queue: ``None`` for one that never drops, and for the
     default of a radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers with which
-    packets in the queue are lost."""
+    packets in the queue are lost, and with in_flight those behind it, too."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -67,6 +67,8 @@ class Parameters:
     corruption: float = 0.0
     outages: Points = ()
     flushes: tuple[int, ...] = ()
+    in_flight: bool = False
+    flow_limit: FlowLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,19 @@ def stages(
 ) -> dict[Slot, Stage]:
     """Return the stages of a direction by their place. seed: of the random numbers of a place.
 
-    Loss, gate, bottleneck and delay exist even where they have no effect, so that each of them can change; duplication
-    and corruption only where the scenario has them.
+    Loss, gate, bottleneck and delay exist even where they have no effect, so that each of them can change; duplication,
+    corruption and limits of flows only where the scenario has them.
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
         "gate": {"kind": "gate", "outages_ns": _pairs(parameters.outages)}
-        | ({"flushes_ns": list(parameters.flushes)} if parameters.flushes else {}),
+        | ({"flushes_ns": list(parameters.flushes)} if parameters.flushes else {})
+        | ({"in_flight": True} if parameters.in_flight else {}),
         "bottleneck": bottleneck_stage(parameters, playing, seed),
         "delay": delay_stage(parameters.delay, playing, seed("delay")),
     }
+    if parameters.flow_limit is not None:
+        found["flow-limit"] = {"kind": "flow-limit", **parameters.flow_limit.stage()}
     if parameters.duplication > 0:
         found["duplication"] = chance_stage("duplication", parameters.duplication, seed("duplication"))
     if parameters.corruption > 0:

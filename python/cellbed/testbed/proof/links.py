@@ -468,6 +468,9 @@ def _not_filled(path: list[Direction]) -> str | None:
         chance = prediction.chance_of_loss(direction)
         if chance is None:
             return f"{direction.name} loses packets in bursts"
+        limit = direction.parameters.flow_limit
+        if limit is not None and limit.rate < HIGHEST_PROBE_RATE:
+            return f"{direction.name} limits each flow to {limit.rate / 1e6:g} Mbit/s"
         survival *= 1 - chance
     return None if OVERLOAD * survival >= ENOUGH else "too many packets are lost before it"
 

@@ -91,13 +91,13 @@ class Client:
                 break
             generator.drive([connections[number] for number in waiting], writers)
             left = waiting
-        times = [generator.wake_ns] if generator.wake_ns is not None else []
+        wake = None
         if self._started and not self.over:
             # One request is taken up at a time; the next may be due already.
             while (wake := generator.turn()) is not None and wake <= self.program.now_ns:
                 pass
             self.over = wake is None
-            times += [wake] if wake is not None else []
+        times = [each for each in (wake, generator.wake_ns) if each is not None]
         if times and (self._wake_ns is None or min(times) != self._wake_ns or self._wake_ns <= self._world.now_ns):
             self._wake_ns = at_ns = min(times)
 

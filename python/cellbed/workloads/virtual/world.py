@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
+from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import visited
 from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Node, Plan
@@ -374,6 +375,7 @@ class World:
         Errors: ``ValueError`` for links that cannot be simulated.
         """
         config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
+        config["flows"] = str(raw / FLOWS) if plan.scenario.transport.series else None
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self._tcp = dict(_of_programs(plan.scenario, tcp, controls))
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
@@ -532,8 +534,9 @@ class World:
         """Return the receiver of the datagrams to a port of a host."""
         return self._datagram_servers.get((host, port))
 
-    def open_datagrams(self, address: str, port: int) -> DatagramSocket:
-        """Open a UDP socket on the host of the current program, for datagrams to and from one address."""
+    def open_datagrams(self, address: str, port: int, _local_port: int = 0) -> DatagramSocket:
+        """Open a UDP socket on the host of the current program, for datagrams to and from one address; its own port is
+        always a new one."""
         assert self.current is not None
         found = DatagramSocket(self, self.current.host, address, port)
         self.current.on_socket(found)

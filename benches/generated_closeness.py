@@ -1,11 +1,24 @@
-"""The distance of a generated series from its recording, and of the recording's halves."""
+"""The distances of generated series from the recordings that they are like, and of the recordings' halves.
+
+python benches/generated_closeness.py NAME… [--seeds 5]
+
+NAME: of an entry of the archive, one of its directions, or a file of Mahimahi's format.
+"""
 
 from __future__ import annotations
 
+import argparse
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.archive.generation.capacity import opportunities
+from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded
+from cellbed.archive.like import like
+from cellbed.archive.randomness import Stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +64,7 @@ class Closeness:
 
 def closeness(recorded: Recorded, generated: Recorded, outage_ns: int = OUTAGE_NS) -> Closeness:
     """Compare `generated` with `recorded`."""
-    return Closeness(distance(recorded, generated, outage_ns), distance(*recorded.halves(), outage_ns))
+    return Closeness(distance(recorded, generated, outage_ns), distance(*halves(recorded), outage_ns))
 
 
 def distance(one: Recorded, other: Recorded, outage_ns: int = OUTAGE_NS) -> Distance:
@@ -98,3 +111,52 @@ def _autocorrelation(rates: Float64) -> Float64:
     power = float((off * off).mean())
     lags = range(1, min(LAGS_NS // TICK_NS, len(rates) // 4) + 1)
     return np.array([float((off[:-lag] * off[lag:]).mean()) / power if power else 0.0 for lag in lags])
+
+
+def halves(recorded: Recorded) -> tuple[Recorded, Recorded]:
+    """Return the first and the second half, each from time 0."""
+    middle, at = recorded.duration_ns // 2, recorded.at_ns
+    return Recorded(at[at <= middle], middle), Recorded(at[at > middle] - middle, recorded.duration_ns - middle)
+
+
+def generated(recorded: Recorded, seed: int) -> Recorded:
+    """Return a series like a recording, as long as it."""
+    import numpy as np
+
+    model = fit(recorded)
+    capacity = model.capacity(recorded.duration_ns, Stream(seed, "closeness"))
+    times = list(opportunities(capacity, model.grain, Stream(seed, "closeness opportunities")))
+    return Recorded(np.concatenate(times), recorded.duration_ns)
+
+
+def main() -> None:
+    """Print a row for each direction: means over the seeds beside the recording's halves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    print("recording, KS: series / halves, W / mean, autocorrelation, outages per minute, opportunities in a busy ms")
+    for name in arguments.names:
+        for part, recorded in like(name, Path.cwd()).parts.items():
+            found = [closeness(recorded, generated(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
+
+            def mean(of: Callable[[Distance], float], found: list[Closeness] = found) -> float:
+                return statistics.fmean(of(each.fitted) for each in found)
+
+            between = found[0].halves
+            cells = [f"{name} {part}"]
+            for of in (
+                lambda it: it.rate_ks,
+                lambda it: it.rate_wasserstein,
+                lambda it: it.autocorrelation,
+            ):
+                cells.append(f"{mean(of):.3f} / {of(between):.3f}")
+            cells.append(
+                f"{found[0].fitted.outages_per_minute[0]:.1f} → {mean(lambda it: it.outages_per_minute[1]):.1f}"
+            )
+            cells.append(f"{found[0].fitted.together[0]:.1f} → {mean(lambda it: it.together[1]):.1f}")
+            print(", ".join(cells))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+//! A rate limit of each flow, as operators have at the gateway of their core network.
+
+use std::collections::HashMap;
+
+use crate::bottleneck::Admission;
+use crate::delay::DelayLine;
+use crate::outcome::DropReason;
+use crate::packet::Item;
+use crate::time::{Duration, NANOS_PER_SEC, Time};
+use crate::units::{BitRate, Bytes, saturate};
+
+/// A token bucket for each flow. Packets for which the bucket of their flow has no tokens wait; those of other flows pass
+/// them.
+///
+/// ```
+/// use cellbed_link::{BitRate, Bytes, Direction, Ecn, FlowLimitConfig, Tag, Time};
+///
+/// let limit = FlowLimitConfig { rate: BitRate(12_000_000), burst: Bytes(1500), queue: Bytes(3000) };
+/// let mut link = Direction::new(vec![limit.into()], Time::ZERO);
+/// for (packet, flow) in [("first", 1), ("second", 1), ("other", 2)] {
+///     link.accept_tagged(Time::ZERO, packet, Bytes(1500), Tag { flow, ecn: Ecn::NotEct });
+/// }
+/// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).collect();
+/// assert_eq!(left.iter().map(|it| it.packet).collect::<Vec<_>>(), ["first", "other", "second"]);
+/// assert_eq!(left[2].departed, Time::from_millis(1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowLimitConfig {
+    /// Rate at which each bucket fills; above 0.
+    #[serde(rename = "bit_rate")]
+    pub rate: BitRate,
+    /// Size of a bucket, full at first.
+    #[serde(rename = "burst_bytes")]
+    pub burst: Bytes,
+    /// The most that waits of each flow; what comes beyond it is [dropped](DropReason::QueueFull).
+    #[serde(rename = "queue_bytes")]
+    pub queue: Bytes,
+}
+
+/// The stage. Departures are computed on arrival.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowLimit<P> {
+    config: FlowLimitConfig,
+    buckets: HashMap<u64, Bucket>,
+    /// Number of buckets from which on full ones are forgotten.
+    most: usize,
+    line: DelayLine<Item<P>>,
+}
+
+/// The bucket of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// When all that has come would be sent at the limit, in parts of a nanosecond: time × rate, without rounding.
+    sent: u128,
+    /// The latest departure.
+    last: Time,
+}
+
+const FEW: usize = 64;
+
+/// The same unit for bytes.
+fn parts(size: Bytes) -> u128 {
+    u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC)
+}
+
+impl<P> FlowLimit<P> {
+    pub(crate) fn new(config: FlowLimitConfig) -> Self {
+        Self {
+            config,
+            buckets: HashMap::new(),
+            most: FEW,
+            line: DelayLine::new(true),
+        }
+    }
+
+    fn rate(&self) -> u128 {
+        self.config.rate.0.max(1).into()
+    }
+
+    /// Limits otherwise from `now` on. Packets that wait keep their departure, and buckets what they have.
+    pub(crate) fn change(&mut self, config: FlowLimitConfig, now: Time) {
+        let now = u128::from(now.as_nanos());
+        let before = now * self.rate();
+        self.config = config;
+        let after = now * self.rate();
+        for bucket in self.buckets.values_mut() {
+            bucket.sent = after.saturating_add(bucket.sent.saturating_sub(before));
+        }
+    }
+
+    /// Events up to and including `now` must have been taken.
+    pub(crate) fn accept(&mut self, now: Time, item: Item<P>) -> Admission<P> {
+        let rate = self.rate();
+        let present = u128::from(now.as_nanos()) * rate;
+        if self.buckets.len() >= self.most {
+            let in_use = |bucket: &Bucket| bucket.sent > present || bucket.last > now;
+            self.buckets.retain(|_, bucket| in_use(bucket));
+            self.most = FEW.max(2 * self.buckets.len());
+        }
+        let bucket = self.buckets.entry(item.flow).or_default();
+        let sent = bucket.sent.max(present).saturating_add(parts(item.size));
+        let waiting = (sent - present).saturating_sub(parts(self.config.burst));
+        if waiting > parts(self.config.queue) {
+            return Admission::Refused(item, DropReason::QueueFull);
+        }
+        bucket.sent = sent;
+        let wait = Duration::from_nanos(saturate(waiting.div_ceil(rate)));
+        bucket.last = bucket.last.max(now + wait);
+        if bucket.last == now {
+            return Admission::Passed(item);
+        }
+        self.line.push(bucket.last, item);
+        Admission::Queued
+    }
+
+    pub(crate) fn next_departure(&self) -> Option<Time> {
+        self.line.next()
+    }
+
+    /// Removes the packet that leaves at `now`.
+    pub(crate) fn take(&mut self, now: Time) -> Option<Item<P>> {
+        let item = self.line.pop()?;
+        Some(Item {
+            released: now,
+            ..item
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direction::{Change, Direction};
+    use crate::outcome::Fate;
+    use crate::packet::{Ecn, Tag};
+
+    fn limit(mbit_s: u64, burst: u64, queue: u64) -> FlowLimitConfig {
+        FlowLimitConfig {
+            rate: BitRate(mbit_s * 1_000_000),
+            burst: Bytes(burst),
+            queue: Bytes(queue),
+        }
+    }
+
+    /// Sends packets of 1500 bytes, (ms, flow) each; returns flow, departure in µs, and whether it came through, in
+    /// order of that time.
+    fn sent(mut link: Direction<u64>, packets: &[(u64, u64)]) -> Vec<(u64, u64, bool)> {
+        for &(at, flow) in packets {
+            let tag = Tag {
+                flow,
+                ecn: Ecn::NotEct,
+            };
+            link.accept_tagged(Time::from_millis(at), flow, Bytes(1500), tag);
+        }
+        let mut found = Vec::new();
+        while let Some(due) = link.next_event() {
+            while let Some(it) = link.poll(due) {
+                let through = it.fate == Fate::Delivered;
+                found.push((it.packet, it.departed.as_nanos() / 1000, through));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn each_flow_has_the_rate_after_its_burst_and_drops_beyond_its_queue() {
+        let link = Direction::new(vec![limit(12, 3000, 3000).into()], Time::ZERO);
+        let found = sent(link, &[(0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 2)]);
+        let expected = [(1, 0, true), (1, 0, true), (1, 0, false), (2, 0, true)];
+        assert_eq!(found[..4], expected);
+        assert_eq!(found[4..], [(1, 1000, true), (1, 2000, true)]);
+    }
+
+    #[test]
+    fn a_bucket_fills_while_its_flow_pauses_and_is_then_forgotten() {
+        let mut link: FlowLimit<()> = FlowLimit::new(limit(12, 3000, 0));
+        let mut accept = |millis, flow| {
+            let item = Item::new((), Bytes(1500), Time::from_millis(millis));
+            let tag = Tag {
+                flow,
+                ecn: Ecn::NotEct,
+            };
+            let admitted = link.accept(Time::from_millis(millis), item.tagged(tag));
+            (matches!(admitted, Admission::Passed(_)), link.buckets.len())
+        };
+        let passed = [0, 0, 0, 1, 1].map(|at| accept(at, 0).0); // policed: nothing waits
+        assert_eq!(passed, [true, true, false, true, false]);
+        let most = (0..1000).map(|flow| accept(10 * flow, flow).1).max();
+        assert!(most <= Some(FEW));
+    }
+
+    #[test]
+    fn a_change_of_the_limit_reorders_no_flow() {
+        let faster = Change {
+            at: Duration::from_millis(2),
+            stage: 0,
+            config: limit(120, 0, 1_000_000).into(),
+        };
+        let link = Direction::new(vec![limit(12, 0, 1_000_000).into()], Time::ZERO);
+        let link = link.with_changes(vec![faster]).unwrap();
+        // What waits at the change keeps its departure, at 5 ms. What comes then has 4500 bytes before it: 0.4 ms.
+        let mut packets = vec![(0, 1); 5];
+        packets.extend([(2, 1), (6, 1)]);
+        let times: Vec<u64> = sent(link, &packets).iter().map(|it| it.1).collect();
+        assert_eq!(times, [1000, 2000, 3000, 4000, 5000, 5000, 6100]);
+    }
+}

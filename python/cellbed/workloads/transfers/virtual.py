@@ -1,0 +1,62 @@
+"""The model of the kind in virtual time: servers that answer at once over TCP and UDP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.transfers import udp
+from cellbed.workloads.transfers.flows import Settings
+from cellbed.workloads.transfers.kind import settings
+from cellbed.workloads.transfers.load import generator_of
+from cellbed.workloads.transfers.server import Exchange
+from cellbed.workloads.virtual.client import Client
+from cellbed.workloads.virtual.model import Draw, Setting
+from cellbed.workloads.virtual.world import Socket
+
+if TYPE_CHECKING:
+    from cellbed.testbed.plan import Plan
+
+
+class _Transfers:
+    """See :class:`~cellbed.workloads.virtual.model.Model`."""
+
+    sampling = None
+    covers = ("TCP", "UDP")
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        """QUIC."""
+        if each.table.protocol == "quic":
+            yield 'protocol = "quic"'
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
+        world = setting.world
+        all_settings = [
+            Settings(**settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
+        ]
+        for node in each.servers:
+            host, port = world.hosts[node.name], all_settings[0].port
+            if each.table.protocol == "tcp":
+                world.listen(host, port, _Server(), each.name)
+            else:
+                world.listen_to_datagrams(host, port, udp.Server(world.at).received)
+        for node, its in zip(each.clients, all_settings, strict=True):
+            yield Client(world, world.hosts[node.name], generator_of(its), each, Draw([{}], setting.seed))
+
+
+class _Server:
+    def accepted(self, connection: Socket) -> Callable[[bytes], None]:
+        """See :class:`~cellbed.workloads.virtual.world.Server`."""
+        exchange = Exchange()
+
+        def received(data: bytes) -> None:
+            if (found := exchange.received(data)) is not None:
+                head, size = found
+                connection.send(head + bytes(size))
+                connection.end()
+
+        return received
+
+
+VIRTUAL = _Transfers()

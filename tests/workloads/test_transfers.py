@@ -1,0 +1,302 @@
+"""Transfers over TCP, UDP and QUIC: on loopback, in virtual time, and in real runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cellbed.measure.packets import read_packets
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed import testbed
+from cellbed.testbed.machine import certificates
+from cellbed.testbed.machine.process import find
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.transfers import kind, udp
+from in_process import cellbed
+from run_commands import free_port
+from scenario_text import NODES
+from test_workload_http import SECOND, Node
+from workload_program import Program
+
+SIZES = {"upload": ["14 kB", "200 kB"], "download": ["14 kB", "500 kB"]}
+STEPS = {"upload 14 kB": (14_000, 0), "upload 200 kB": (200_000, 0)}
+STEPS |= {"download 14 kB": (0, 14_000), "download 500 kB": (0, 500_000)}
+KEYS = {"tcp": "", "udp": 'protocol = "udp"\nbit_rate = "8 Mbit/s"\n', "quic": 'protocol = "quic"\n'}
+APP = '[apps.files]\nkind = "transfers"\nserver = "edge"\n' + "".join(f"{way} = {SIZES[way]}\n" for way in SIZES)
+LOAD = 'rate = "4 /s"\n'
+NAMED = f'name = "transfers"\nduration = "6 s"\nseed = 3\n{NODES}\n'
+LOSSY = NAMED.replace('base_delay = "10 ms"', 'base_delay = "10 ms"\nloss = "3 %"')
+WHOLE = udp.HEADER.size + udp.PAYLOAD
+needs_openssl = pytest.mark.skipif(find("openssl") is None, reason="openssl is not installed")
+
+
+def _requests(run: Path) -> pl.DataFrame:
+    return pl.read_parquet(run / "requests.parquet")
+
+
+def _run(folder: Path, text: str, *options: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "x.toml").write_text(text)
+    done = cellbed("run", folder / "x.toml", *options, "--out", folder / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('server = "edge"\nrate = "1 /s"\n', "write sizes here or in 'upload'"),
+        ('download = ["1 MB"]\nrate = "1 /s"\n', "write the node group at the other end"),
+        ('server = "edge"\ndownload = ["0 B"]\nrate = "1 /s"\n', "write at least '1 B'"),
+        ('server = "edge"\ndownload = ["1 GB"]\nrate = "1 /s"\n', "write at most '256 MiB'"),
+        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nprotocol = "udp"\n', "write bit_rate = "),
+        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nbit_rate = "1 Mbit/s"\n', 'write protocol = "udp"'),
+        ('server = "edge"\nupload = ["1 MB"]\n', 'write rate = "8 /s"'),
+    ],
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(keys: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=r"apps\.files|x\.toml") as refused:
+        parse(f'{NAMED}[apps.files]\nkind = "transfers"\n{keys}', source="x.toml", folder=Path())
+    assert problem in str(refused.value)
+
+
+def test_over_tcp_bytes_are_exact_and_overhead_and_repetitions_are_those_of_the_packet_log(tmp_path: Path) -> None:
+    run = _run(tmp_path, LOSSY + APP + LOAD, "--virtual")
+    requests = _requests(run)
+    assert set(requests["status"]) == {"ok"}
+    assert {row["step"]: (row["bytes_up"], row["bytes_down"]) for row in requests.iter_rows(named=True)} == STEPS
+    assert (requests["residual_s"].abs() < 1e-6).all()
+    packets = read_packets(run / "raw" / "packets.bin")
+    mobile = packets[packets["source_vertex"] != packets["destination_vertex"]]
+    port = mobile["source_port"].clip(min=mobile["destination_port"])  # that of the client
+    for row in requests.iter_rows(named=True):
+        own = mobile[port == row["local_port"]]
+        sent = {int(each["packet"]): int(each["bytes"]) for each in own}
+        assert row["overhead_bytes"] == sum(sent.values()) - row["bytes_up"] - row["bytes_down"]
+        throughput = 8e-6 * (row["bytes_up"] + row["bytes_down"]) / row["latency_s"]
+        assert row["effective_throughput_mbit_s"] == pytest.approx(throughput)
+    connections = pl.read_parquet(run / "connections.parquet")
+    again = connections.select(pl.sum_horizontal("to_server_retransmitted", "to_client_retransmitted").sum()).item()
+    assert requests["retransmitted"].sum() == again > 0
+
+
+def _lost(run: Path, row: dict[str, Any]) -> int:
+    """Datagrams of a transfer's payload of which no copy came to its end, by the packet log."""
+    packets = read_packets(run / "raw" / "packets.bin")
+    up = row["step"].startswith("upload")
+    way = packets["source_port" if up else "destination_port"] == row["local_port"]
+    own = packets[way & (packets["payload"] == WHOLE)]
+    return sum(any(own[own["packet"] == number]["drop"]) for number in set(own["packet"].tolist()))
+
+
+def test_over_udp_losses_are_exactly_those_of_the_packet_log(tmp_path: Path) -> None:
+    requests = _requests(run := _run(tmp_path, LOSSY + APP + KEYS["udp"] + LOAD, "--virtual"))
+    assert set(requests["status"]) == {"ok"}
+    for row in requests.iter_rows(named=True):
+        size = sum(STEPS[row["step"]])
+        assert row["datagrams"] == -(-size // udp.PAYLOAD)
+        if size % udp.PAYLOAD == 0:  # all datagrams of payload have the same size
+            assert row["datagrams_lost"] == _lost(run, row)
+            assert row["bytes_up"] + row["bytes_down"] == size - row["datagrams_lost"] * udp.PAYLOAD
+    assert requests["datagrams_lost"].sum() > 0
+    assert requests["datagrams_reordered"].sum() == 0
+    known = requests.drop_nulls("residual_s")
+    assert len(known) == len(requests)
+    assert (known["residual_s"].abs() < 1e-6).all()
+    # At 8 Mbit/s, the last datagram of 500 kB leaves half a second after the first.
+    download = requests.filter(step="download 500 kB")["latency_s"]
+    assert 0.5 < download.min() <= download.max() < 0.6  # type: ignore[operator]
+
+
+def test_over_udp_reordering_and_jitter_are_counted_and_copies_are_not(tmp_path: Path) -> None:
+    delay = 'base_delay = { kind = "uniform", mean = "20 ms", spread = "8 ms", reorder = true }\nduplication = "5 %"'
+    text = NAMED.replace('base_delay = "10 ms"', delay)
+    requests = _requests(_run(tmp_path / "a", text + APP + KEYS["udp"] + LOAD, "--virtual"))
+    assert requests["datagrams_lost"].sum() == 0
+    assert requests["datagrams_reordered"].sum() > 20
+    assert 1e-3 < requests.filter(step="upload 200 kB")["jitter_s"].median() < 16e-3  # type: ignore[operator]
+    smooth = _requests(_run(tmp_path / "b", NAMED + APP + KEYS["udp"] + LOAD, "--virtual"))
+    assert smooth["jitter_s"].max() < 1e-3  # type: ignore[operator]
+
+
+def test_a_dead_uplink_loses_transfers_over_udp_and_ends_the_run(tmp_path: Path) -> None:
+    text = NAMED.replace('base_delay = "10 ms"', 'base_delay = "10 ms"\nloss = { uplink = 0.9999 }')
+    app = APP + KEYS["udp"] + LOAD + 'timeout = "1 s"\ndrain = "1 s"\n'
+    (tmp_path / "x.toml").write_text(text + app)
+    cellbed("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs")
+    (run,) = (tmp_path / "runs").iterdir()
+    assert set(_requests(run)["status"]) == {"timed-out"}
+
+
+def test_a_dataset_and_expectations_have_the_measures(tmp_path: Path) -> None:
+    expect = '[expect]\ndatagrams_lost_share = "> 1 %"\neffective_throughput_p50_mbit_s = "> 1 Mbit/s"\n'
+    expect += 'jitter_p50_s = "< 10 ms"\noverhead_p50_bytes = "> 100 B"\nretransmitted = "< 0"\n'
+    run = _run(tmp_path, LOSSY + APP + KEYS["udp"] + LOAD + expect, "--virtual")
+    verdicts = json.loads((run / "summary.json").read_text())["expectations"]
+    assert [each["met"] for each in verdicts] == [True] * 4 + [False]  # nothing of UDP is sent again
+
+
+def test_quic_has_no_model_and_the_error_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
+    done = cellbed("run", tmp_path / "x.toml", "--virtual")
+    assert done.returncode == 2
+    assert "application 'files': protocol = \"quic\"" in done.stderr
+
+
+def _deployment(folder: Path, protocol: str, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    monkeypatch.setattr(kind, "PORT", free_port())
+    keys = KEYS[protocol] + 'rate = "8 /s"\ntimeout = "5 min"\n'
+    table = parse(NAMED + APP + keys, source="x.toml", folder=Path()).applications["files"]
+    nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
+    secured: dict[str, Any] = {}
+    if protocol == "quic":
+        certificates.issue(folder, {"files": ["127.0.0.1"]})
+        secured = {"authorities": str(folder / certificates.AUTHORITY)}
+    return Deployment("files", table, 0, *nodes, 0, SECOND, **secured)
+
+
+PROTOCOLS = ["tcp", "udp", pytest.param("quic", marks=needs_openssl)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_programs_transfer_every_byte_beside_hostile_peers(
+    tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if protocol == "quic":
+        pytest.importorskip("aioquic")
+    deployed = _deployment(tmp_path, protocol, monkeypatch)
+    server, load = (
+        Program(each, tmp_path / each.name) for each in kind.processes(deployed, tmp_path, cache=tmp_path, seed=1)
+    )
+    try:
+        server.await_event("ready")
+        strangers = _strangers(protocol, kind.PORT)
+        load.await_event("ready")
+        t0 = time.monotonic_ns()
+        load.say(t0_ns=t0, end_ns=t0 + SECOND, drain_ns=300 * SECOND)
+        done = load.await_event("done")
+        assert server.popen.poll() is None
+    finally:
+        load.stop()
+        assert server.stop() == 0, server.log.read_text()
+    for each in strangers:
+        each.close()
+    records = [json.loads(line) for line in (tmp_path / "files.endpoint-0.requests.jsonl").read_text().splitlines()]
+    assert done["completed"] == len(records) == 8, Counter(each["error"] for each in records)
+    assert all((each["bytes_up"], each["bytes_down"]) == STEPS[each["step"]] for each in records)
+    if protocol == "quic":
+        lines = (tmp_path / "files.edge-0.service.jsonl").read_text().splitlines()
+        served = {each["request"]: each for each in map(json.loads, lines)}
+        assert len(lines) == len(served) == 8
+        for each in records:
+            its = served[each["request"]]
+            assert each["opening_ns"] < its["reached_ns"] < each["sent_ns"] < its["asked_ns"] < each["reply_ns"]
+
+
+def _strangers(protocol: str, port: int) -> list[socket.socket]:
+    """Send what is no transfer to a server; returns sockets that stay open."""
+    place = "127.0.0.1", port
+    if protocol == "tcp":
+        words = (
+            b"\x16\x03\x01" * 100,
+            b"GET /99999999999 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /" + b"9" * 100_000,
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+            b"GET /268435456 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"",
+        )
+        peers = [socket.create_connection(place) for _ in words]
+        for peer, begin in zip(peers, words, strict=True):
+            peer.sendall(begin)
+        return peers
+    peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    peer.connect(place)
+    huge = (1 << 32) - 1
+    for words in (
+        b"",
+        b"\x01",
+        bytes(1200),
+        b"\xc3\x00\x00\x00\x01\x08" + bytes(1300),
+        udp.HEADER.pack(udp.DATA, 0, 900, huge, 10, 0, (1 << 64) - 1) + bytes(10),
+        udp.HEADER.pack(udp.DATA, 0, 900, 3, 10, 0, (1 << 64) - 1) + bytes(10),
+        udp.HEADER.pack(udp.DATA, 0, 901, 0, huge, 0, 0),
+        udp.HEADER.pack(udp.ASK, 0, 900, 0, 10, 0, 0) + struct.pack("!QQ", 0, 0),
+        udp.HEADER.pack(udp.ASK, 0, 902, 0, 1, 0, 0) + struct.pack("!QQ", 1 << 63, 0),
+        udp.HEADER.pack(9, 0, 903, 0, 1, 0, 0),
+    ):
+        peer.send(words)
+    return [peer]
+
+
+def test_a_server_over_udp_remembers_a_bounded_number_of_transfers() -> None:
+    server, replies = udp.Server(lambda *_: None), list[bytes]()
+    for number in range(udp.MOST_KEPT + 10):
+        server.received(udp.HEADER.pack(udp.DATA, 0, number, 0, 100, 0, 0) + bytes(9), replies.append)
+    ask = udp.HEADER.pack(udp.ASK, 0, 5, 0, 100, 7, 0) + struct.pack("!QQ", 0, 1)
+    server.received(ask, replies.append)  # forgotten: it begins anew
+    server.received(ask, replies.append)
+    assert {udp.HEADER.unpack_from(each)[0] for each in replies} == {udp.REPORT}
+    assert {struct.unpack_from("!QI", each, udp.HEADER.size) for each in replies} == {(0, 0)}
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+def test_predicted_completion_times_are_within_a_tenth_of_real_ones(tmp_path: Path, protocol: str) -> None:
+    text = NAMED.replace("6 s", "15 s") + APP + KEYS[protocol] + 'arrivals = "closed"\n'
+    real = _requests(_run(tmp_path / "real", text, "--no-limits"))
+    predicted = _requests(_run(tmp_path / "predicted", text, "--virtual", "--no-limits"))
+    for found in (real, predicted):
+        assert {row["step"]: (row["bytes_up"], row["bytes_down"]) for row in found.iter_rows(named=True)} == STEPS
+        assert found["residual_s"].null_count() == 0
+    # The fastest of each size: a busy machine delays most of them.
+    times = [dict(each.group_by("step").agg(pl.col("latency_s").min()).iter_rows()) for each in (real, predicted)]
+    assert times[1] == pytest.approx(times[0], rel=0.1)
+
+
+@pytest.mark.needs_tun
+def test_losses_of_a_real_run_over_udp_are_those_of_the_packet_log(tmp_path: Path) -> None:
+    requests = _requests(run := _run(tmp_path, LOSSY + APP + KEYS["udp"] + LOAD, "--no-limits"))
+    whole = [row for row in requests.iter_rows(named=True) if row["step"].endswith(" 14 kB")]
+    assert len(whole) == 12
+    assert [row["datagrams_lost"] for row in whole] == [_lost(run, row) for row in whole]
+    assert requests["datagrams_lost"].sum() > 0
+
+
+@pytest.mark.needs_tun
+@needs_openssl
+def test_a_real_run_over_quic_has_parts_and_lost_packets(tmp_path: Path) -> None:
+    pytest.importorskip("aioquic")
+    sizes = 'upload = ["50 kB"]\ndownload = ["50 kB"]\n'
+    app = f'[apps.files]\nkind = "transfers"\nserver = "edge"\n{sizes}{KEYS["quic"]}rate = "1 /s"\n'
+    patience = 'timeout = "5 min"\ndrain = "5 min"\n'
+    requests = _requests(_run(tmp_path, LOSSY + app + patience, "--no-limits"))
+    assert set(requests["status"]) == {"ok"}
+    assert requests.sort("request")["bytes_up"].to_list() == [50_000, 0] * 3
+    assert requests.sort("request")["bytes_down"].to_list() == [0, 50_000] * 3
+    parts = requests.select("^part_(generator|handshake_.*|request|reply)$")
+    assert parts.width == 5
+    assert (parts.sum_horizontal() - requests["latency_s"]).abs().max() < 1e-9  # type: ignore[operator]
+    assert (requests["part_handshake_uplink"] > 0.013).all()  # two links of 10 and 3 ms
+    assert requests["retransmitted"].sum() > 0
+    assert (requests["overhead_bytes"] > 3000).all()  # certificates
+
+
+def test_without_aioquic_a_dry_run_names_the_line_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find_spec", lambda _: None)
+    (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "x.toml:" in done.stderr
+    assert ".venv/bin/pip install -c constraints.txt aioquic" in done.stderr
