@@ -86,6 +86,7 @@ def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
     assert sum(peer.failed for peer in summary.connections) == 0
     (uplink,) = (each for each in summary.directions if each.capacity_mbit_s == pytest.approx(10))
     assert uplink.used_mbit_s == pytest.approx(10, rel=0.01)
+    assert not (pl.read_parquet(run / "flows.parquet")["time_s"] < 5).any()
     assert "left out" in (run / "report.html").read_text()
 
 

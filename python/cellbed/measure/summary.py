@@ -317,6 +317,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
 
 
 _TIMES = {
+    "flows": "time_s",
     "requests": "intended_s",
     "messages": "received_s",
     "links": "time_s",
