@@ -97,7 +97,7 @@ def test_a_core_link_limits_each_flow(tmp_path: Path) -> None:
         for flow in (0, 1):
             through = (np.repeat(flows, 2)[outcomes.packet] == flow) & (outcomes.fate == Fate.DELIVERED)
             assert 1500 * 8 * through.sum() == pytest.approx(1e9 * 0.1 + 8 * 65536 + 8e6, rel=0.01)
-    with pytest.raises(ScenarioError, match=r"flow_limit.*at least '1 kbit/s'"):
+    with pytest.raises(ScenarioError, match=r"core\.edge\.flow_limit\.rate: .* at least '1 kbit/s'"):
         core(tmp_path, '{ kind = "delay", delay = "5 ms", flow_limit = "1 bit/s" }')
 
 

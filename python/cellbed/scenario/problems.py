@@ -71,6 +71,13 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
     location = error["loc"]
     for index, step in enumerate(location):
         inner = _child(here, step)
+        if (
+            index < len(location) - 1
+            and isinstance(inner, str)
+            and isinstance(here, Mapping)
+            and here.get("kind") == step
+        ):
+            continue  # the kind of the table, which has a key of this name, too
         if inner is not None:
             here = inner
         elif (
