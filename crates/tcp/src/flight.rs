@@ -37,7 +37,9 @@ pub(super) struct NewlyAcked {
     pub segments: u64,
     /// True if the cumulative acknowledgement has advanced.
     pub advanced: bool,
-    /// Round-trip times of the segments sent first and last, unless any was retransmitted (Karn's algorithm).
+    /// Round-trip times of the segments sent first and last, as Linux samples them (its `tcp_ack_update_rtt`): without
+    /// retransmitted ones (Karn's algorithm), in favour of the cumulatively acknowledged ones for the first, else of the
+    /// echoed timestamp.
     pub round_trips: Option<(Duration, Duration)>,
     /// Send time of the segment sent last, and the deliveries at that time.
     pub latest: Option<(Time, Departure)>,
@@ -179,17 +181,18 @@ impl Flight {
         {
             self.segments.pop_front();
             processed.acked.advanced = true;
+            processed.repeated |= sent.retransmitted;
             match sent.state {
-                SegmentState::Sacked => self.sacked -= 1,
+                SegmentState::Sacked => {
+                    self.sacked -= 1;
+                    continue;
+                }
                 SegmentState::Lost => {
                     self.lost.remove(&sent.start);
-                    processed.add(&sent, ack.echo);
                 }
-                SegmentState::InFlight => {
-                    self.in_flight -= 1;
-                    processed.add(&sent, ack.echo);
-                }
+                SegmentState::InFlight => self.in_flight -= 1,
             }
+            processed.add(&sent, Some(ack.echo));
         }
         self.ranges.forget_before(ack.upto);
         let mut new_ranges = std::mem::take(&mut self.new_ranges);
@@ -213,16 +216,15 @@ impl Flight {
                     }
                     SegmentState::InFlight => self.in_flight -= 1,
                 }
-                processed.add(sent, Time::MAX);
+                processed.add(sent, None);
                 sent.state = SegmentState::Sacked;
                 self.sacked += 1;
             }
         }
         self.new_ranges = new_ranges;
         self.newest = self.newest.max(processed.newest);
-        let round_trips = processed.acked.round_trips;
         NewlyAcked {
-            round_trips: round_trips.filter(|_| !processed.retransmitted),
+            round_trips: processed.round_trips(ack.echo),
             ..processed.acked
         }
     }
@@ -256,9 +258,14 @@ impl Flight {
         (found, None)
     }
 
-    /// Mark the first segment and those sent until `since` as lost, after a timeout. Return the number of new losses.
-    pub fn time_out(&mut self, since: Time) -> u64 {
+    /// Mark the first segment and those sent more than the latest round-trip time ago as lost, after a timeout (Linux:
+    /// `tcp_rack_skb_timeout`). Return the number of new losses.
+    pub fn time_out(&mut self, now: Time) -> u64 {
         let before = self.in_flight;
+        let recent = self
+            .newest
+            .map_or(Duration::ZERO, |(_, round_trip)| round_trip);
+        let since = now - recent;
         for (index, sent) in self.segments.iter_mut().enumerate() {
             if sent.state == SegmentState::InFlight && (index == 0 || sent.at <= since) {
                 sent.state = SegmentState::Lost;
@@ -298,20 +305,30 @@ struct Processed {
     acked: NewlyAcked,
     /// End of the segment sent last.
     end: u64,
-    retransmitted: bool,
+    /// Round-trip times of segments that were never retransmitted, acknowledged cumulatively and selectively.
+    cumulative: Option<(Duration, Duration)>,
+    selective: Option<(Duration, Duration)>,
+    /// A cumulatively acknowledged segment was retransmitted.
+    repeated: bool,
     /// As [`Flight::newest`].
     newest: Option<(u64, Duration)>,
 }
 
 impl Processed {
-    /// Add an acknowledged segment. echo: the echoed timestamp; [`Time::MAX`] with selective acknowledgements.
-    fn add(&mut self, sent: &Sent, echo: Time) {
+    /// Add an acknowledged segment. echo: the echoed timestamp of a cumulative acknowledgement.
+    fn add(&mut self, sent: &Sent, echo: Option<Time>) {
         let round_trip = self.now - sent.at;
         let acked = &mut self.acked;
         acked.segments += 1;
-        self.retransmitted |= sent.retransmitted;
-        let (first, last) = acked.round_trips.unwrap_or((round_trip, round_trip));
-        acked.round_trips = Some((first.max(round_trip), last.min(round_trip)));
+        if !sent.retransmitted {
+            let spans = if echo.is_some() {
+                &mut self.cumulative
+            } else {
+                &mut self.selective
+            };
+            let (first, last) = spans.unwrap_or((round_trip, round_trip));
+            *spans = Some((first.max(round_trip), last.min(round_trip)));
+        }
         let latest = acked.latest;
         if latest.is_none_or(|(at, _)| (sent.at, sent.end) > (at, self.end)) {
             acked.latest = Some((sent.at, sent.departure));
@@ -319,9 +336,73 @@ impl Processed {
             self.end = sent.end;
         }
         // The acknowledgement of a retransmission may be that of the original (RFC 8985 §6.2, step 2).
-        let early = echo < sent.at || self.least.is_some_and(|least| round_trip < least);
+        let early = echo.is_some_and(|echo| echo < sent.at)
+            || self.least.is_some_and(|least| round_trip < least);
         if !(sent.retransmitted && early) {
             self.newest = self.newest.max(Some((sent.transmission, round_trip)));
         }
+    }
+
+    /// See [`NewlyAcked::round_trips`].
+    fn round_trips(&self, echo: Time) -> Option<(Duration, Duration)> {
+        let cumulative = self.cumulative.filter(|_| !self.repeated);
+        match (cumulative, self.selective) {
+            (Some((first, last)), selective) => Some((first, selective.map_or(last, |it| it.1))),
+            (None, Some(selective)) => Some(selective),
+            (None, None) => {
+                let echoed = self.now - echo;
+                self.acked.advanced.then_some((echoed, echoed))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(at: u64) -> Time {
+        Time::from_millis(at)
+    }
+
+    #[test]
+    fn round_trips_of_a_repeated_segment_come_from_others_or_the_echo() {
+        let span = |millis| Some((Duration::from_millis(millis), Duration::from_millis(millis)));
+        let mut flight = Flight::default();
+        for number in 0..3 {
+            flight.send(
+                ms(number),
+                1000 * number,
+                1000 * (number + 1),
+                Departure::default(),
+            );
+        }
+        assert_eq!(flight.time_out(ms(300)), 3);
+        flight.retransmit_lost(ms(300), Departure::default());
+        let mut acknowledge = |at, upto, block, echo| {
+            let ack = Acknowledgement {
+                upto,
+                blocks: [block, (0, 0), (0, 0)],
+                echo: ms(echo),
+                ..Acknowledgement::default()
+            };
+            flight.acknowledge(ms(at), &ack, None).round_trips
+        };
+        // The original arrives after all, the third with it.
+        assert_eq!(acknowledge(400, 1000, (2000, 3000), 0), span(398));
+        assert_eq!(acknowledge(405, 2000, (2000, 3000), 1), span(404));
+        let mut flight = Flight::default();
+        flight.send(ms(0), 0, 1000, Departure::default());
+        flight.time_out(ms(300));
+        flight.retransmit_lost(ms(300), Departure::default());
+        let ack = Acknowledgement {
+            upto: 1000,
+            echo: ms(300),
+            ..Acknowledgement::default()
+        };
+        assert_eq!(
+            flight.acknowledge(ms(340), &ack, None).round_trips,
+            span(40)
+        );
     }
 }

@@ -106,6 +106,8 @@ enum State {
     Recovery {
         end: u64,
         reduction: Reduction,
+        /// Window and threshold before.
+        before: (f64, f64),
     },
     /// The same after a timeout.
     Loss {
@@ -383,20 +385,19 @@ impl Sender {
     pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
         self.room = self.room.max(ack.upto + ack.window);
         let before = self.flight.in_flight();
+        let answers = !self.flight.is_empty();
         let acked = self.flight.acknowledge(now, ack, self.round_trip.least());
         if acked.advanced {
             self.missing = ack.upto;
             self.doubled = 0;
         }
-        let round_trip = acked.round_trips;
-        let echoed = acked.advanced.then(|| now - ack.echo);
-        if let Some(span) = round_trip.map(|(first, _)| first).or(echoed) {
+        if let Some((span, _)) = acked.round_trips {
             self.round_trip.measured(span, self.missing, self.next);
         }
         let progress = AckSample {
             now,
             segments: acked.segments,
-            round_trip: round_trip.map(|(_, last)| last),
+            round_trip: acked.round_trips.map(|(_, last)| last),
             missing: self.missing,
             next: self.next,
             limited: self.usage.is_limited(self.law.window()),
@@ -411,7 +412,10 @@ impl Sender {
         let repairing = lost > 0 || self.state != State::Open;
         self.law.on_ecn(&progress, marked, repairing);
         self.judge(&progress, &acked, lost, ack);
-        self.delivered(&progress, &acked, lost, before);
+        // What comes while nothing waits for an answer is no acknowledgement to the law (Linux: tcp_ack).
+        if answers {
+            self.delivered(&progress, &acked, lost, before);
+        }
         match next {
             Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Reordering)),
             _ if acked.advanced || acked.segments > 0 || self.flight.is_empty() => self.arm(now),
@@ -438,6 +442,7 @@ impl Sender {
             before,
             in_flight: self.flight.in_flight(),
             round_trip: progress.round_trip,
+            smoothed: self.round_trip.smoothed(),
             limited: progress.limited,
             // Linux: FLAG_ACK_MAYBE_DELAYED.
             is_delayed: acked.bytes < self.tcp.segment
@@ -506,14 +511,22 @@ impl Sender {
         }
     }
 
+    /// Window and threshold to restore if losses turn out to be none (Linux: `tcp_current_ssthresh`).
+    fn undoable(&self) -> (f64, f64) {
+        let window = self.law.window();
+        let size = window.segments() as f64;
+        (size, window.threshold.max((0.75 * size).floor()))
+    }
+
     fn enter_recovery(&mut self, acked: &NewlyAcked) {
-        let before = self.law.window().segments();
+        let before = self.undoable();
         self.law.on_loss();
         self.probe = None;
-        let reduction = Reduction::new(before, acked);
+        let reduction = Reduction::new(before.0 as u64, acked);
         self.state = State::Recovery {
             end: self.next,
             reduction,
+            before,
         };
         self.reduce(reduction, acked, 1);
     }
@@ -556,6 +569,7 @@ impl Sender {
         match alarm {
             Alarm::Reordering => {
                 let (lost, next) = self.flight.detect_losses(now, self.reordering_window());
+                self.lost += lost;
                 if lost > 0 && self.state == State::Open {
                     self.enter_recovery(&NewlyAcked::default());
                 }
@@ -571,26 +585,23 @@ impl Sender {
 
     fn time_out(&mut self, now: Time) {
         self.counters.timeouts += 1;
-        self.doubled += 1;
         let before = match self.state {
-            State::Loss { before, .. } => before,
+            State::Recovery { before, .. } => before,
+            State::Loss { before, .. } if self.doubled > 0 => before,
             _ => {
-                let before = (
-                    self.law.window().segments() as f64,
-                    self.law.window().threshold,
-                );
+                let before = self.undoable();
                 self.law.on_loss();
                 before
             }
         };
+        self.doubled += 1;
         self.state = State::Loss {
             end: self.next,
             since: now,
             before,
         };
         self.probe = None;
-        let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
-        self.lost += self.flight.time_out(now - recent);
+        self.lost += self.flight.time_out(now);
         let in_flight = self.flight.in_flight();
         self.law.on_timeout(&Timeout {
             in_flight,

@@ -627,6 +627,7 @@ mod tests {
                 in_flight: 0,
                 limited: true,
                 round_trip: None,
+                smoothed: None,
                 is_delayed: false,
                 repair: Repair::None,
                 ahead: Duration::ZERO,

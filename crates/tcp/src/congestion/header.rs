@@ -18,7 +18,8 @@ pub(crate) struct Header {
     /// Bytes per second; 0: not paced.
     pacing_rate: u64,
     least: Option<Duration>,
-    smoothed: Option<Duration>,
+    /// Segments that were found lost up to the last acknowledgement.
+    lost: u64,
     /// An acknowledgement may grow the window.
     grows: bool,
 }
@@ -36,7 +37,7 @@ impl Header {
             segment: tcp.segment,
             pacing_rate: 0,
             least: None,
-            smoothed: None,
+            lost: 0,
             grows: false,
         };
         header.apply(window);
@@ -83,10 +84,6 @@ impl Controller for Header {
 
     fn on_round_trip(&mut self, _ack: &AckSample, round_trip: Duration) {
         self.least = Some(self.least.map_or(round_trip, |least| least.min(round_trip)));
-        // RFC 6298 §2.
-        self.smoothed = Some(self.smoothed.map_or(round_trip, |smoothed| {
-            Duration::from_nanos((smoothed.as_nanos() * 7 + round_trip.as_nanos()) / 8)
-        }));
     }
 
     fn on_ack(&mut self, _ack: &AckSample) {
@@ -104,14 +101,16 @@ impl Controller for Header {
             in_flight: delivery.in_flight as u32,
             prior_in_flight: delivery.before as u32,
             rtt_us: delivery.round_trip.map_or(0, |span| micros(span) as u32),
-            srtt_us: self.smoothed.map_or(0, |span| micros(span) as u32),
+            srtt_us: delivery.smoothed.map_or(0, |span| micros(span) as u32),
             delivered: delivery.delivered as u32,
             mss: self.segment as u32,
             flags: if delivery.limited { WINDOW_LIMITED } else { 0 },
             ..Sample::default()
         };
         if self.owns_window() {
-            sample.lost = delivery.lost as u32;
+            // With those that a timer found.
+            sample.lost =
+                (delivery.all_lost - std::mem::replace(&mut self.lost, delivery.all_lost)) as u32;
             if delivery.repair != Repair::None {
                 sample.flags |= REPAIR;
             }

@@ -283,6 +283,8 @@ pub(super) struct Delivery {
     pub before: u64,
     pub in_flight: u64,
     pub round_trip: Option<Duration>,
+    /// The smoothed round trip of the connection (RFC 6298).
+    pub smoothed: Option<Duration>,
     /// As of [`AckSample`].
     pub limited: bool,
     /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
