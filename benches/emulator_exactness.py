@@ -90,13 +90,13 @@ def datagrams(size: int, bit_rate: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def delay_error(load: int = 0, over_veth: bool = False, **changes: Any) -> Case:
+def delay_error(load: int = 0, over_veth: bool = False) -> Case:
     """A delay of 20 ms, on a link that `load` bit/s of TCP share; over a veth, which has no delay, the same probe."""
     delay_ns = 0 if over_veth else DELAY_NS
 
     def measure(seconds: float) -> Figures:
         flow = datagrams(200, 200 * 8 * 10**9 // INTERVAL_NS, seconds)
-        with running(configuration([fixed(DELAY_NS / 1e6)]) | changes) as emulator:
+        with running(configuration([fixed(DELAY_NS / 1e6)])) as emulator:
             if over_veth:
                 connect_by_veth(emulator, True)
                 for node, peer in (("endpoint", "edge"), ("edge", "endpoint")):
@@ -118,7 +118,7 @@ def delay_error(load: int = 0, over_veth: bool = False, **changes: Any) -> Case:
     return measure
 
 
-def release_error(stages: Stages, bit_rate: int, **changes: Any) -> Case:
+def release_error(stages: Stages, bit_rate: int) -> Case:
     """A trace that more datagrams of 1500 bytes come to than it has room for: when each left, by the packet log and
     by the receiving program, against when the trace says.
     """
@@ -126,7 +126,7 @@ def release_error(stages: Stages, bit_rate: int, **changes: Any) -> Case:
     def measure(seconds: float) -> Figures:
         flow = datagrams(1500, bit_rate * 11 // 10, seconds)
         with tempfile.TemporaryDirectory() as folder:
-            with running(configuration(stages, Path(folder)) | changes) as emulator:
+            with running(configuration(stages, Path(folder))) as emulator:
                 busy, begin = cpu_seconds(emulator.pid), time.monotonic()
                 with bare_timer(1_000_000, seconds) as bare:
                     [seen] = emulator.probe([flow], seconds + 30)
@@ -161,7 +161,6 @@ def delay_cases() -> dict[str, Case]:
     for name, load in (("", 0), (" under 500 Mbit/s", 500_000_000)):
         cases[f"veth, no delay,{name}".rstrip(",")] = delay_error(load, over_veth=True)
         cases[f"delay{name}"] = delay_error(load)
-        cases[f"delay{name}, spin of 50 µs"] = delay_error(load, spin_ns=50_000)
     return cases
 
 
@@ -170,5 +169,4 @@ def release_cases(folder: Path) -> dict[str, Case]:
     for megabits in (12, 100):
         stages = traced(write_trace(folder, megabits * 10**6), 64_000_000)
         cases[f"release, {megabits} Mbit/s"] = release_error(stages, megabits * 10**6)
-        cases[f"release, {megabits} Mbit/s, spin of 50 µs"] = release_error(stages, megabits * 10**6, spin_ns=50_000)
     return cases

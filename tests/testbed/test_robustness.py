@@ -196,13 +196,11 @@ def test_setting_the_clock_changes_nothing_since_nobody_reads_it(tmp_path: Path)
     watch = ["strace", "-f", "-o", str(trace), "-e", f"trace={calls}", "env", f"LD_PRELOAD={library}"]
     if subprocess.run([*watch, "true"], check=False, capture_output=True).returncode:
         pytest.skip("needs the right to trace a process: strace")
-    config = line_of_two(
-        [bottleneck({"kind": "constant", "bit_rate": 12_000_000}), delay(5)], [], tmp_path, spin_ns=50_000
-    )
+    config = line_of_two([bottleneck({"kind": "constant", "bit_rate": 12_000_000}), delay(5)], [], tmp_path)
     with EmulatorProcess(config, [*watch, sys.executable, "-c", EMULATE]) as emulator:
         emulator.ready()
         emulator.command(do="start", at_ns=time.monotonic_ns())
-        emulator.probe(bit_rate=2_000_000, seconds=0.3)
+        emulator.probe(bit_rate=2_000_000, seconds=1)
         emulator.status()
         emulator.stop()
     read = re.findall(r" (\w+)\((\w+)", trace.read_text())

@@ -158,21 +158,10 @@ pub struct Config {
     /// same.
     #[serde(default = "yes")]
     pub offload: bool,
-    /// Minimum time from a write to the next departure that wakes the emulator, ns: fewer wake-ups carry more packets.
-    /// No packet is later than this on that account, and one that comes alone is not late at all.
-    #[serde(default = "release_batch")]
-    pub release_batch_ns: u64,
-    /// Time before a departure at which the emulator stops sleeping and polls the clock, ns.
-    #[serde(default)]
-    pub spin_ns: u64,
 }
 
 fn yes() -> bool {
     true
-}
-
-fn release_batch() -> u64 {
-    100_000
 }
 
 impl Config {
@@ -205,89 +194,25 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn line(vertices: &str, directions: &str, default: &str) -> String {
-        format!(
-            r#"{{"namespaces":"auto","vertices":[{vertices}],"default_vertex":{default},"directions":[{directions}],"series":null,"packet_log":null}}"#
-        )
-    }
-
-    const TWO: &str = r#"{"name":"a","namespace":"new","addresses":["100.64.0.2/32"]},{"name":"t","namespace":null}"#;
-
-    fn direction(stages: &str) -> String {
-        format!(r#"{{"name":"up","from":"a","to":"t","stages":[{stages}]}}"#)
-    }
-
-    #[test]
-    fn a_good_line_is_read() {
-        let stages = r#"{"kind":"loss","probability":0.01,"seed":7},
-            {"kind":"bottleneck","schedule":{"kind":"trace","path":"/x.up","looped":true,"offset_ns":5},"queue":{"kind":"droptail","packets":null,"bytes":1000000}},
-            {"kind":"delay","fixed_ns":10000000},{"kind":"delay","series":[[0,1],[5,2]]}"#;
-        let config = Config::parse(&line(TWO, &direction(stages), "\"a\"")).unwrap();
-        assert_eq!(config.directions[0].table.stages.len(), 4);
-        assert_eq!(config.vertices[0].addresses[0].to_string(), "100.64.0.2/32");
-    }
-
-    #[test]
-    fn a_malformed_line_is_one_error() {
-        let two = |more: &str| line(&format!("{TWO},{more}"), "", "null");
-        let cases = [
-            (
-                two(r#"{"name":"b","addresses":["100.64.0.2"]}"#),
-                "is not a prefix",
-            ),
-            (
-                two(r#"{"name":"b","addresses":["100.64.0.2/33"]}"#),
-                "is above 32",
-            ),
-            (
-                two(r#"{"name":"b","namespace":"old"}"#),
-                "unknown variant `old`",
-            ),
-            (
-                two(r#"{"name":"b","adresses":[]}"#),
-                "unknown field `adresses`",
-            ),
-            ("{\"namespaces\":".into(), "cannot be read: EOF"),
-        ];
-        for (line, expected) in cases {
-            let message = Config::parse(&line).unwrap_err().to_string();
-            assert!(
-                message.contains(expected),
-                "{message:?} should contain {expected:?}"
-            );
-            assert!(!message.contains('\n'));
-        }
-    }
-
     #[test]
     fn a_name_that_is_nowhere_is_refused() {
-        let to = |to: &str, moves: &str| {
-            let direction =
-                format!(r#"{{"name":"up","from":"a","to":"{to}","stages":[],"moves":[{moves}]}}"#);
-            let line = line(TWO, &direction, "null");
-            let cell = r#"{"cells":[{"name":"c","scheduler":{"kind":"max-rate"},"users":[{"direction":"down"}]}],"#;
-            line.replacen(
-                '{',
-                if to == "t" && moves.is_empty() {
-                    cell
-                } else {
-                    "{"
-                },
-                1,
-            )
+        let refusal = |to: &str, moves: &str, cells: &str| {
+            let line = format!(
+                r#"{{"namespaces":"auto","vertices":[{{"name":"a","namespace":"new"}},{{"name":"t"}}],
+                "default_vertex":null,"series":null,"packet_log":null,"cells":[{cells}],
+                "directions":[{{"name":"up","from":"a","to":"{to}","stages":[],"moves":[{moves}]}}]}}"#
+            );
+            let config = Config::parse(&line).unwrap();
+            let built = config.build(|_| Err::<&[u8], _>(io::ErrorKind::NotFound.into()));
+            built.unwrap_err().to_string()
         };
-        for (line, expected) in [
-            (to("x", ""), "x: there is no vertex"),
-            (
-                to("t", r#"{"at_ns":5,"from":"a","to":"y"}"#),
-                "y: there is no vertex",
-            ),
-            (to("t", ""), "down: there is no direction"),
+        let moves = r#"{"at_ns":5,"from":"a","to":"y"}"#;
+        let cell = r#"{"name":"c","scheduler":{"kind":"max-rate"},"users":[{"direction":"down"}]}"#;
+        for (message, expected) in [
+            (refusal("x", "", ""), "x: there is no vertex"),
+            (refusal("t", moves, ""), "y: there is no vertex"),
+            (refusal("t", "", cell), "down: there is no direction"),
         ] {
-            let built = Config::parse(&line)
-                .unwrap()
-                .build(|_| Err::<&[u8], _>(io::ErrorKind::NotFound.into()));
-            let message = built.unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
     }

@@ -203,7 +203,7 @@ fn listen(
 fn emit(event: &Value) -> Result<()> {
     let mut output = std::io::stdout().lock();
     let written = writeln!(output, "{event}").and_then(|()| output.flush());
-    written.trying(|| "write an event to standard output".into())
+    Ok(written.trying(|| "write an event to standard output".into())?)
 }
 
 struct Supervisor {
@@ -330,7 +330,7 @@ impl Supervisor {
                 let answer = json!({"event": "changed", "unrecorded": problem.to_string()});
                 self.unrecorded.add(Lost {
                     records: 1,
-                    problem: Some(problem),
+                    problem: Some(problem.into()),
                 });
                 answer
             }

@@ -23,7 +23,7 @@ use crate::log::Records;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
 use crate::owners::Owners;
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
@@ -96,7 +96,7 @@ impl Engine {
         if config.series.is_some() {
             graph = graph.with_meters();
         }
-        let wake = Wake::new(Duration::from_nanos(config.spin_ns))?;
+        let wake = Wake::new()?;
         wake.watch(&*mailbox, MAILBOX)?;
         for (vertex, tun) in tuns.iter().enumerate() {
             if let Some(tun) = tun {
@@ -124,7 +124,7 @@ impl Engine {
             refused: 0,
             crowded: false,
             waiting: Vec::new(),
-            pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
+            pace: Pace::new(zero),
             write_by: zero,
             devices: tuns.into_iter().map(device).collect(),
             requests,
@@ -184,7 +184,7 @@ impl Engine {
 
     /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
-        self.write_by = now() + self.pace.reading();
+        self.write_by = now() + pace::READING;
         for count in 0..BATCH {
             let Some(tun) = &self.devices[vertex].tun else {
                 return Ok(count);
@@ -359,7 +359,7 @@ impl Engine {
             let send = |parts: &[IoSlice<'_>]| tun.as_ref().is_none_or(|tun| tun.send(parts));
             self.refused += outbox.write(&mut self.pool, about_to, send);
         }
-        self.write_by = now() + self.pace.reading();
+        self.write_by = now() + pace::READING;
     }
 
     /// Sends finished bins and records to their files.

@@ -88,13 +88,14 @@ pub fn enter(entry: &Entry) -> Result<()> {
 }
 
 fn open_namespace(path: &str) -> Result<fs::File> {
-    fs::File::open(path).trying_or(
+    let opened = fs::File::open(path).trying_or(
         || format!("open {path}"),
         |error| match error.kind() {
             io::ErrorKind::NotFound => "The emulator that held this namespace has ended".into(),
             _ => String::new(),
         },
-    )
+    );
+    Ok(opened?)
 }
 
 fn cgroup_remedy(error: &io::Error) -> String {
@@ -110,8 +111,8 @@ fn bind(binds: &[(String, String)]) -> Result<()> {
     for (source, target) in binds {
         for path in [source, target] {
             if !Path::new(path).exists() {
-                return Err(io::Error::from(io::ErrorKind::NotFound))
-                    .trying(|| format!("mount {source} over {target}: {path}"));
+                Err(io::Error::from(io::ErrorKind::NotFound))
+                    .trying(|| format!("mount {source} over {target}: {path}"))?;
             }
         }
         mount_bind(source, target).trying(|| format!("mount {source} over {target}"))?;
@@ -122,8 +123,8 @@ fn bind(binds: &[(String, String)]) -> Result<()> {
 fn mount_disk(folder: &str, bytes: u64) -> Result<()> {
     let options = CString::new(format!("size={bytes},mode=755")).expect("no zero byte");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("cellbed", folder, "tmpfs", flags, options.as_c_str())
-        .trying(|| format!("mount a file system of {bytes} bytes over {folder}"))
+    let mounted = mount("cellbed", folder, "tmpfs", flags, options.as_c_str());
+    Ok(mounted.trying(|| format!("mount a file system of {bytes} bytes over {folder}"))?)
 }
 
 /// Raises all permitted capabilities into the ambient set, the one that survives `exec` of an ordinary program.

@@ -1,10 +1,9 @@
 //! Errors, in sentences that name the object, the place and the remedy.
 
-use std::io;
-
 use cellbed_link::graph::table::TableError;
 use cellbed_link::language::LanguageError;
 pub use cellbed_netdev::Error as KernelError;
+pub(crate) use cellbed_netdev::Trying;
 
 /// Everything that stops the emulator, or one of its commands.
 #[derive(Debug, thiserror::Error)]
@@ -89,30 +88,4 @@ pub(crate) fn one_line(text: &impl std::fmt::Display) -> String {
         }
     }
     line
-}
-
-/// Names the attempt when the kernel refuses.
-pub(crate) trait Trying<T> {
-    /// Names the attempt.
-    fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
-    /// Names the attempt and the remedy.
-    fn trying_or(
-        self,
-        what: impl FnOnce() -> String,
-        remedy: impl FnOnce(&io::Error) -> String,
-    ) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> Trying<T> for std::result::Result<T, E> {
-    fn trying(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.trying_or(what, |_| String::new())
-    }
-
-    fn trying_or(
-        self,
-        what: impl FnOnce() -> String,
-        remedy: impl FnOnce(&io::Error) -> String,
-    ) -> Result<T> {
-        cellbed_netdev::Trying::trying_or(self, what, remedy).map_err(Error::from)
-    }
 }

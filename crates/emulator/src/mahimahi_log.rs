@@ -3,6 +3,7 @@
 //! The engine reports [events](Event) in order; the thread that owns the file turns them into
 //! lines, so that the packet path neither formats nor waits.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::FromRawFd;
@@ -187,7 +188,7 @@ impl Opportunities {
     /// Appends the line of the next opportunity.
     fn append(&mut self, due: u64, text: &mut Vec<u8>) {
         if !self.closed {
-            line(text, due, b" # ", &[OPPORTUNITY]);
+            line(text, format_args!("{due} # {OPPORTUNITY}"));
         }
         self.next += 1;
     }
@@ -265,12 +266,14 @@ impl Transcript {
         match event {
             Event::Arrival { at, size } => {
                 self.offer_until(millis(at), text);
-                line(text, millis(at), b" + ", &[size.0 + TUN_HEADER]);
+                let (at, size) = (millis(at), size.0 + TUN_HEADER);
+                line(text, format_args!("{at} + {size}"));
             }
             Event::Departure { at, arrived, size } => {
                 let (at, arrived, size) = (millis(at), millis(arrived), size.0 + TUN_HEADER);
                 self.spend(at, arrived, size, text);
-                line(text, at, b" - ", &[size, at.saturating_sub(arrived)]);
+                let waited = at.saturating_sub(arrived);
+                line(text, format_args!("{at} - {size} {waited}"));
             }
             Event::Now(at) => self.offer_until(millis(at), text),
             Event::Gate { at, closed } => {
@@ -291,7 +294,7 @@ impl Transcript {
                 "base timestamp: 0".into(),
             ];
             for comment in [&self.wanted.heading[..], &stamps, &self.wanted.remarks].concat() {
-                text.extend_from_slice(format!("# {comment}\n").as_bytes());
+                line(text, format_args!("# {comment}"));
             }
         }
         if let Some(Opportunities { playback, next, .. }) = &mut self.opportunities {
@@ -332,36 +335,15 @@ impl Transcript {
 
     fn append_drops(&mut self, text: &mut Vec<u8>) {
         if let Some((at, packets, bytes)) = self.dropped.take() {
-            line(text, at, b" d ", &[packets, bytes]);
+            line(text, format_args!("{at} d {packets} {bytes}"));
         }
     }
 }
 
-/// Appends a line: the time, a sign and numbers.
-fn line(text: &mut Vec<u8>, at: u64, sign: &[u8], numbers: &[u64]) {
-    decimal(text, at);
-    text.extend_from_slice(sign);
-    for (place, &number) in numbers.iter().enumerate() {
-        if place > 0 {
-            text.push(b' ');
-        }
-        decimal(text, number);
-    }
-    text.push(b'\n');
-}
-
-fn decimal(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    text.extend_from_slice(&digits[first..]);
+/// Appends a line.
+fn line(text: &mut Vec<u8>, content: fmt::Arguments) {
+    // Memory takes everything.
+    let _ = writeln!(text, "{content}");
 }
 
 #[cfg(test)]

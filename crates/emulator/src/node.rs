@@ -127,7 +127,7 @@ fn set_kernel(node: &str, key: &str, value: &str) -> Result<()> {
         return Ok(());
     }
     let what = || format!("set {key} to {value:?} in the node {node:?}");
-    fs::write(&path, value).trying_or(what, |error| kernel_remedy(key, value, error))
+    Ok(fs::write(&path, value).trying_or(what, |error| kernel_remedy(key, value, error))?)
 }
 
 fn kernel_remedy(key: &str, value: &str, error: &io::Error) -> String {

@@ -17,13 +17,16 @@ const HURRIED: u32 = 32;
 /// So many departures in a row are written at their time before the others wait.
 const BURST: u64 = 8;
 
+/// In the long run departures wake the loop once in such a span at most.
+const SPAN: Duration = Duration::from_micros(100);
+
 /// Maximum time of reading packets while others that are due wait to be written.
-const READING: Duration = Duration::from_micros(40);
+pub const READING: Duration = Duration::from_micros(40);
 
 /// When to wake up for departures and for arrivals.
 ///
-/// **Departures** wake the loop at their time as long as there are few. In the long run they do so once in a span
-/// (`release_batch_ns`) at most, the generic cell rate algorithm (ITU-T I.371, Annex A) with room for eight at once: a fast
+/// **Departures** wake the loop at their time as long as there are few. In the long run they do so once in 100 µs
+/// at most, the generic cell rate algorithm (ITU-T I.371, Annex A) with room for eight at once: a fast
 /// link does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is late by
 /// that span at most, and not at all when few came before.
 ///
@@ -31,8 +34,7 @@ const READING: Duration = Duration::from_micros(40);
 /// 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would cost a processor,
 /// and as much at the sender. A pause that brought only one packet ends this mode: it cost a wake-up instead of saving one.
 pub struct Pace {
-    batch: Duration,
-    /// When all wake-ups for departures so far would have happened at one in a span: the theoretical arrival time of the algorithm.
+    /// When all wake-ups for departures so far would have happened at one in 100 µs: the theoretical arrival time of the algorithm.
     used_until: Time,
     looked: Time,
     hurried: u32,
@@ -42,9 +44,8 @@ pub struct Pace {
 
 impl Pace {
     /// The pace of a loop that begins at `now`.
-    pub fn new(batch: Duration, now: Time) -> Self {
+    pub fn new(now: Time) -> Self {
         Self {
-            batch,
             used_until: now,
             looked: now,
             hurried: 0,
@@ -52,14 +53,9 @@ impl Pace {
         }
     }
 
-    /// Return the maximum time that packets already read wait for others to be read.
-    pub fn reading(&self) -> Duration {
-        self.batch.min(READING)
-    }
-
     /// When to wake up for a departure.
     pub fn deadline(&self, departure: Time) -> Time {
-        let ahead = (BURST - 1) * self.batch.as_nanos();
+        let ahead = (BURST - 1) * SPAN.as_nanos();
         let gate = self.used_until.as_nanos().saturating_sub(ahead);
         departure.max(Time::from_nanos(gate))
     }
@@ -79,8 +75,8 @@ impl Pace {
 
     /// Departures are written at `now`.
     pub fn departed(&mut self, now: Time) {
-        let full = now + Duration::from_nanos(BURST * self.batch.as_nanos());
-        self.used_until = (self.used_until.max(now) + self.batch).min(full);
+        let full = now + Duration::from_nanos(BURST * SPAN.as_nanos());
+        self.used_until = (self.used_until.max(now) + SPAN).min(full);
     }
 
     /// Devices were looked at until `now`, and had so many packets.
@@ -100,15 +96,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SPAN: Duration = Duration::from_micros(100);
-
     fn us(micros: u64) -> Time {
         Time::from_nanos(micros * 1000)
     }
 
     #[test]
     fn few_departures_do_not_wait_and_many_wait_for_the_span() {
-        let mut pace = Pace::new(SPAN, us(0));
+        let mut pace = Pace::new(us(0));
         for step in 0..BURST {
             assert_eq!(pace.deadline(us(7 + step)), us(7 + step));
             pace.departed(us(7 + step));
@@ -118,17 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_span_nothing_waits() {
-        let mut pace = Pace::new(Duration::ZERO, us(0));
-        for step in 0..100 {
-            pace.departed(us(step));
-            assert_eq!(pace.deadline(us(step)), us(step));
-        }
-    }
-
-    #[test]
     fn only_packets_in_quick_succession_bring_a_pause() {
-        let mut pace = Pace::new(SPAN, us(0));
+        let mut pace = Pace::new(us(0));
         for step in 0..100 {
             pace.looked(us(1000 * step), 9);
         }
@@ -144,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_pause_that_brings_one_packet_is_the_last() {
-        let mut pace = Pace::new(SPAN, us(0));
+        let mut pace = Pace::new(us(0));
         for step in 0..40 {
             pace.looked(us(step), 1);
         }
@@ -158,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_departure_waits_for_the_span_at_most(steps in proptest::collection::vec((0u64..300, 0u64..300), 1..200)) {
-            let mut pace = Pace::new(SPAN, us(0));
+            let mut pace = Pace::new(us(0));
             let mut now = 0;
             for (step, ahead) in steps {
                 now += step;
@@ -171,7 +156,7 @@ mod tests {
 
         #[test]
         fn departures_wake_the_loop_once_in_a_span_in_the_long_run(gaps in proptest::collection::vec(1u64..250, 500)) {
-            let mut pace = Pace::new(SPAN, us(0));
+            let mut pace = Pace::new(us(0));
             let (mut due, mut wakes, mut awake) = (0, 0, us(0));
             for gap in gaps {
                 due += gap;
@@ -187,7 +172,7 @@ mod tests {
 
         #[test]
         fn a_pause_ends_before_anything_is_to_be_done(looks in proptest::collection::vec(0u64..250, 100), ahead in 0u64..500) {
-            let mut pace = Pace::new(SPAN, us(0));
+            let mut pace = Pace::new(us(0));
             let mut now = 0;
             for gap in looks {
                 now += gap;

@@ -194,6 +194,7 @@ fn run(
             let sent = receiver
                 .local_addr()
                 .trying(|| "read a probe's address".into())
+                .map_err(Error::from)
                 .and_then(|target| send(flow, sender, target));
             let _ = last_sent.set(now());
             progress.sending.fetch_sub(1, Ordering::Release);
@@ -212,8 +213,8 @@ fn run(
 }
 
 fn open(address: IpAddr) -> Result<UdpSocket> {
-    UdpSocket::bind(SocketAddr::new(address, 0))
-        .trying(|| format!("open a probe's socket at {address}"))
+    let bound = UdpSocket::bind(SocketAddr::new(address, 0));
+    Ok(bound.trying(|| format!("open a probe's socket at {address}"))?)
 }
 
 /// Asks for a large receive buffer, past the machine's limit where this user may.
@@ -252,7 +253,7 @@ fn send(flow: &FlowPlan<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<V
             Ok(_) => {}
             // A full device queue: as lost as any other datagram.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-            Err(error) => return Err(error).trying(|| format!("send a probe to {target}")),
+            Err(error) => Err(error).trying(|| format!("send a probe to {target}"))?,
         }
     }
     Ok(sent)

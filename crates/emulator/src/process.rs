@@ -30,8 +30,8 @@ pub fn settle() -> Result<()> {
 
 /// The kernel sends SIGKILL to this process when the thread that started it ends.
 pub fn die_with_parent() -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .trying(|| "ask to die with the parent process".into())
+    let asked = set_parent_process_death_signal(Some(Signal::KILL));
+    Ok(asked.trying(|| "ask to die with the parent process".into())?)
 }
 
 /// Makes sleeps of the calling thread end as close to their time as the kernel can.

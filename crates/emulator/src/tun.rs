@@ -72,7 +72,7 @@ impl Tun {
             Ok(length) => Ok(Received::Packet(before + length)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Received::Nothing),
             Err(Errno::BADFD | Errno::FAULT | Errno::IO) => Ok(Received::Gone),
-            Err(error) => Err(error).trying(|| format!("read from interface {}", self.name)),
+            Err(error) => Ok(Err(error).trying(|| format!("read from interface {}", self.name))?),
         }
     }
 

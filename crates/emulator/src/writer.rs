@@ -148,7 +148,7 @@ impl RecordFile {
                     if let Err(problem) = write(&block).trying(|| format!("write to {name}")) {
                         lost.add(Lost {
                             records: (block.len() / RECORD_BYTES) as u64,
-                            problem: Some(problem),
+                            problem: Some(problem.into()),
                         });
                     }
                     block.clear();

@@ -12,16 +12,14 @@ mod pack;
 mod parquet_file;
 mod run;
 mod settling;
-mod stamp;
 
 pub use collector::Collector;
-pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal};
+pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, rfc3339};
 pub use entry::Entry;
 pub use error::RecordingError;
 pub use journal::{JournalWriter, has_journal};
 pub use pack::{Packed, pack};
 pub use run::{RunPlan, RunRecords};
-pub use stamp::rfc3339;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! Both directions of a link in virtual time, with a client at one end and a server at the other.
 
-use cellbed_link::{BitRate, Bytes, Direction, Duration, Fate, Graph, StageConfig, Time};
+use cellbed_link::{Bytes, Direction, Duration, Fate, Graph, StageConfig, Time};
 
 use crate::calibration::{
     Calibration, CalibrationError, Calibrator, Experiment, PACKET_BYTES, TimedTrain, Workload,
 };
 use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
-use crate::workload::{AdaptiveSaturator, QueueKeeper};
+use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
 /// A network of two [directions](cellbed_link::Direction), in which whole experiments are made at once. Its time continues from one
 /// to the next.
@@ -125,7 +125,7 @@ impl VirtualNetwork {
             down: Vec::new(),
         };
         let mut trains: &[TimedTrain] = &[];
-        let (mut uplink, mut downlink) = (Pace::NEVER, Pace::NEVER);
+        let (mut uplink, mut downlink) = (None, None);
         let start = self.now;
         match &experiment.workload {
             Workload::Trains(timed) => {
@@ -137,18 +137,21 @@ impl VirtualNetwork {
                 downlink: down,
                 span,
             } => {
-                uplink = Pace::of(up.as_ref(), start, *span);
-                downlink = Pace::of(down.as_ref(), start, *span);
+                let saturator = |saturation: &Option<Saturation>| {
+                    let rate = saturation.as_ref()?.rate()?;
+                    let bytes = Bytes(PACKET_BYTES.into());
+                    Some(FixedRateSaturator::new(rate, bytes, start, start + *span))
+                };
+                (uplink, downlink) = (saturator(up), saturator(down));
             }
         }
         let mut sent = start;
         loop {
             let train = trains.first().map(|timed| start + timed.at);
             let event = self.graph.next_event();
-            let sends = [train, uplink.next, downlink.next]
-                .into_iter()
-                .flatten()
-                .min();
+            let due = |saturator: &Option<FixedRateSaturator>| saturator.as_ref()?.next_event();
+            let sends = [train, due(&uplink), due(&downlink)];
+            let sends = sends.into_iter().flatten().min();
             let Some(now) = [sends, event].into_iter().flatten().min() else {
                 break;
             };
@@ -180,10 +183,10 @@ impl VirtualNetwork {
                     &mut self.graph,
                 );
                 trains = &trains[1..];
-            } else if uplink.take(now) {
+            } else if emits(&mut uplink, now) {
                 sent = now;
                 run.send(Way::Uplink, 0, 1, PACKET_BYTES, now, &mut self.graph);
-            } else if downlink.take(now) {
+            } else if emits(&mut downlink, now) {
                 sent = now;
                 run.send(Way::Downlink, 0, 1, PACKET_BYTES, now, &mut self.graph);
             }
@@ -200,40 +203,10 @@ impl VirtualNetwork {
     }
 }
 
-/// When the next packet of a saturation is sent.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    next: Option<Time>,
-    wait: Duration,
-    end: Time,
-}
-
-impl Pace {
-    const NEVER: Self = Self {
-        next: None,
-        wait: Duration::ZERO,
-        end: Time::ZERO,
-    };
-
-    fn of(saturation: Option<&Saturation>, start: Time, span: Duration) -> Self {
-        let wait = saturation
-            .and_then(Saturation::rate)
-            .and_then(|BitRate(rate)| BitRate(rate).time_for(Bytes(PACKET_BYTES.into())));
-        Self {
-            next: wait.map(|_| start),
-            wait: wait.unwrap_or_default(),
-            end: start + span,
-        }
-    }
-
-    /// Return whether a packet is sent now, and take it.
-    fn take(&mut self, now: Time) -> bool {
-        let due = self.next == Some(now);
-        if due {
-            self.next = Some(now + self.wait).filter(|&next| next < self.end);
-        }
-        due
-    }
+/// Return whether a packet of a saturation is sent now, and take it.
+fn emits(saturator: &mut Option<FixedRateSaturator>, now: Time) -> bool {
+    let packet = saturator.as_mut().and_then(|it| it.emit(now));
+    packet.is_some()
 }
 
 /// The records of an experiment under way.

@@ -667,28 +667,6 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_leave_a_user_alone_the_rate_of_its_channel() {
-        let mut ran = Ran::new(config(&[15], MRFS), Admission::Htd, 1);
-        ran.open(0, FlowId(0), 1 << 40);
-        let mut sequence = 0;
-        let mut fill = |ran: &mut Ran, now| {
-            while ran.room(0) > 0 {
-                assert_eq!(ran.offer(now, 0, sdu(0, sequence)), Verdict::Admitted);
-                sequence += 1;
-            }
-        };
-        fill(&mut ran, Picos::ZERO);
-        let delivered = run(&mut ran, 1000, fill).len() as u64 * 1500;
-        let expected = 999 * 12_756;
-        assert!(
-            (expected - 1500..=expected).contains(&delivered),
-            "{delivered}"
-        );
-        // The initial threshold of 1024 has fallen to Q + D + slack: a subframe under way, one delivered, and one more.
-        assert!(ran.series().last().unwrap().thresholds <= 3 * 10);
-    }
-
-    #[test]
     fn proportional_fairness_gives_equal_users_equal_rates_and_others_equal_times() {
         let equal = shares(&[9, 9, 9, 9], PFS, 2000);
         let mean = equal.iter().sum::<u64>() as f64 / 4.0;

@@ -49,11 +49,10 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         slow / 1e6
     );
     Some(if (ratio - 1.0).abs() < ALIKE {
-        format!(
+        capitalised(format!(
             "{way} trains of {} and {SHORT} packets are delivered about equally fast {rates}.",
             long.length
-        )
-        .capitalised()
+        ))
     } else {
         format!(
             "{}-packet {way} trains are delivered {ratio:.1} (± {uncertain:.1}) × as fast as {SHORT}-packet ones {rates}.",
@@ -146,16 +145,10 @@ fn millis(nanos: u64) -> String {
     format!("{:.0}", nanos as f64 / 1e6)
 }
 
-trait Capitalised {
-    fn capitalised(self) -> String;
-}
-
-impl Capitalised for String {
-    /// With a first letter that begins a sentence.
-    fn capitalised(mut self) -> String {
-        if let Some(first) = self.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
-        self
+/// Let the text begin a sentence.
+fn capitalised(mut text: String) -> String {
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
     }
+    text
 }

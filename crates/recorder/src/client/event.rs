@@ -1,6 +1,6 @@
 //! Events of a path.
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::Time;
 
 use crate::wire::{Arrival, Offer, Refusal};
 
@@ -15,8 +15,6 @@ pub enum Event {
     Resumed,
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
-    /// The time of a request and its answer.
-    RoundTrip(Duration),
     /// The server's clock was asked.
     Clock(ClockAnswer),
     /// An event of a run, by the run's number.

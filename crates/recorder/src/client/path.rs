@@ -214,15 +214,12 @@ impl Path {
                 }
             }
             Incoming::Rejected(reason) => self.events.push(Event::Rejected(reason)),
-            Incoming::Answered(request, result, round_trip) => {
-                self.events.push(Event::RoundTrip(round_trip));
-                match request {
-                    Request::Saturate { of, .. } if Some(of) != self.session.id() => {
-                        self.relay.relayed.push(Relayed::Answer(request, result));
-                    }
-                    _ => self.answered(&request, result, now),
+            Incoming::Answered(request, result, _) => match request {
+                Request::Saturate { of, .. } if Some(of) != self.session.id() => {
+                    self.relay.relayed.push(Relayed::Answer(request, result));
                 }
-            }
+                _ => self.answered(&request, result, now),
+            },
             Incoming::Clock {
                 requested,
                 received_ns,

@@ -1,5 +1,7 @@
 //! Metadata of a recording beside its packets.
 
+use cellbed_link::Time;
+use chrono::{DateTime, SecondsFormat};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -135,4 +137,10 @@ pub(super) struct Description<'a> {
 pub(super) struct Clocks {
     pub(super) light: Option<ClockEstimate>,
     pub(super) heavy: Option<ClockEstimate>,
+}
+
+/// A time of the wall clock, ns since 1970, as RFC 3339 in UTC.
+pub fn rfc3339(wall_clock: Time) -> String {
+    DateTime::from_timestamp_nanos(wall_clock.as_nanos() as i64)
+        .to_rfc3339_opts(SecondsFormat::Micros, true)
 }

@@ -1,7 +1,6 @@
 //! Entries of the journal, as bytes: a kind, and its fields.
 
 use cellbed_link::Time;
-use serde::de::IgnoredAny;
 
 use super::field::{Field, Fields, Json, fields};
 use super::run::RunPlan;
@@ -26,8 +25,6 @@ const UPLINK: u8 = 4;
 const DOWNLINK: u8 = 5;
 const PAUSED: u8 = 6;
 const ENDED: u8 = 7;
-/// A modem's report in journals of earlier recorders; skipped.
-const SIGNAL: u8 = 8;
 const OVERFLOWS: u8 = 9;
 const CLOCK: u8 = 10;
 
@@ -73,7 +70,6 @@ impl Entry {
         let kind = u8::take(from)?;
         match kind {
             RUN => return Json::take(from).map(Self::Run),
-            SIGNAL => return Json::<IgnoredAny>::take(from).map(|_| Self::Overflows(0)),
             OVERFLOWS => return Field::take(from).map(Self::Overflows),
             CLOCK => return Field::take(from).map(|answer| Self::Event(Event::Clock(answer))),
             _ => {}

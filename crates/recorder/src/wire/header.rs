@@ -100,20 +100,3 @@ impl Header {
         ))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_comes_back() {
-        let header = Header {
-            kind: Kind::Train,
-            session: SessionId(0x0102_0304),
-            sequence: SEQUENCES - 2,
-        };
-        let bytes = header.to_bytes();
-        assert_eq!(Header::decode(&bytes), Ok((header, &[][..])));
-        assert!(Header::decode(&bytes[..10]).is_err());
-    }
-}

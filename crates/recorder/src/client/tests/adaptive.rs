@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use cellbed_link::{
-    BitRate, BottleneckConfig, Bytes, DelayConfig, Direction, Discipline, Duration, Profile,
-    RadioConfig, RateSeries, Schedule, Time, Way,
-};
+use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, RateSeries, Schedule, Time};
 
 use super::virtual_world::{Stages, VirtualWorld};
 use crate::client::*;
@@ -171,46 +168,6 @@ fn starts_settled(records: &RunRecords) -> f64 {
     let start = start as f64 * 1e-9;
     assert!((1.0..8.0).contains(&start), "{start}");
     start
-}
-
-/// Return the rate of an endless, never empty queue in front of a radio link between two times, bit/s.
-fn overloaded(link: Stages, offered: BitRate, from: f64, to: f64) -> f64 {
-    let mut direction = Direction::new(link, Time::ZERO);
-    let size = Bytes(PACKET.into());
-    let spacing = offered.time_for(size).unwrap();
-    let (mut now, mut bits) = (Time::ZERO, 0.0);
-    while now.as_nanos() as f64 * 1e-9 < to {
-        direction.accept(now, (), size);
-        while let Some(outcome) = direction.poll(now) {
-            let at = outcome.departed.as_nanos() as f64 * 1e-9;
-            if (from..to).contains(&at) {
-                bits += size.0 as f64 * 8.0;
-            }
-        }
-        now += spacing;
-    }
-    bits / (to - from)
-}
-
-#[test]
-fn a_radio_link_is_found_to_carry_what_it_carries_from_the_spans_start_on() {
-    let ways = [Way::Uplink, Way::Downlink];
-    let link = |way| {
-        let radio = RadioConfig {
-            queue: Discipline::Infinite,
-            ..Profile::LOWBAND_WEAK.config(way)
-        };
-        vec![radio.into()]
-    };
-    let [uplink, downlink] = ways.map(link);
-    let records = World::new(uplink, downlink, Limits::default()).saturate(&adaptive(), 15);
-    let settled = starts_settled(&records);
-    for (way, packets) in ways.into_iter().zip([&records.uplink, &records.downlink]) {
-        let seen = seen(packets, settled, 15.0);
-        let real = overloaded(link(way), BitRate(50_000_000), settled, 15.0);
-        println!("{way:?} from {settled} s, of {real}: {seen:?}");
-        assert!((seen.rate / real - 1.0).abs() < 0.02, "{seen:?}, {real}");
-    }
 }
 
 /// 12 Mbit/s for 15 s, then 4, then 12 again.

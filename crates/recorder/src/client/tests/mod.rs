@@ -4,11 +4,10 @@ mod adaptive;
 mod pauses;
 mod virtual_world;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-
-use cellbed_link::random::Random;
-use cellbed_link::{Bytes, Duration, Seed, Time};
+use cellbed_link::{
+    Bytes, DelayConfig, Distribution, DuplicationConfig, Duration, GateConfig, LossConfig,
+    Probability, RandomDelay, Seed, StageConfig, Time,
+};
 
 use super::*;
 use crate::packet::PacketRecord;
@@ -16,123 +15,62 @@ use crate::plan::{Saturation, Train, TrainPlan};
 use crate::recording::{Collector, RunPlan};
 use crate::secure::Secret;
 use crate::server::{Limits, Server};
-use crate::socket::Outbox;
+use virtual_world::{Stages, VirtualWorld};
 
-const SERVER: &str = "192.0.2.1:7700";
-const CLIENT: &str = "198.51.100.7:40000";
-
-/// Offset of the server's clock, and its drift.
-const AHEAD: Duration = Duration::from_secs(1_000);
-const DRIFT_PPM: f64 = 40.0;
-
-/// A path between a client and a server.
-struct World {
-    path: Path,
-    server: Server,
-    client_address: SocketAddr,
-    /// Datagrams under way, by arrival and a number: for the server or for the client.
-    underway: BTreeMap<(Time, u64), (bool, Vec<u8>)>,
-    count: u64,
-    now: Time,
-    /// Number of copies of a datagram sent at a time that arrive.
-    copies: Box<dyn FnMut(Time) -> usize>,
-    delay: Box<dyn FnMut(Time) -> Duration>,
-    events: Vec<Event>,
+/// A device behind such links.
+fn world(uplink: Stages, downlink: Stages) -> VirtualWorld {
+    let grain = Duration::from_micros(100);
+    VirtualWorld::new(vec![(uplink, downlink)], Limits::default(), grain)
 }
 
-impl World {
-    fn new(
-        copies: impl FnMut(Time) -> usize + 'static,
-        delay: impl FnMut(Time) -> Duration + 'static,
-    ) -> Self {
-        let secret = Secret::new([7; 32]);
-        Self {
-            path: Path::new(
-                SERVER.parse().unwrap(),
-                secret.clone(),
-                &[1; 32],
-                Time::ZERO,
-            ),
-            server: Server::new(&secret, Limits::default(), &[9; 32]),
-            client_address: CLIENT.parse().unwrap(),
-            underway: BTreeMap::new(),
-            count: 0,
-            now: Time::ZERO,
-            copies: Box::new(copies),
-            delay: Box::new(delay),
-            events: Vec::new(),
-        }
-    }
+fn delay() -> StageConfig {
+    DelayConfig::Fixed(Duration::from_millis(20)).into()
+}
 
-    fn on_server(now: Time) -> Time {
-        let drift = (now.as_nanos() as f64 * DRIFT_PPM * 1e-6) as u64;
-        now + AHEAD + Duration::from_nanos(drift)
-    }
+/// 20 ms each way.
+fn plain_world() -> VirtualWorld {
+    world(vec![delay()], vec![delay()])
+}
 
-    fn post(&mut self, outbox: &mut Outbox, to_server: bool) {
-        let packets: Vec<Vec<u8>> = outbox.packets().map(|(_, bytes)| bytes.to_vec()).collect();
-        outbox.clear();
-        for bytes in packets {
-            for _ in 0..(self.copies)(self.now) {
-                self.count += 1;
-                let arrival = self.now + (self.delay)(self.now);
-                self.underway
-                    .insert((arrival, self.count), (to_server, bytes.clone()));
-            }
-        }
+fn loss(percent: u8, seed: u64) -> StageConfig {
+    LossConfig::Independent {
+        probability: probability(percent),
+        seed: Seed(seed),
     }
+    .into()
+}
 
-    fn run_until(&mut self, end: Time) {
-        let mut outbox = Outbox::new();
-        while self.now < end {
-            self.path.step(self.now, &mut outbox).unwrap();
-            self.post(&mut outbox, true);
-            self.path.departed(self.now);
-            self.server.step(Self::on_server(self.now), &mut outbox);
-            self.post(&mut outbox, false);
-            while let Some(entry) = self.underway.first_entry()
-                && entry.key().0 <= self.now
-            {
-                let ((at, _), (to_server, bytes)) = entry.remove_entry();
-                if to_server {
-                    let (now, arrived) = (Self::on_server(self.now), Self::on_server(at));
-                    self.server
-                        .receive(now, arrived, self.client_address, &bytes, &mut outbox);
-                    self.post(&mut outbox, false);
-                } else {
-                    self.path.receive(at, self.now, &bytes);
-                }
-            }
-            self.events.extend(self.path.events());
-            self.now += Duration::from_micros(100);
-        }
-    }
+fn probability(percent: u8) -> Probability {
+    Probability::new(f64::from(percent) / 100.0).unwrap()
+}
 
-    /// Lets a run go to its end, at most until `end`.
-    fn records(
-        &mut self,
-        request: RunRequest,
-        end: Time,
-    ) -> (Vec<PacketRecord>, Vec<PacketRecord>, RunEnd) {
-        let number = request.number;
-        let mut collector = Collector::new(Time::ZERO);
-        collector.plan(RunPlan::new(number, Role::Light, &request.workload));
-        self.path.run(request, self.now);
-        while self.now < end && !self.path.is_idle() {
-            let next = self.now + Duration::from_millis(10);
-            self.run_until(next);
-        }
-        for event in std::mem::take(&mut self.events) {
+/// Lets a run go to its end, at most until `end`.
+fn records(
+    world: &mut VirtualWorld,
+    request: RunRequest,
+    end: Time,
+) -> (Vec<PacketRecord>, Vec<PacketRecord>, RunEnd) {
+    let number = request.number;
+    let mut collector = Collector::new(Time::ZERO);
+    collector.plan(RunPlan::new(number, Role::Light, &request.workload));
+    world.devices[0].path.run(request, world.now);
+    while world.now < end && !world.devices[0].path.is_idle() {
+        for event in world.step() {
             collector.take(&event);
         }
-        let clock = collector.clock();
-        let records = collector.finish(number, clock.as_ref()).unwrap();
-        (
-            records.uplink,
-            records.downlink,
-            records.end.expect("the run has ended"),
-        )
     }
+    let clock = collector.clock();
+    let records = collector.finish(number, clock.as_ref()).unwrap();
+    let end = records.end.expect("the run has ended");
+    (records.uplink, records.downlink, end)
+}
+
+/// The end of the only run that has ended.
+fn ended(events: &[Event]) -> Option<&RunEnd> {
+    events.iter().find_map(|event| match event {
+        Event::Run(_, RunEvent::Ended(end)) => Some(end),
+        _ => None,
+    })
 }
 
 fn trains(count: u32) -> Workload {
@@ -167,8 +105,9 @@ fn lost(packets: &[PacketRecord]) -> usize {
 
 #[test]
 fn trains_and_their_answers_come_with_the_delays_of_the_path() {
-    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
-    let (up, down, end) = world.records(request(trains(40), None), Time::from_millis(20_000));
+    let mut world = plain_world();
+    let request = request(trains(40), None);
+    let (up, down, end) = records(&mut world, request, Time::from_millis(20_000));
     assert!(end.complete);
     assert_eq!((up.len(), down.len()), (20 * 5 + 20, 20 * 8 + 20));
     assert_eq!((lost(&up), lost(&down)), (0, 0));
@@ -181,16 +120,25 @@ fn trains_and_their_answers_come_with_the_delays_of_the_path() {
 
 #[test]
 fn losses_and_copies_are_those_that_the_network_made() {
-    let mut random = Random::new(Seed(5));
-    let fate = move |_| match random.below(100) {
-        0..5 => 0,
-        5..10 => 2,
-        _ => 1,
+    let link = |seed| {
+        let double = DuplicationConfig {
+            probability: probability(5),
+            seed: Seed(seed),
+        };
+        let jitter = DelayConfig::Random(RandomDelay {
+            distribution: Distribution::Uniform {
+                mean: Duration::from_millis(22),
+                spread: Duration::from_millis(2),
+            },
+            correlation: Probability::NEVER,
+            reorder: true,
+            seed: Seed(seed),
+        });
+        vec![loss(5, seed), double.into(), jitter.into()]
     };
-    let mut random = Random::new(Seed(6));
-    let jitter = move |_| Duration::from_micros(20_000 + random.below(4_000));
-    let mut world = World::new(fate, jitter);
-    let (up, down, end) = world.records(request(trains(400), None), Time::from_millis(60_000));
+    let request = request(trains(400), None);
+    let end = Time::from_millis(60_000);
+    let (up, down, end) = records(&mut world(link(5), link(6)), request, end);
     assert!(end.complete);
     assert_eq!(up.len(), 200 * 5 + 200);
     assert!(
@@ -216,11 +164,14 @@ fn losses_and_copies_are_those_that_the_network_made() {
 #[test]
 fn an_outage_of_ten_seconds_costs_what_was_sent_in_it_and_nothing_else() {
     let outage = |now: Time| (5_000..15_000).contains(&(now.as_nanos() / 1_000_000));
-    let mut world = World::new(
-        move |now| usize::from(!outage(now)),
-        |_| Duration::from_millis(20),
-    );
-    let (up, down, end) = world.records(request(trains(500), None), Time::from_millis(60_000));
+    let link = || {
+        let seconds = Duration::from_secs;
+        let gate = GateConfig::new(vec![(seconds(5), seconds(10))]).unwrap();
+        vec![gate.into(), delay()]
+    };
+    let request = request(trains(500), None);
+    let end = Time::from_millis(60_000);
+    let (up, down, end) = records(&mut world(link(), link()), request, end);
     assert!(end.complete);
     let at = |packet: &PacketRecord| Time::from_nanos(packet.sent_ns.unwrap() as u64);
     for packet in &up {
@@ -237,21 +188,16 @@ fn an_outage_of_ten_seconds_costs_what_was_sent_in_it_and_nothing_else() {
 
 #[test]
 fn saturation_both_ways_is_numbered_to_its_last_packet() {
-    let mut random = Random::new(Seed(8));
-    let mut world = World::new(
-        move |_| usize::from(random.below(100) > 0),
-        |_| Duration::from_millis(20),
-    );
+    let link = |seed| vec![loss(1, seed), delay()];
+    let mut world = world(link(8), link(9));
     let fixed = |rate_bps| Some(Saturation::Fixed { rate_bps });
     let workload = Workload::Saturation {
         uplink: fixed(11_200_000),
         downlink: fixed(22_400_000),
         bytes: 1400,
     };
-    let (up, down, end) = world.records(
-        request(workload, Some(Duration::from_secs(3))),
-        Time::from_millis(30_000),
-    );
+    let request = request(workload, Some(Duration::from_secs(3)));
+    let (up, down, end) = records(&mut world, request, Time::from_millis(30_000));
     assert!(end.complete && end.withheld == 0);
     assert!((2_950..=3_001).contains(&up.len()), "{}", up.len());
     assert_eq!(down.len(), end.saturation_sent as usize);
@@ -273,37 +219,31 @@ fn saturation_both_ways_is_numbered_to_its_last_packet() {
 
 #[test]
 fn what_the_server_had_no_room_for_while_a_run_went_on_is_told() {
-    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
+    let mut world = plain_world();
     world.run_until(Time::from_millis(500));
     world.server.overflowed(5); // nobody's run
-    world.path.run(request(trains(40), None), world.now);
+    let now = world.now;
+    world.devices[0].path.run(request(trains(40), None), now);
     for more in [2, 1] {
-        let next = world.now + Duration::from_millis(700);
-        world.run_until(next);
+        world.run_until(world.now + Duration::from_millis(700));
         world.server.overflowed(more);
     }
-    world.run_until(Time::from_millis(8_000));
-    let overflows = world.events.iter().find_map(|event| match event {
-        Event::Run(_, RunEvent::Ended(end)) => Some(end.overflows),
-        _ => None,
-    });
-    assert_eq!(overflows, Some(3));
+    let events = world.run_until(Time::from_millis(8_000));
+    assert_eq!(ended(&events).map(|end| end.overflows), Some(3));
 }
 
 #[test]
 fn a_client_that_gets_another_address_goes_on() {
-    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
+    let mut world = plain_world();
     let plan = request(trains(400), None);
     let mut collector = Collector::new(Time::ZERO);
     collector.plan(RunPlan::new(1, Role::Light, &plan.workload));
-    world.path.run(plan, Time::ZERO);
-    world.run_until(Time::from_millis(5_000));
-    world.client_address = "203.0.113.9:1234".parse().unwrap();
-    world.run_until(Time::from_millis(40_000));
-    assert!(world.path.is_idle());
-    for event in &world.events {
-        collector.take(event);
-    }
+    world.devices[0].path.run(plan, Time::ZERO);
+    let mut events = world.run_until(Time::from_millis(5_000));
+    world.devices[0].address = "203.0.113.9:1234".parse().unwrap();
+    events.extend(world.run_until(Time::from_millis(40_000)));
+    assert!(world.devices[0].path.is_idle());
+    events.iter().for_each(|event| collector.take(event));
     let clock = collector.clock();
     let records = collector.finish(1, clock.as_ref()).unwrap();
     assert!(records.end.unwrap().complete);
@@ -321,23 +261,18 @@ fn a_client_that_gets_another_address_goes_on() {
 
 #[test]
 fn a_server_that_was_started_again_ends_the_run_and_lets_another_begin() {
-    let mut world = World::new(|_| 1, |_| Duration::from_millis(20));
-    world.path.run(request(trains(2_000), None), Time::ZERO);
+    let mut world = plain_world();
+    let path = &mut world.devices[0].path;
+    path.run(request(trains(2_000), None), Time::ZERO);
     world.run_until(Time::from_millis(3_000));
     world.server = Server::new(&Secret::new([7; 32]), Limits::default(), &[10; 32]);
-    world.run_until(Time::from_millis(12_000));
-    let ended = world.events.iter().find_map(|event| match event {
-        Event::Run(_, RunEvent::Ended(end)) => Some(end.complete),
-        _ => None,
-    });
-    assert_eq!(ended, Some(false));
-    world.events.clear();
+    let events = world.run_until(Time::from_millis(12_000));
+    assert_eq!(ended(&events).map(|end| end.complete), Some(false));
     let mut next = request(trains(20), None);
     next.number = 2;
-    let mut collector = Collector::new(Time::ZERO);
-    collector.plan(RunPlan::new(2, Role::Light, &next.workload));
-    world.path.run(next, world.now);
+    let now = world.now;
+    world.devices[0].path.run(next, now);
     world.run_until(Time::from_millis(16_000));
-    assert!(world.path.is_idle());
+    assert!(world.devices[0].path.is_idle());
     assert!(world.server.report_memory() == Bytes(0));
 }

@@ -11,15 +11,16 @@ use crate::socket::Outbox;
 
 const SERVER: &str = "192.0.2.1:7700";
 
-/// Offset of the server's clock.
+/// Offset of the server's clock, and its drift.
 const AHEAD: Duration = Duration::from_secs(1_000);
+const DRIFT: f64 = 40e-6;
 
 pub(super) type Stages = Vec<StageConfig>;
 
 /// A client behind a link.
 pub(super) struct Device {
     pub(super) path: Path,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     uplink: Direction<Vec<u8>>,
     downlink: Direction<Vec<u8>>,
 }
@@ -48,7 +49,7 @@ impl Device {
 
 pub(super) struct VirtualWorld {
     pub(super) devices: Vec<Device>,
-    server: Server,
+    pub(super) server: Server,
     pub(super) now: Time,
     /// It looks at what has happened no sooner than so long after it looked last.
     grain: Duration,
@@ -71,17 +72,31 @@ impl VirtualWorld {
         }
     }
 
-    /// Goes on to when something is next, does what is due, and gives what the devices have learnt.
+    /// Goes on to when something is next, and gives what the devices have learnt.
     pub(super) fn step(&mut self) -> Vec<Event> {
-        self.now = self.next_event().max(self.now + self.grain);
-        let now = self.now;
+        self.visit(self.next_event().max(self.now + self.grain))
+    }
+
+    /// Goes on to a time, and gives what the devices have learnt.
+    pub(super) fn run_until(&mut self, end: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        while self.now < end {
+            let next = self.next_event().max(self.now + self.grain);
+            events.extend(self.visit(next.min(end)));
+        }
+        events
+    }
+
+    /// Does what is due at a time.
+    fn visit(&mut self, now: Time) -> Vec<Event> {
+        self.now = now;
         for number in 0..self.devices.len() {
             let path = &mut self.devices[number].path;
             path.step(now, &mut self.outbox).unwrap();
             self.post(Some(number));
             self.devices[number].path.departed(now);
         }
-        self.server.step(now + AHEAD, &mut self.outbox);
+        self.server.step(on_server(now), &mut self.outbox);
         self.post(None);
         let mut events = Vec::new();
         for device in &mut self.devices {
@@ -89,7 +104,7 @@ impl VirtualWorld {
                 while let Some(outcome) = device.uplink.poll(at) {
                     if outcome.fate == Fate::Delivered {
                         let (packet, outbox) = (&outcome.packet, &mut self.outbox);
-                        let (now, at) = (now + AHEAD, at + AHEAD);
+                        let (now, at) = (on_server(now), on_server(at));
                         self.server.receive(now, at, device.address, packet, outbox);
                     }
                 }
@@ -109,7 +124,10 @@ impl VirtualWorld {
 
     fn next_event(&self) -> Time {
         let server = self.server.next_event();
-        let server = server.map_or(Time::MAX, |at| Time::ZERO + at.since(Time::ZERO + AHEAD));
+        let server = server.map_or(Time::MAX, |at| {
+            let since = at.since(Time::ZERO + AHEAD).as_nanos() as f64;
+            Time::from_nanos((since / (1.0 + DRIFT)).ceil() as u64)
+        });
         let devices = self.devices.iter().map(Device::next_event);
         devices.fold(server, Time::min)
     }
@@ -119,14 +137,23 @@ impl VirtualWorld {
         for (to, bytes) in self.outbox.packets() {
             let size = Bytes(bytes.len() as u64 + 28);
             let direction = match from {
-                Some(device) => &mut self.devices[device].uplink,
+                Some(device) => Some(&mut self.devices[device].uplink),
                 None => {
-                    let device = self.devices.iter_mut().find(|it| it.address == to).unwrap();
-                    &mut device.downlink
+                    let device = self.devices.iter_mut().find(|it| it.address == to);
+                    device.map(|it| &mut it.downlink)
                 }
             };
-            direction.accept(self.now, bytes.to_vec(), size);
+            // Nobody is at an address that a device has left.
+            if let Some(direction) = direction {
+                direction.accept(self.now, bytes.to_vec(), size);
+            }
         }
         self.outbox.clear();
     }
+}
+
+/// A time of the devices' clocks on the server's.
+fn on_server(now: Time) -> Time {
+    let drift = (now.as_nanos() as f64 * DRIFT) as u64;
+    now + AHEAD + Duration::from_nanos(drift)
 }
