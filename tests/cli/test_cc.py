@@ -51,6 +51,11 @@ def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:
     assert (cubic["against"], mine["against"]) == ("cubic", "cubic")
     # Two segments in a round trip beside all the rest of the link: Jain's index is near 1/2.
     assert 0.5 <= mine["fairness"] < 0.65 < cubic["fairness"] <= 1
+    folder = tmp_path / "laws" / "laws-virtual"
+    done = cellbed("sweep", "report", folder, "--figures", tmp_path / "figures")
+    assert done.returncode == 0, done.stderr
+    assert {"bulk-flows.svg", "rival-flows.svg", "bulk-fairness.svg"} <= {it.name for it in tmp_path.glob("figures/*")}
+    assert "Share of the bytes that each law gets beside a rival" in (folder / "report.html").read_text()
 
 
 def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:

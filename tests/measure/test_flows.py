@@ -96,7 +96,7 @@ def test_losses_are_those_of_the_connection(tmp_path: Path) -> None:
 
 
 def test_report_shows_flows_and_their_recovery_from_an_outage(tmp_path: Path) -> None:
-    more = 'outage = [{ at = "4 s", length = "2 s" }]'
+    more = 'outage = [["4 s", "2 s"]]'
     folder = predicted(tmp_path, law="bbr", options="-t 15 -R", seconds=18, more=more)
     page = (folder / "report.html").read_text()
     assert "Flows over time" in page

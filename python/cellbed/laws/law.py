@@ -177,7 +177,7 @@ def _compiler(*names: str) -> str:
         if found := shutil.which(name):
             return found
     package = "clang" if names == ("clang",) else "gcc"
-    raise LawError(f"laws and the sampler of flows are compiled, and there is no C compiler: sudo apt install {package}")
+    raise LawError(f"laws and the sampler of flows need a C compiler: sudo apt install {package}")
 
 
 def kernel_version() -> tuple[int, ...]:

@@ -144,9 +144,14 @@ _LEAST_SHARE = 0.01
 
 
 def transfers(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the flows that carried at least 1 % of the bytes of the largest; others are for control."""
-    carried = pl.col("acked_bytes").sum().over("flow")
-    return flows.filter((carried > 0) & (carried >= _LEAST_SHARE * carried.max()))
+    """Return the rows of the flows that carried at least 1 % of the bytes of the largest of their application; others
+    are for control."""
+    carried = pl.col("carried")
+    return (
+        flows.with_columns(carried=pl.col("acked_bytes").sum().over("flow"))
+        .filter((carried > 0) & (carried >= _LEAST_SHARE * carried.max().over("app")))
+        .drop("carried")
+    )
 
 
 def binned(flows: pl.DataFrame, width_s: float = BIN_S) -> pl.DataFrame:
