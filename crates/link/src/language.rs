@@ -246,7 +246,9 @@ const KINDS: &[&str] = &[
 
 fn flow_limit(table: Value) -> Result<FlowLimitConfig, Fault> {
     match from_value::<FlowLimitConfig>(table)? {
-        FlowLimitConfig { rate, .. } if rate == BitRate(0) => Err(Fault::custom(
+        FlowLimitConfig {
+            rate: BitRate(0), ..
+        } => Err(Fault::custom(
             "a limit of 0 bit/s lets nothing pass; use a rate above 0",
         )),
         limit => Ok(limit),

@@ -71,20 +71,12 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
     location = error["loc"]
     for index, step in enumerate(location):
         inner = _child(here, step)
-        if (
-            index < len(location) - 1
-            and isinstance(inner, str)
-            and isinstance(here, Mapping)
-            and here.get("kind") == step
-        ):
-            continue  # the kind of the table, which has a key of this name, too
+        is_kind = isinstance(here, Mapping) and here.get("kind") == step
+        if is_kind and isinstance(inner, str) and index < len(location) - 1:
+            continue  # the table has a key of this name, too
         if inner is not None:
             here = inner
-        elif (
-            index < len(location) - 1
-            or step in (PLAIN, BOTH, APART, _NAME)
-            or (isinstance(here, Mapping) and here.get("kind") == step)
-        ):
+        elif index < len(location) - 1 or step in (PLAIN, BOTH, APART, _NAME) or is_kind:
             continue
         path.append(step)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(here, Mapping):
