@@ -27,6 +27,7 @@ use crate::pace::Pace;
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
+use crate::proxy::{Made, Port, Verdict, describe};
 use crate::requests::Request;
 use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
@@ -75,6 +76,8 @@ pub struct Engine {
     pace: Pace,
     /// By when to write what waits, even if there is more to read.
     write_by: Time,
+    proxies: Vec<Port>,
+    made: Vec<Made>,
 }
 
 impl Engine {
@@ -126,6 +129,12 @@ impl Engine {
             waiting: Vec::new(),
             pace: Pace::new(Duration::from_nanos(config.release_batch_ns), zero),
             write_by: zero,
+            proxies: config
+                .places()?
+                .into_iter()
+                .map(|(place, table)| Port::new(place, table))
+                .collect(),
+            made: Vec::new(),
             devices: tuns.into_iter().map(device).collect(),
             requests,
             mailbox,
@@ -142,7 +151,7 @@ impl Engine {
         let mut flush = now() + FLUSH;
         let mut drained = true;
         loop {
-            let departure = self.graph.next_event();
+            let departure = self.next_event();
             let departure = departure.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
@@ -281,9 +290,90 @@ impl Engine {
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
-        while let Some(time) = self.graph.next_event().filter(|&time| time <= now) {
+        while let Some(time) = self.next_event().filter(|&time| time <= now) {
             self.deliver_all(time, now);
+            for number in 0..self.proxies.len() {
+                if self.proxies[number].timer().is_some_and(|due| due <= time) {
+                    self.proxies[number].tick(time, &self.graph);
+                    self.send_made(number, time);
+                }
+            }
         }
+    }
+
+    /// Returns when the model or a proxy has something to do.
+    fn next_event(&self) -> Option<Time> {
+        let proxies = self.proxies.iter().filter_map(Port::timer);
+        self.graph.next_event().into_iter().chain(proxies).min()
+    }
+
+    /// Hands a segment that comes out of a direction to the proxy there, if there is one for it. Returns the segment that
+    /// goes on, if one does.
+    fn divide(
+        &mut self,
+        direction: usize,
+        outcome: &Outcome<Segment>,
+        segment: Segment,
+    ) -> Option<Segment> {
+        let Packet {
+            source,
+            destination,
+            number,
+            ..
+        } = *self.pool.packet(segment.slot);
+        let vertex = self.graph.paths(outcome.released).end(direction);
+        let is_there = |port: &Port| port.is_between(vertex, source, destination);
+        let Some(port) = self.proxies.iter().position(is_there) else {
+            return Some(segment);
+        };
+        let at = outcome.departed;
+        match self.proxies[port].receive(at, &self.pool, segment) {
+            Verdict::Pass => Some(segment),
+            Verdict::Replace(bytes) => {
+                let packet = describe(&bytes, number, source, destination);
+                let slot = self.pool.insert(&bytes, packet);
+                self.pool.release(segment.slot, 1);
+                slot.map(|slot| Segment {
+                    slot,
+                    index: 0,
+                    marked: false,
+                })
+            }
+            Verdict::Taken => {
+                self.pool.release(segment.slot, 1);
+                self.send_made(port, at);
+                None
+            }
+        }
+    }
+
+    /// Gives the packets that leave a proxy to their directions.
+    fn send_made(&mut self, port: usize, at: Time) {
+        let mut made = std::mem::take(&mut self.made);
+        self.proxies[port].send(&mut made);
+        for Made {
+            at: vertex,
+            bytes,
+            packet,
+        } in made.drain(..)
+        {
+            let (vertex, destination) = (vertex.into(), packet.destination.into());
+            let next = self.graph.paths(at).next(vertex, destination);
+            if let Some(next) = next
+                && let Some(slot) = self.pool.insert(&bytes, packet)
+            {
+                let size = Bytes(packet.layout.size(0) as u64);
+                log::arrival(&mut self.records, next, at, size);
+                let segment = Segment {
+                    slot,
+                    index: 0,
+                    marked: false,
+                };
+                self.graph
+                    .accept_tagged(at, next, segment, size, packet.tag, None);
+            }
+        }
+        self.made = made;
     }
 
     /// Takes what has come out of directions by `time` on, as is observed at `now`.
@@ -327,7 +417,19 @@ impl Engine {
             &outcome,
             now,
         );
-        let (at, size) = (outcome.departed, outcome.size);
+        let (at, mut segment, mut size) = (outcome.departed, segment, outcome.size);
+        if let Onward::Next(_) = onward
+            && !self.proxies.is_empty()
+        {
+            match self.divide(direction, &outcome, segment) {
+                Some(same) if same == segment => {}
+                Some(other) => {
+                    segment = other;
+                    size = Bytes(self.pool.packet(other.slot).layout.size(0) as u64);
+                }
+                None => return,
+            }
+        }
         if let Onward::Next(next) = onward {
             log::arrival(&mut self.records, next, at, size);
             let tag = self.pool.tag(segment);
