@@ -20,7 +20,7 @@ use crate::flow::tag;
 use crate::lateness::{Lateness, Seconds};
 use crate::log;
 use crate::log::Records;
-use crate::offload::{Layout, VNET_BYTES, Vnet};
+use crate::offload::{Layout, VNET_BYTES, Vnet, complete};
 use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::pace::Pace;
@@ -78,6 +78,7 @@ pub struct Engine {
     write_by: Time,
     proxies: Vec<Port>,
     made: Vec<Made>,
+    offload: bool,
 }
 
 impl Engine {
@@ -135,6 +136,7 @@ impl Engine {
                 .map(|(place, table)| Port::new(place, table))
                 .collect(),
             made: Vec::new(),
+            offload: config.offload,
             devices: tuns.into_iter().map(device).collect(),
             requests,
             mailbox,
@@ -330,14 +332,8 @@ impl Engine {
         match self.proxies[port].receive(at, &self.pool, segment) {
             Verdict::Pass => Some(segment),
             Verdict::Replace(bytes) => {
-                let packet = describe(&bytes, number, source, destination);
-                let slot = self.pool.insert(&bytes, packet);
                 self.pool.release(segment.slot, 1);
-                slot.map(|slot| Segment {
-                    slot,
-                    index: 0,
-                    marked: false,
-                })
+                self.insert(bytes, number, source, destination)
             }
             Verdict::Taken => {
                 self.pool.release(segment.slot, 1);
@@ -347,30 +343,42 @@ impl Engine {
         }
     }
 
+    /// Puts a packet that a proxy has made into the pool.
+    fn insert(
+        &mut self,
+        mut bytes: Vec<u8>,
+        number: u64,
+        source: u16,
+        destination: u16,
+    ) -> Option<Segment> {
+        if !self.offload {
+            complete(&mut bytes);
+        }
+        let packet = describe(&bytes, number, source, destination);
+        let slot = self.pool.insert(&bytes, packet)?;
+        Some(Segment {
+            slot,
+            index: 0,
+            marked: false,
+        })
+    }
+
     /// Gives the packets that leave a proxy to their directions.
     fn send_made(&mut self, port: usize, at: Time) {
         let mut made = std::mem::take(&mut self.made);
         self.proxies[port].send(&mut made);
-        for Made {
-            at: vertex,
-            bytes,
-            packet,
-        } in made.drain(..)
-        {
-            let (vertex, destination) = (vertex.into(), packet.destination.into());
-            let next = self.graph.paths(at).next(vertex, destination);
+        for it in made.drain(..) {
+            let next = self
+                .graph
+                .paths(at)
+                .next(it.at.into(), it.destination.into());
             if let Some(next) = next
-                && let Some(slot) = self.pool.insert(&bytes, packet)
+                && let Some(segment) = self.insert(it.bytes, it.number, it.source, it.destination)
             {
-                let size = Bytes(packet.layout.size(0) as u64);
+                let Packet { layout, tag, .. } = *self.pool.packet(segment.slot);
+                let size = Bytes(layout.size(0) as u64);
                 log::arrival(&mut self.records, next, at, size);
-                let segment = Segment {
-                    slot,
-                    index: 0,
-                    marked: false,
-                };
-                self.graph
-                    .accept_tagged(at, next, segment, size, packet.tag, None);
+                self.graph.accept_tagged(at, next, segment, size, tag, None);
             }
         }
         self.made = made;

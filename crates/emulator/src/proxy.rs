@@ -152,7 +152,7 @@ pub struct Port {
     made: u64,
 }
 
-/// What to do with a packet at a tower.
+/// The fate of a packet at a tower.
 pub enum Verdict {
     /// It passes.
     Pass,
@@ -168,8 +168,12 @@ pub struct Made {
     pub at: u16,
     /// With the device's header before it.
     pub bytes: Vec<u8>,
-    /// What is known of it.
-    pub packet: Packet,
+    /// Its number.
+    pub number: u64,
+    /// The vertex that it is from.
+    pub source: u16,
+    /// The vertex that it is for.
+    pub destination: u16,
 }
 
 impl Port {
@@ -518,16 +522,15 @@ fn made(
     let window = (heard.window >> source.scale.unwrap_or(0)).min(u64::from(u16::MAX)) as u16;
     tcp[14..16].copy_from_slice(&window.to_be_bytes());
     tcp[18..20].copy_from_slice(&[0, 0]);
-    let packet = finish(&mut bytes, network, number, source.vertex, target.vertex);
-    Made { at, bytes, packet }
-}
-
-/// Leaves the checksum of a packet to the kernel, and returns what is known of it.
-fn finish(bytes: &mut [u8], network: usize, number: u64, source: u16, destination: u16) -> Packet {
-    let (before, packet) = bytes.split_at_mut(VNET_BYTES);
-    let vnet = seal(packet, network);
-    before.copy_from_slice(&vnet.to_bytes());
-    describe(bytes, number, source, destination)
+    let vnet = seal(&mut bytes[VNET_BYTES..], network);
+    bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());
+    Made {
+        at,
+        bytes,
+        number,
+        source: source.vertex,
+        destination: target.vertex,
+    }
 }
 
 /// Returns what is known of a packet behind the device's header.

@@ -38,7 +38,7 @@ impl Side {
     }
 }
 
-/// How data leaves for the endpoint.
+/// The way in which data leave for the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -58,7 +58,7 @@ pub struct ProxyTable {
     pub endpoint: String,
     /// Name of the direction from one to the other.
     pub downlink: String,
-    /// How data leaves for the endpoint.
+    /// The way in which data leave for the endpoint.
     pub kind: Kind,
     /// Most bytes of a stream that it holds.
     pub buffer_bytes: u64,
@@ -88,7 +88,7 @@ impl ProxyTable {
     pub fn place(&self, vertices: &[&str], directions: &[&str]) -> Result<Place, String> {
         let find = |names: &[&str], name: &str| {
             let found = names.iter().position(|it| *it == name);
-            found.ok_or_else(|| format!("proxies: there is no {name}"))
+            found.ok_or_else(|| format!("there is no {name}"))
         };
         Ok(Place {
             at: find(vertices, &self.at)? as u16,
@@ -98,12 +98,12 @@ impl ProxyTable {
     }
 }
 
-/// What leaves the proxy.
+/// Something that leaves the proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Output<K> {
     /// The connection.
     pub key: K,
-    /// Where to.
+    /// The side that gets it.
     pub to: Side,
     /// Its content.
     pub what: What,

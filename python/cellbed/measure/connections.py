@@ -7,8 +7,8 @@ way, without a pause and without data the other way, are a *burst*. It is under 
 until all its bytes have arrived; of this time the queueing and the delay of the packet that completed it are parts. The
 rest is transport: sending one packet after the other, the congestion window, retransmissions, the time in a proxy. What
 follows until the next burst belongs to the end that sends it; but where the same end sends on, first the time until an
-acknowledgement can have reached it is transport. Where a burst begins before the one of the other way is complete, the earlier one
-counts up to there.
+acknowledgement can have reached it is transport. Where a burst begins before the one of the other way is complete, the
+earlier one counts up to there.
 """
 
 from collections.abc import Iterator, Sequence

@@ -131,8 +131,9 @@ class Crossings:
 
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
     service included; delayed: in the delay stages of all its directions; proxied: between its directions, in a proxy;
-    left: when the emulator really handed it over at the end of its path; delivered: it came to that end; dropped: it did not, by the path model's
-    decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the network made a copy of it.
+    left: when the emulator really handed it over at the end of its path; delivered: it came to that end; dropped: it
+    did not, by the path model's decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the
+    network made a copy of it.
     """
 
     entered: Integers

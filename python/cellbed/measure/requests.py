@@ -262,8 +262,8 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
     completing packet queued, was delayed and in a proxy, and when it left; of the time until completion, what sending
-    and what retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and the rest;
-    since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
+    and what retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and
+    the rest; since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
 
     A reply waits while the server's TCP is busy with bytes before it, unless these had arrived when the request was
     sent: then the connection was idle."""
