@@ -16,7 +16,7 @@ REPLACED = {
     "loss": 'start = "0 s"',
     "outage": 'start = "0 s"',
 }
-EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
+EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage|proxy) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
 
 def write_recordings(path: Path) -> None:
@@ -37,4 +37,6 @@ def read(line: str, folder: Path = Path()) -> Scenario:
     was = REPLACED.get(key, 'start = "0 s"')
     assert was in GOOD
     text = GOOD.replace(was, line)
+    if key == "proxy":  # It may need a rate.
+        text = text.replace('"unlimited"', '"20 Mbit/s"')
     return parse(text, source="x.toml", folder=folder)
