@@ -15,6 +15,7 @@ REPLACED = {
     "queue": 'queue = { kind = "droptail", limit = "1 MB" }',
     "loss": 'start = "0 s"',
     "outage": 'start = "0 s"',
+    "proxy": 'start = "0 s"',
 }
 EXAMPLES = re.findall(r"^(?:up|base_delay|queue|loss|outage|proxy) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
