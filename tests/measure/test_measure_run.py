@@ -17,7 +17,7 @@ from cellbed.measure.connections import read_connections
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.packetlog.log import figures as log_figures
 from cellbed.measure.packetlog.log import open_log
-from cellbed.measure.packets import MAGIC
+from cellbed.measure.packets import MAGIC, crossings
 from cellbed.measure.requests import read_requests
 from cellbed.measure.rows import measured
 from cellbed.measure.run_folder import MeasureError, read_run
@@ -84,6 +84,22 @@ def test_parts_are_those_of_programs_and_links_and_add_up_to_the_latency(measure
         row = rows[line["request"]]
         assert row["latency_s"] == pytest.approx((line["reply_ns"] - line["intended_ns"]) / 1e9)
         assert row["intended_s"] == pytest.approx((line["intended_ns"] - t0) / 1e9)
+
+
+def test_the_time_in_a_proxy_is_a_part(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", duration=6, proxy="mmcptp", loss=0.01)
+    collect(tmp_path / "run")
+    requests = requests_of(tmp_path / "run").filter(status="ok")
+    ways = ("uplink", "downlink")
+    parts = requests.select(f"part_{way}_{part}" for way in ways for part in ("queue", "proxy", "delay"))
+    assert parts.null_count().sum_horizontal().item() == 0
+    assert requests["residual_s"].abs().max() == 0
+    # A packet that overtook a lost one waits in the proxy for its repetition.
+    description = read_run(tmp_path / "run")
+    nodes = [node["name"] for node in description["nodes"]]
+    passed = crossings(read_log(tmp_path / "run"), description["directions"], nodes=nodes)
+    assert passed.proxied.min() == 0
+    assert 0.02 < passed.proxied[passed.delivered].max() / SECOND < 1
 
 
 def test_an_outage_shows_in_latency_queue_and_capacity_at_the_same_moment(measured_run: Path) -> None:

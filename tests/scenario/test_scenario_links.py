@@ -317,3 +317,15 @@ def test_a_plain_link_is_what_it_was() -> None:
     assert mobile.down == Unlimited()
     assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
     assert (mobile.loss, mobile.duplication, mobile.changes) == (Ways(0.0, 0.0), Ways(0.0, 0.0), [])
+
+
+def test_a_proxy_that_cannot_be_is_one_error(folder: Path) -> None:
+    unlimited = GOOD.replace('start = "0 s"', 'proxy = { kind = "mmcptp" }')
+    with pytest.raises(ScenarioError, match=r"links.mobile.down: the proxy mmcptp needs the rate of the radio link"):
+        parse(unlimited, source="scenario.toml", folder=folder)
+    assert "'horizon'" in error('proxy = { kind = "mmcptp", horizont = "5 ms" }', folder)
+    assert "20 ms" in error('proxy = { kind = "mmcptp", horizon = "30 ms" }', folder)
+    cell = 'proxy = { kind = "split" }\n[cells.macro]\nscheduler = "max-rate"\n'
+    text = GOOD.replace('start = "0 s"\n', cell).replace("[nodes.endpoint]\n", '[nodes.endpoint]\ncell = "macro"\n')
+    with pytest.raises(ScenarioError, match=r"nodes.endpoint.cell: a proxy serves the link of one endpoint"):
+        parse(text, source="scenario.toml", folder=folder)

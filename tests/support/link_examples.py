@@ -16,8 +16,9 @@ REPLACED = {
     "loss": 'start = "0 s"',
     "outage": 'start = "0 s"',
     "fallback": 'start = "0 s"',
+    "proxy": 'start = "0 s"',
 }
-_KEYS = "up|base_delay|queue|loss|outage|fallback"
+_KEYS = "up|base_delay|queue|loss|outage|fallback|proxy"
 EXAMPLES = re.findall(rf"^(?:{_KEYS}) = .*$", PAGE.partition("Both ways")[2], re.MULTILINE)
 
 
@@ -41,4 +42,6 @@ def read(line: str, folder: Path = Path()) -> Scenario:
     text = GOOD.replace(was, line)
     if key == "fallback":
         text = text.replace('down = "unlimited"', 'down = "lte-suburban.down"')
+    if key == "proxy":  # It may need a rate.
+        text = text.replace('"unlimited"', '"20 Mbit/s"')
     return parse(text, source="x.toml", folder=folder)

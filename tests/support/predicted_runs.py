@@ -101,13 +101,15 @@ def make_run(
     timeout: float = 4,
     drain: float = 5,
     other: float | None = None,
+    proxy: str | None = None,
     seed: int = 1,
     **description: Any,
 ) -> None:
     """Fill `path` with a run of image classification without tables and report, predicted but described as a real one.
 
     Times in s, rates in Mbit/s and requests a second. uplink: its mean capacity; outages: begins and lengths, of the
-    uplinks. other: rate of a second application, in the cloud. description: replaces values in ``run.json``.
+    uplinks. other: rate of a second application, in the cloud. proxy: kind of one at the tower. description: replaces
+    values in ``run.json``.
     """
     text = _SCENARIO.format(
         duration=duration,
@@ -118,6 +120,7 @@ def make_run(
         loss=loss,
         outages=json.dumps([[f"{begin} s", f"{length} s"] for begin, length in outages]),
     )
+    text += f'\n[links.mobile.proxy]\nkind = "{proxy}"\n' if proxy else ""
     common = {"timeout": timeout, "drain": drain}
     text += _APPLICATION.format(name="workload", server="edge", rate=rate, **common)
     if other is not None:

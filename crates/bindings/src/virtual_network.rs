@@ -10,6 +10,7 @@ use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
 use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
+use cellbed_tcp::proxy::ProxyTable;
 use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ struct Config {
     directions: Vec<DirectionTable>,
     #[serde(default)]
     cells: Vec<CellTable>,
+    #[serde(default)]
+    proxies: Vec<ProxyTable>,
     series: Option<PathBuf>,
     packet_log: Option<PathBuf>,
     flows: Option<PathBuf>,
@@ -152,6 +155,16 @@ impl VirtualNetwork {
             let graph = tables.build(|path| File::open(path));
             let graph = graph.map_err(|error| wrong(&error))?;
             let network = Network::graph(graph).map_err(|error| wrong(&error))?;
+            let directions: Vec<_> = config
+                .directions
+                .iter()
+                .map(|it| it.name.as_str())
+                .collect();
+            let placed = config.proxies.iter().map(|table| {
+                let place = table.place(&tables.vertices, &directions);
+                Ok((place.map_err(|error| wrong(&error))?, table.clone()))
+            });
+            let network = network.with_proxies(placed.collect::<PyResult<_>>()?);
             let create = |path: &Option<PathBuf>, magic: &[u8]| {
                 let create = |path| Records::create(path, magic);
                 path.as_ref().map(create).transpose()

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use cellbed_link::GraphConfig;
 use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
 use cellbed_netdev::Prefix;
+use cellbed_tcp::proxy::{Place, ProxyTable};
 use serde::Deserialize;
 
 use crate::error::{Error, Result, one_line};
@@ -138,6 +139,9 @@ pub struct Config {
     /// Cells that directions share, each direction at most one at a time.
     #[serde(default)]
     pub cells: Vec<CellTable>,
+    /// Proxies at towers.
+    #[serde(default)]
+    pub proxies: Vec<ProxyTable>,
     /// File for the 10 ms series.
     pub series: Option<PathBuf>,
     /// File for the record of every packet.
@@ -182,6 +186,22 @@ impl Config {
     /// The graph with the stages of all directions.
     pub fn build<F: Read>(&self, open: impl FnMut(&Path) -> io::Result<F>) -> Result<GraphConfig> {
         Ok(self.graph().build(open)?)
+    }
+
+    /// The proxies with their places.
+    pub fn places(&self) -> Result<Vec<(Place, &ProxyTable)>> {
+        let tables = self.graph();
+        let directions: Vec<_> = tables
+            .directions
+            .iter()
+            .map(|it| it.name.as_str())
+            .collect();
+        let placed = self.proxies.iter().map(|table| {
+            let place = table.place(&tables.vertices, &directions);
+            let place = place.map_err(|problem| Error::configuration("proxies", problem))?;
+            Ok((place, table))
+        });
+        placed.collect()
     }
 
     /// The place of the vertex called `name`.

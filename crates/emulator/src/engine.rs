@@ -20,13 +20,14 @@ use crate::flow::tag;
 use crate::lateness::{Lateness, Seconds};
 use crate::log;
 use crate::log::Records;
-use crate::offload::{Layout, VNET_BYTES, Vnet};
+use crate::offload::{Layout, VNET_BYTES, Vnet, complete};
 use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
+use crate::proxy::{Made, Port, Verdict, describe};
 use crate::requests::Request;
 use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
@@ -75,6 +76,9 @@ pub struct Engine {
     pace: Pace,
     /// By when to write what waits, even if there is more to read.
     write_by: Time,
+    proxies: Vec<Port>,
+    made: Vec<Made>,
+    offload: bool,
 }
 
 impl Engine {
@@ -126,6 +130,13 @@ impl Engine {
             waiting: Vec::new(),
             pace: Pace::new(zero),
             write_by: zero,
+            proxies: config
+                .places()?
+                .into_iter()
+                .map(|(place, table)| Port::new(place, table))
+                .collect(),
+            made: Vec::new(),
+            offload: config.offload,
             devices: tuns.into_iter().map(device).collect(),
             requests,
             mailbox,
@@ -142,7 +153,7 @@ impl Engine {
         let mut flush = now() + FLUSH;
         let mut drained = true;
         loop {
-            let departure = self.graph.next_event();
+            let departure = self.next_event();
             let departure = departure.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
@@ -281,9 +292,96 @@ impl Engine {
 
     /// Lets the model run up to `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
-        while let Some(time) = self.graph.next_event().filter(|&time| time <= now) {
+        while let Some(time) = self.next_event().filter(|&time| time <= now) {
             self.deliver_all(time, now);
+            for number in 0..self.proxies.len() {
+                if self.proxies[number].timer().is_some_and(|due| due <= time) {
+                    self.proxies[number].tick(time, &self.graph);
+                    self.send_made(number, time);
+                }
+            }
         }
+    }
+
+    /// Returns when the model or a proxy has something to do.
+    fn next_event(&self) -> Option<Time> {
+        let proxies = self.proxies.iter().filter_map(Port::timer);
+        self.graph.next_event().into_iter().chain(proxies).min()
+    }
+
+    /// Hands a segment that comes out of a direction to the proxy there, if there is one for it. Returns the segment that
+    /// goes on, if one does.
+    fn divide(
+        &mut self,
+        direction: usize,
+        outcome: &Outcome<Segment>,
+        segment: Segment,
+    ) -> Option<Segment> {
+        let Packet {
+            source,
+            destination,
+            number,
+            ..
+        } = *self.pool.packet(segment.slot);
+        let vertex = self.graph.paths(outcome.released).end(direction);
+        let is_there = |port: &Port| port.is_between(vertex, source, destination);
+        let Some(port) = self.proxies.iter().position(is_there) else {
+            return Some(segment);
+        };
+        let at = outcome.departed;
+        match self.proxies[port].receive(at, &self.pool, segment) {
+            Verdict::Pass => Some(segment),
+            Verdict::Replace(bytes) => {
+                self.pool.release(segment.slot, 1);
+                self.insert(bytes, number, source, destination)
+            }
+            Verdict::Taken => {
+                self.pool.release(segment.slot, 1);
+                self.send_made(port, at);
+                None
+            }
+        }
+    }
+
+    /// Puts a packet that a proxy has made into the pool.
+    fn insert(
+        &mut self,
+        mut bytes: Vec<u8>,
+        number: u64,
+        source: u16,
+        destination: u16,
+    ) -> Option<Segment> {
+        if !self.offload {
+            complete(&mut bytes);
+        }
+        let packet = describe(&bytes, number, source, destination);
+        let slot = self.pool.insert(&bytes, packet)?;
+        Some(Segment {
+            slot,
+            index: 0,
+            marked: false,
+        })
+    }
+
+    /// Gives the packets that leave a proxy to their directions.
+    fn send_made(&mut self, port: usize, at: Time) {
+        let mut made = std::mem::take(&mut self.made);
+        self.proxies[port].send(&mut made);
+        for it in made.drain(..) {
+            let next = self
+                .graph
+                .paths(at)
+                .next(it.at.into(), it.destination.into());
+            if let Some(next) = next
+                && let Some(segment) = self.insert(it.bytes, it.number, it.source, it.destination)
+            {
+                let Packet { layout, tag, .. } = *self.pool.packet(segment.slot);
+                let size = Bytes(layout.size(0) as u64);
+                log::arrival(&mut self.records, next, at, size);
+                self.graph.accept_tagged(at, next, segment, size, tag, None);
+            }
+        }
+        self.made = made;
     }
 
     /// Takes what has come out of directions by `time` on, as is observed at `now`.
@@ -327,7 +425,19 @@ impl Engine {
             &outcome,
             now,
         );
-        let (at, size) = (outcome.departed, outcome.size);
+        let (at, mut segment, mut size) = (outcome.departed, segment, outcome.size);
+        if let Onward::Next(_) = onward
+            && !self.proxies.is_empty()
+        {
+            match self.divide(direction, &outcome, segment) {
+                Some(same) if same == segment => {}
+                Some(other) => {
+                    segment = other;
+                    size = Bytes(self.pool.packet(other.slot).layout.size(0) as u64);
+                }
+                None => return,
+            }
+        }
         if let Onward::Next(next) = onward {
             log::arrival(&mut self.records, next, at, size);
             let tag = self.pool.tag(segment);

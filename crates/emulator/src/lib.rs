@@ -30,6 +30,7 @@ mod packet;
 mod pool;
 mod probe;
 mod process;
+mod proxy;
 mod requests;
 mod socket;
 mod stages;

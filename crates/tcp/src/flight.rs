@@ -350,8 +350,9 @@ impl Processed {
             (Some((first, last)), selective) => Some((first, selective.map_or(last, |it| it.1))),
             (None, Some(selective)) => Some(selective),
             (None, None) => {
+                // Without stamps the echo is none.
                 let echoed = self.now - echo;
-                self.acked.advanced.then_some((echoed, echoed))
+                (self.acked.advanced && echo < Time::MAX).then_some((echoed, echoed))
             }
         }
     }

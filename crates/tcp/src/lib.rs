@@ -8,6 +8,7 @@
 mod congestion;
 mod flight;
 mod pacing;
+pub mod proxy;
 mod ranges;
 mod rate;
 mod receiver;
@@ -120,6 +121,35 @@ impl Socket {
         let mut socket = Self::listening(tcp);
         socket.open(now, SegmentKind::Syn, 0);
         socket
+    }
+
+    /// An end that takes the place of another one whose handshake has happened.
+    pub fn joining(tcp: Tcp) -> Self {
+        Self {
+            phase: Phase::Established,
+            ..Self::listening(tcp)
+        }
+    }
+
+    /// Takes in the round trip of the handshake.
+    pub fn opened(&mut self, now: Time, span: Duration) {
+        self.sender.opened(now, span);
+    }
+
+    /// Offers a receive window of `room` bytes from now on, which must not withdraw what was offered.
+    pub fn offer(&mut self, room: u64) {
+        self.receiver.offer(room);
+    }
+
+    /// Appends to the stream and lets a segment end there.
+    pub fn write_apart(&mut self, now: Time, bytes: u64) {
+        self.sender.write(now, bytes);
+        self.sender.cut();
+    }
+
+    /// Sends all that is written at once, and repeats losses without sending less for them.
+    pub fn release_all(&mut self) {
+        self.sender.release_all();
     }
 
     /// Returns whether its data are ECN-capable.

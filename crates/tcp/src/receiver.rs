@@ -29,6 +29,9 @@ pub(super) struct Receiver {
     /// Bytes of a full segment.
     segment: u64,
     window: ReceiveWindow,
+    /// The window that the caller sets instead, and the end of the last one that was offered.
+    room: Option<u64>,
+    offered: u64,
     /// The first byte that is missing.
     next: u64,
     early: Ranges,
@@ -59,6 +62,8 @@ impl Receiver {
         Self {
             segment,
             window: ReceiveWindow::new(window, segment),
+            room: None,
+            offered: 0,
             next: 0,
             early: Ranges::default(),
             recent: [None; BLOCKS],
@@ -87,6 +92,14 @@ impl Receiver {
     /// Bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.next
+    }
+
+    /// Offers `room` bytes from now on, which must not withdraw what was offered; at once if a window that was small has
+    /// doubled (Linux: `tcp_cleanup_rbuf`).
+    pub fn offer(&mut self, room: u64) {
+        let left = self.offered.saturating_sub(self.next);
+        self.at_once |= room >= 2 * left && room >= left + 2 * self.segment;
+        self.room = Some(room);
     }
 
     /// Acknowledges the next segment in any case.
@@ -183,6 +196,8 @@ impl Receiver {
         self.at_once = false;
         self.delayed = None;
         self.acknowledged = self.next;
+        let window = self.room.unwrap_or_else(|| self.window.offered());
+        self.offered = self.next + window;
         let mut blocks = [(0, 0); BLOCKS];
         if !self.early.is_empty() {
             let mut filled = 0;
@@ -200,7 +215,7 @@ impl Receiver {
             blocks,
             duplicate: std::mem::take(&mut self.duplicate),
             echo: self.echo,
-            window: self.window.offered(),
+            window,
             marked: self.marked,
         }
     }

@@ -1,5 +1,7 @@
 //! The sending half of a connection's end: when segments may leave, and loss recovery.
 
+use std::collections::VecDeque;
+
 use cellbed_laws::MOST_SHOWN;
 use cellbed_link::{Duration, Time};
 
@@ -55,6 +57,10 @@ pub(super) struct Sender {
     lost: u64,
     marked: u64,
     counters: Counters,
+    /// Ends of writes at which segments end, too, of those that have not been sent.
+    cuts: VecDeque<u64>,
+    /// True if the caller decides how much may leave.
+    released: bool,
 }
 
 /// Counts of a sender's loss recovery.
@@ -123,6 +129,8 @@ enum Alarm {
     Reordering,
     /// The tail may be lost.
     Probe,
+    /// The receiver's window has been closed for long.
+    Persist,
     Timeout,
 }
 
@@ -152,8 +160,31 @@ impl Sender {
             lost: 0,
             marked: 0,
             counters: Counters::default(),
+            cuts: VecDeque::new(),
+            released: false,
             tcp,
         }
+    }
+
+    /// Ends a segment where the stream ends now, as a proxy does that keeps the bounds of packets.
+    pub fn cut(&mut self) {
+        self.cuts.push_back(self.written);
+    }
+
+    /// Sends all that is written at once, and repeats losses without sending less for them.
+    pub fn release_all(&mut self) {
+        self.released = true;
+    }
+
+    /// Returns whether the window is full.
+    fn is_full(&self) -> bool {
+        !self.released && self.flight.in_flight() >= self.law.window().segments()
+    }
+
+    /// The end of the next new segment.
+    fn next_end(&self) -> u64 {
+        let end = self.written.min(self.next + self.tcp.segment);
+        self.cuts.front().map_or(end, |&cut| end.min(cut))
     }
 
     pub fn write(&mut self, now: Time, bytes: u64) {
@@ -244,7 +275,7 @@ impl Sender {
     pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
-        } else if self.flight.in_flight() >= self.law.window().segments() {
+        } else if self.is_full() {
             self.used(true);
             None
         } else if self.is_held_back(now) {
@@ -269,6 +300,9 @@ impl Sender {
                 self.arm(now);
             }
         } else {
+            if self.timer.is_none() && self.flight.is_empty() && self.unsent() > 0 {
+                self.arm(now);
+            }
             self.pacer.pause();
             self.burst.2 = 0;
         }
@@ -323,7 +357,7 @@ impl Sender {
     /// Return whether pacing delays data that could leave; then it is due at a time.
     fn is_held_back(&mut self, now: Time) -> bool {
         self.paced = self.pacer.wait(now).filter(|_| {
-            let full = self.written.min(self.next + self.tcp.segment);
+            let full = self.next_end();
             self.flight.has_lost() || (full > self.next && full <= self.room)
         });
         self.paced.is_some()
@@ -341,10 +375,15 @@ impl Sender {
 
     /// Sends a new segment. nagle: unless it is a short one behind another (RFC 896).
     fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
-        let end = self.written.min(self.next + self.tcp.segment);
+        let end = self.next_end();
         if end == self.next || end > self.room {
             return None;
         }
+        self.send_until(now, end, nagle)
+    }
+
+    /// Sends a new segment up to `end`; nagle: as of [`send_new`](Self::send_new).
+    fn send_until(&mut self, now: Time, end: u64, nagle: bool) -> Option<(u64, u64)> {
         if end - self.next < self.tcp.segment {
             if nagle && self.short > self.missing {
                 return None;
@@ -352,6 +391,9 @@ impl Sender {
             self.short = end;
         }
         let start = std::mem::replace(&mut self.next, end);
+        while self.cuts.front().is_some_and(|&cut| cut <= end) {
+            self.cuts.pop_front();
+        }
         if self.flight.in_flight() == 0 && self.deliveries.is_idle() {
             self.law.on_restart(now);
         }
@@ -362,6 +404,9 @@ impl Sender {
 
     /// RFC 8985 §7.3: new data if there is any, even what Nagle's algorithm holds back.
     fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
+        if self.flight.is_empty() && self.unsent() > 0 {
+            return self.send_into_closed_window(now);
+        }
         let new = self.send_new(now, false);
         let repeated = new.is_none();
         let departure = self.depart(now);
@@ -372,6 +417,12 @@ impl Sender {
         let timeout = self.round_trip.timeout(self.doubled);
         self.timer = Some((self.tcp.expiry(now, timeout), Alarm::Timeout));
         span
+    }
+
+    /// Sends what the window has room for, or a byte beyond it (RFC 9293 §3.8.6.1); it is repeated like a lost one.
+    fn send_into_closed_window(&mut self, now: Time) -> Option<(u64, u64)> {
+        let end = self.next_end().min(self.room.max(self.next + 1));
+        self.send_until(now, end, false)
     }
 
     /// Records whether the window limits sending.
@@ -578,7 +629,7 @@ impl Sender {
                     None => self.arm(now),
                 }
             }
-            Alarm::Probe => self.probe_due = true,
+            Alarm::Probe | Alarm::Persist => self.probe_due = true,
             Alarm::Timeout => self.time_out(now),
         }
     }
@@ -601,7 +652,9 @@ impl Sender {
             before,
         };
         self.probe = None;
-        self.lost += self.flight.time_out(now);
+        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows it.
+        let since = if self.released { Time::ZERO } else { now };
+        self.lost += self.flight.time_out(since);
         let in_flight = self.flight.in_flight();
         self.law.on_timeout(&Timeout {
             in_flight,
@@ -613,11 +666,12 @@ impl Sender {
     }
 
     fn arm(&mut self, now: Time) {
+        let timeout = self.round_trip.timeout(self.doubled);
         if self.flight.is_empty() {
-            self.timer = None;
+            let waits = self.unsent() > 0 && self.next_end() > self.room;
+            self.timer = waits.then(|| (self.tcp.expiry(now, timeout), Alarm::Persist));
             return;
         }
-        let timeout = self.round_trip.timeout(self.doubled);
         let (delay, alarm) = match self.probe_delay() {
             Some(delay) => (delay.min(timeout), Alarm::Probe),
             None => (timeout, Alarm::Timeout),

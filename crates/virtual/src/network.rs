@@ -1,7 +1,7 @@
 //! Hosts on a graph of directions in virtual time, and the loop that moves packets.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use cellbed_link::agenda::Agenda;
 use cellbed_link::records::{PacketRecord, RECORD_BYTES};
@@ -14,6 +14,7 @@ use cellbed_link::{
 use crate::connection::Connection;
 use crate::event::{ConnectionId, DatagramKind, End, Ends, Event};
 use crate::pool::{Content, Packet, Pool};
+use cellbed_tcp::proxy::{Place, Proxy, ProxyTable, Radio, Side, What};
 use cellbed_tcp::{Segment, SegmentKind, Sending, Tcp};
 
 /// A program on all hosts, driven by events.
@@ -84,6 +85,9 @@ pub struct Network {
     log: Option<Vec<[u8; RECORD_BYTES]>>,
     /// Samples of flows.
     flows: Option<Vec<u8>>,
+    /// Proxies, and when the SYNs of connections that are being opened passed them.
+    proxies: Vec<(Place, Proxy<u64>)>,
+    asked_at: HashMap<u64, Time>,
 }
 
 impl Network {
@@ -119,6 +123,8 @@ impl Network {
             rooms: BTreeSet::new(),
             log: None,
             flows: None,
+            proxies: Vec::new(),
+            asked_at: HashMap::new(),
         }
     }
 
@@ -150,6 +156,13 @@ impl Network {
     pub fn with_log(mut self) -> Self {
         self.log = Some(Vec::new());
         self.graph = self.graph.with_meters().with_tallies();
+        self
+    }
+
+    /// The same network with proxies at their places.
+    pub fn with_proxies(mut self, proxies: Vec<(Place, ProxyTable)>) -> Self {
+        let made = |(place, table): (Place, ProxyTable)| (place, Proxy::new(&table));
+        self.proxies = proxies.into_iter().map(made).collect();
         self
     }
 
@@ -217,6 +230,8 @@ impl Network {
     pub fn clear(&mut self) {
         self.first += self.connections.len() as u64;
         self.connections.clear();
+        self.proxies.iter_mut().for_each(|(_, proxy)| proxy.clear());
+        self.asked_at.clear();
         self.timers.clear();
         self.rooms.clear();
         self.due.clear();
@@ -439,7 +454,8 @@ impl Network {
             self.due.peek().map(|Reverse(next)| next.0),
             self.leaving.front().map(|packet| packet.0),
         ];
-        let next = events.into_iter().flatten().min();
+        let proxies = self.proxies.iter().filter_map(|(_, proxy)| proxy.timer());
+        let next = events.into_iter().flatten().chain(proxies).min();
         let Some(next) = next.filter(|&next| next <= end) else {
             return false;
         };
@@ -453,6 +469,7 @@ impl Network {
         }
         self.receive();
         self.tick();
+        self.tick_proxies();
         while let Some(&Reverse((at, _, label))) = self.due.peek().filter(|it| it.0.0 <= self.now) {
             debug_assert!(at <= self.now);
             self.due.pop();
@@ -479,6 +496,9 @@ impl Network {
         let packet = *packet;
         match self.graph.onward(direction, outcome, packet.to.into()) {
             Onward::Next(next) => {
+                if !self.proxies.is_empty() && self.divide(direction, slot, outcome) {
+                    return;
+                }
                 return self.accept(next, slot, outcome.departed, outcome.size);
             }
             Onward::Lost => return self.pool.release(slot),
@@ -575,6 +595,125 @@ impl Network {
         }
     }
 
+    /// Hands a packet between two directions to the proxy there, if it belongs to a connection of one; else it passes.
+    fn divide(&mut self, direction: usize, slot: u32, outcome: &Outcome<u32>) -> bool {
+        let packet = *self.pool.get(slot);
+        let vertex = self.graph.paths(outcome.released).end(direction);
+        let is_there = |(place, _): &(Place, Proxy<u64>)| {
+            usize::from(place.at) == vertex && [packet.from, packet.to].contains(&place.endpoint)
+        };
+        let Some(number) = self.proxies.iter().position(is_there) else {
+            return false;
+        };
+        let (place, proxy) = &mut self.proxies[number];
+        let from = if packet.from == place.endpoint {
+            Side::Radio
+        } else {
+            Side::Core
+        };
+        let now = self.now;
+        match packet.content {
+            Content::Segment {
+                connection,
+                segment,
+                ..
+            } => match segment.kind {
+                SegmentKind::Syn => {
+                    self.asked_at.insert(connection, now);
+                    return false;
+                }
+                SegmentKind::SynAck if !proxy.is_open(connection) => {
+                    if let Some(&asked) = self.asked_at.get(&connection) {
+                        proxy.open(
+                            now,
+                            connection,
+                            from.other(),
+                            asked,
+                            Tcp::default(),
+                            &segment,
+                        );
+                    }
+                    return false;
+                }
+                _ if !proxy.knows(connection) || packet.corrupt => return false,
+                _ => {
+                    self.asked_at.remove(&connection);
+                    proxy.receive(now, connection, from, &segment, Some(packet.number), false);
+                }
+            },
+            Content::Reset { connection, .. } if proxy.is_open(connection) => {
+                proxy.reset(now, connection, from);
+            }
+            _ => return false,
+        }
+        self.pool.release(slot);
+        self.relay(number);
+        true
+    }
+
+    /// Timers of proxies that are due.
+    fn tick_proxies(&mut self) {
+        for number in 0..self.proxies.len() {
+            let (place, proxy) = &mut self.proxies[number];
+            if proxy.timer().is_some_and(|due| due <= self.now) {
+                let radio = Radio::of(&self.graph, place.downlink, self.now, proxy.horizon());
+                proxy.tick(self.now, radio);
+                self.relay(number);
+            }
+        }
+    }
+
+    /// Sends what leaves a proxy, as if it came from the other end.
+    fn relay(&mut self, number: usize) {
+        while let Some(output) = self.proxies[number].1.poll() {
+            let Some(open) = self.connection(ConnectionId(output.key)) else {
+                continue;
+            };
+            let (place, connection, ends) = (self.proxies[number].0, output.key, open.ends);
+            let is_radio = ends.client.0 == place.endpoint;
+            let at = if is_radio == (output.to == Side::Radio) {
+                End::Client
+            } else {
+                End::Server
+            };
+            let (content, size, packet) = match output.what {
+                What::Segment(segment, packet) => (
+                    Content::Segment {
+                        connection,
+                        segment,
+                        at,
+                    },
+                    segment.size(),
+                    packet,
+                ),
+                What::Reset(sequence, _) => {
+                    let sequence = sequence as u32 + 1;
+                    (
+                        Content::Reset {
+                            connection,
+                            sequence,
+                            at,
+                        },
+                        RESET,
+                        None,
+                    )
+                }
+                What::Closed => continue,
+            };
+            self.sent += u64::from(packet.is_none());
+            let (source, target) = (ends.of(at.peer()), ends.of(at));
+            let slot = self.pool.insert(Packet {
+                number: packet.unwrap_or(FIRST_MADE | self.sent),
+                from: source.0,
+                to: target.0,
+                ports: (source.1, target.1),
+                corrupt: false,
+                content,
+            });
+            self.enter(place.at, slot, self.now, size);
+        }
+    }
+
     fn report_room(&mut self) {
         let Self {
             rooms,
@@ -660,6 +799,8 @@ fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRe
     }
 }
 
+/// The first number of packets that come from no host.
+const FIRST_MADE: u64 = 1 << 63;
 /// Transport protocols (IANA numbers).
 const ICMP: u8 = 1;
 const TCP: u8 = 6;

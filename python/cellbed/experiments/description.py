@@ -14,7 +14,7 @@ from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
-from cellbed.runformat.spans import REPORTED, divided
+from cellbed.runformat.spans import REPORTED, divided, proxied
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
@@ -196,6 +196,8 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
         described = _description(each, state)
         if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
             described = replace(described, balance="connection")  # by the address of the other application
+        if plan.proxies and not described.reported:
+            described = replace(described, spans=proxied(described.spans))
         yield replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
 
 

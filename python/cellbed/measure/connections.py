@@ -5,10 +5,10 @@ there is either data on the way to one end, or the connection waits for one end 
 a client waited for a server, and a server for its client, without any change to either. Packets of new data in one
 way, without a pause and without data the other way, are a *burst*. It is under way from the entry of its first packet
 until all its bytes have arrived; of this time the queueing and the delay of the packet that completed it are parts. The
-rest is transport: sending one packet after the other, the congestion window, retransmissions. What follows until the
-next burst belongs to the end that sends it; but where the same end sends on, first the time until an acknowledgement
-can have reached it is transport. Where a burst begins before the one of the other way is complete, the earlier one
-counts up to there.
+rest is transport: sending one packet after the other, the congestion window, retransmissions, the time in a proxy. What
+follows until the next burst belongs to the end that sends it; but where the same end sends on, first the time until an
+acknowledgement can have reached it is transport. Where a burst begins before the one of the other way is complete, the
+earlier one counts up to there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -479,7 +479,8 @@ def _bursts(talk: _Talk) -> _Bursts:
     last = completing[tail]
     queued = np.minimum(packets.queued[last], under_way)
     delayed = np.minimum(packets.delayed[last], under_way - queued)
-    late = np.clip(under_way - (packets.entered[last] - begin) - queued - delayed, 0, None)
+    in_network = packets.entered[last] - begin + queued + delayed + packets.proxied[last]
+    late = np.clip(under_way - in_network, 0, None)
     sending = under_way - queued - delayed - late
     short = same_next & (packets.payload[new[tail]] < LEAST_FULL)
     resent = np.clip(packets.entered[last] - packets.entered[_originals(talk, last)], 0, sending)

@@ -14,6 +14,8 @@ from cellbed.support import inputs
 
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17
+MADE = 1 << 63
+"""Numbers of packets that a proxy has made, from here on: they enter the network there."""
 LARGEST = 8 << 30
 """Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
@@ -128,15 +130,16 @@ class Crossings:
     """Packets that crossed the network, one entry each, in the order in which they entered it. Times in ns.
 
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
-    service included; delayed: in the delay stages of all its directions; left: when the emulator really
-    handed it over at the end of its path; delivered: it came to that end; dropped: it did not, by the path model's
-    decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the network made a copy of it.
-    size: of the IP packet, bytes.
+    service included; delayed: in the delay stages of all its directions; proxied: between its directions, in a proxy;
+    left: when the emulator really handed it over at the end of its path; delivered: it came to that end; dropped: it
+    did not, by the path model's decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the
+    network made a copy of it. size: of the IP packet, bytes.
     """
 
     entered: Integers
     queued: Integers
     delayed: Integers
+    proxied: Integers
     left: Integers
     delivered: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
@@ -194,12 +197,14 @@ def crossings(
         at = {name: vertex for vertex, name in enumerate(nodes)}
         entry_of = np.array([at.get(begins.get(each, ""), -1) for each in range(1 + max(begins, default=0))])
         entered = np.isin(packet, packet[first][entry_of[hops[first]["direction"]] == hops[first]["source_vertex"]])
+        entered |= packet >= MADE
         hops, packet = hops[entered], packet[entered]
         first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
     last = np.r_[first[1:], len(hops)][: len(first)] - 1
     head, tail = hops[first], hops[last]
     # Vertices are numbers in the log and names in run.json; a packet's first direction begins at its source.
-    pairs = np.unique(head["source_vertex"].astype(np.int64) << 16 | head["direction"])
+    own = head[head["packet"] < MADE]
+    pairs = np.unique(own["source_vertex"].astype(np.int64) << 16 | own["direction"])
     vertices = {int(pair >> 16): begins[int(pair & 0xFFFF)] for pair in pairs if int(pair & 0xFFFF) in begins}
     vertices |= dict(enumerate(nodes))
     number = {name: vertex for vertex, name in vertices.items()}
@@ -212,11 +217,13 @@ def crossings(
         spent = hops[later] - hops[earlier]
         return np.add.reduceat(spent, first) if len(first) else np.empty(0, np.int64)
 
+    queued, delayed = total("released", "arrived"), total("departed", "released")
     order = np.argsort(head["arrived"], kind="stable")
     return Crossings(
         entered=head["arrived"][order].astype(np.int64),
-        queued=total("released", "arrived")[order],
-        delayed=total("departed", "released")[order],
+        queued=queued[order],
+        delayed=delayed[order],
+        proxied=(tail["departed"] - head["arrived"] - queued - delayed)[order],
         left=tail["observed"][order].astype(np.int64),
         delivered=delivered[order],
         dropped=(tail["drop"] != 0)[order],

@@ -261,9 +261,9 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
-    completing packet queued and was delayed, and when it left; of the time until completion, what sending and what
-    retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and the rest;
-    since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
+    completing packet queued, was delayed and in a proxy, and when it left; of the time until completion, what sending
+    and what retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and
+    the rest; since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
 
     A reply waits while the server's TCP is busy with bytes before it, unless these had arrived when the request was
     sent: then the connection was idle."""
@@ -294,6 +294,7 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
             _pick(passages.entered, completing).alias(f"{way}_completed_ns"),
             _pick(passages.queued, completing).alias(f"{way}_queued_ns"),
             _pick(passages.delayed, completing).alias(f"{way}_delayed_ns"),
+            _pick(passages.proxied, completing).alias(f"{way}_proxied_ns"),
             _pick(passages.left, completing).alias(f"{way}_left_ns"),
             *(
                 pl.Series(f"{way}_{name}_ns", values).replace(NEVER, None)

@@ -45,6 +45,7 @@ _PARTS = {
     "uplink_retransmission": "#3f82cb", "uplink_queue": "#8fbbe8", "uplink_delay": "#0d7a8c",
     "connect_remote": "#7a4a0c", "receive_window": "#9c5f10", "server": "#d9a02b", "remote_stack": "#b9741a",
     "server_queue": "#cf9138", "decode": "#e0ad62", "inference": "#efc98f", "remote_reply": "#f8e4c3",
+    "uplink_proxy": "#4d7f9c", "downlink_proxy": "#4f6b3a",
     "connect_downlink": "#bccb6d", "downlink_wait": "#0c3328", "downlink_transport": "#1a5c47",
     "downlink_retransmission": "#2f8f72", "downlink_queue": "#93d1bb", "downlink_delay": "#6d8f1f",
 }

@@ -117,6 +117,17 @@ REPORTED = (
 # fmt: on
 
 
+def proxied(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the parts with that of a proxy behind the queues of each way."""
+    found = []
+    for span in spans:
+        found.append(span)
+        if span.name in ("uplink_queue", "downlink_queue"):
+            meaning = "completing packet reaches the proxy at the tower → leaves it"
+            found.append(Span(f"{span.place}_proxy", span.place, "Proxy", "proxy", meaning, f"{span.place}_proxied"))
+    return tuple(found)
+
+
 SERVICE = "service_"
 """Begins the names of parts that services report."""
 

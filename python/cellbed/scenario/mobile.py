@@ -21,7 +21,7 @@ from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import EachWay, Path, Table, Ways, written
-from cellbed.support.units import DURATION
+from cellbed.support.units import DURATION, SIZE
 
 Offset = Annotated[int, quantity(DURATION, "0 s", "24 h")]
 
@@ -99,6 +99,32 @@ class Fallback(_Later):
         return tuple((begin, begin + length) for begin, length in self.when)
 
 
+Buffer = Annotated[int, quantity(SIZE, "64 KiB", "1 GiB")]
+
+
+class SplitProxy(Table):
+    """A proxy that divides TCP connections in two, each with its own congestion control: CUBIC, at the tower."""
+
+    kind: Literal["split"]
+    buffer: Buffer = Field(written("8 MiB"), description="The most that it holds of a connection, each way.")
+
+
+class MmcptpProxy(Table):
+    """A proxy that releases TCP data to the endpoint by the queue and the rate of the radio link."""
+
+    kind: Literal["mmcptp"]
+    buffer: Buffer = Field(written("8 MiB"), description="The most that it holds of a connection, each way.")
+    interval: Annotated[int, quantity(DURATION, "300 us", "1 ms")] = Field(
+        written("1 ms"), description="How often it releases data."
+    )
+    horizon: Annotated[int, quantity(DURATION, "5 ms", "20 ms")] = Field(
+        written("10 ms"), description="For how long the radio link has data at its rate, which is that of this time."
+    )
+
+
+AnyProxy = Annotated[SplitProxy | MmcptpProxy, Field(discriminator="kind")]
+
+
 class MobileLink(Table):
     """The last mile between an endpoint and the tower, one per endpoint."""
 
@@ -122,6 +148,7 @@ class MobileLink(Table):
     outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
     loop: bool = Field(True, description="Whether traces repeat when they end.")
+    proxy: AnyProxy | None = Field(None, description="A proxy at the tower, which divides TCP connections in two.")
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
     fallback: Fallback | None = Field(
         None, description="A second radio, which has the link at times. Default: the link has one radio."
@@ -139,6 +166,13 @@ class MobileLink(Table):
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Changes that do not fit the others or the workload's `duration` (ns): (path below the link, what to do)."""
         found = list(outage_misfits(self.outage, duration))
+        if isinstance(self.proxy, MmcptpProxy):
+            for path, capacity in self.capacities():
+                if path[-1] == "down" and isinstance(capacity, Unlimited | Replay):
+                    text = (
+                        "the proxy mmcptp needs the rate of the radio link: write a trace or a rate, or kind = 'split'"
+                    )
+                    found.append((path, text))
         before = -1
         for index, change in enumerate(self.changes):
             at: Path = ("changes", index, "at")

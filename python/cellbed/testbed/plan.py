@@ -29,7 +29,7 @@ from cellbed.scenario.fallback import Stays
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.mobile import Change, Fallback, MobileLink
+from cellbed.scenario.mobile import AnyProxy, Change, Fallback, MobileLink
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
@@ -90,6 +90,7 @@ class Direction:
     schedule; changes: times (ns after the start) in order, with the parameters from then on. playing: how recordings
     are played. seed: of the scenario; the seed of each random stage is derived from it. round_trips: source of the
     delays of a core link, if they vary. moves: times (ns after the start), with the source and target from then on.
+    proxy: of a downlink, in front of it.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Direction:
     changes: tuple[tuple[int, Parameters], ...] = ()
     round_trips: Source | None = None
     moves: tuple[tuple[int, str, str], ...] = ()
+    proxy: AnyProxy | None = None
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
@@ -166,6 +168,8 @@ class Direction:
         text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
             text += f", round trips of {source.name}" + (" (synthetic)" if source.synthetic else "")
+        if self.proxy is not None:
+            text += f", behind the proxy {self.proxy.kind}"
         return "; ".join([text, *changes])
 
     @property
@@ -368,10 +372,20 @@ class Plan:
             "default_vertex": None,
             "directions": [direction.config for direction in self.directions],
             **({"cells": [cell.config for cell in self.cells]} if self.cells else {}),
+            **({"proxies": self.proxies} if self.proxies else {}),
             **{what: str(raw / name) if raw else None for what, name in EMULATOR_FILES.items()},
             **({"control": str(control)} if control else {}),
             **({"packet_log_bytes": packet_log_bytes} if packet_log_bytes is not None else {}),
         }
+
+    @cached_property
+    def proxies(self) -> list[dict[str, Any]]:
+        """The tables of the proxies in the emulator's configuration."""
+        return [
+            {"at": each.source, "endpoint": each.target, "downlink": each.name, **each.proxy.stage()}
+            for each in self.directions
+            if each.proxy is not None
+        ]
 
     def node(self, name: str) -> Node:
         """Return the node called `name`."""
@@ -626,8 +640,15 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     tower, later_towers = _vertices(sites_of(scenario.cells, group) or [(0, None)])
     playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
+    proxies = {"downlink": getattr(mobile, "proxy", None)}
     directions = [
-        replace(direction, playing=playing, seed=scenario.seed, changes=_changes(mobile, direction.way, group.route))
+        replace(
+            direction,
+            playing=playing,
+            seed=scenario.seed,
+            changes=_changes(mobile, direction.way, group.route),
+            proxy=proxies.get(direction.way),
+        )
         for direction in _directions(
             link, node.name, tower, lambda way: _parameters(mobile, way, group.route), later_towers
         )

@@ -108,6 +108,36 @@ pub fn mark(header: &mut [u8]) {
     put(header, 10, !fold(sum));
 }
 
+/// Completes the header of a TCP packet that was made here: the IP length, the checksum of IPv4, and the sum over the pseudo
+/// header, so that the device finishes the checksum. network: bytes of the IP header, which has no options.
+pub fn seal(packet: &mut [u8], network: usize) -> Vnet {
+    const TCP: u32 = 6;
+    let length = packet.len();
+    let after = (length - network) as u32;
+    let addresses = if network == 40 {
+        put(packet, 4, after as u16);
+        sum(&packet[8..40])
+    } else {
+        put(packet, 2, length as u16);
+        put(packet, 10, 0);
+        put(packet, 10, !sum(&packet[..network]));
+        sum(&packet[12..20])
+    };
+    put(
+        packet,
+        network + 16,
+        fold(u32::from(addresses) + TCP + after),
+    );
+    Vnet {
+        partial_checksum: true,
+        cut: None,
+        header: 0,
+        segment: 0,
+        checksum_start: network as u16,
+        checksum_offset: 16,
+    }
+}
+
 pub(super) fn get(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -117,7 +147,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: u16) {
 }
 
 /// The ones' complement sum of RFC 1071 over an even number of bytes.
-pub(super) fn sum(bytes: &[u8]) -> u16 {
+pub fn sum(bytes: &[u8]) -> u16 {
     fold(
         bytes
             .chunks_exact(2)
@@ -126,7 +156,8 @@ pub(super) fn sum(bytes: &[u8]) -> u16 {
     )
 }
 
-pub(super) fn fold(mut sum: u32) -> u16 {
+/// Folds a sum into 16 bits.
+pub fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

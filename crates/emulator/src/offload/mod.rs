@@ -14,8 +14,8 @@ mod vnet;
 #[cfg(test)]
 mod tests;
 
-pub use header::{mark, write_header};
+pub use header::{fold, mark, seal, sum, write_header};
 pub use layout::{Layout, MOST_HEADER, Transport};
 pub use run::{Run, View};
-pub use single::single;
+pub use single::{complete, single};
 pub use vnet::{VNET_BYTES, Vnet};

@@ -35,6 +35,15 @@ pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
     bytes
 }
 
+/// Finishes the open checksum of a packet behind the device's header, for a device that does not.
+pub fn complete(bytes: &mut [u8]) {
+    if let Some((before, packet)) = bytes.split_first_chunk_mut::<VNET_BYTES>()
+        && finish(packet, Vnet::parse(before))
+    {
+        *before = Vnet::default().to_bytes();
+    }
+}
+
 /// Finishes an open checksum (virtio 1.2, section 5.1.6.2); `false` if the header points at nothing.
 fn finish(packet: &mut [u8], vnet: Vnet) -> bool {
     if !vnet.partial_checksum {

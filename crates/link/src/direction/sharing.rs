@@ -74,7 +74,7 @@ impl<P: Clone> Direction<P> {
     }
 
     /// Bytes that the bottleneck offers from `from` up to but excluding `to`, used or not.
-    pub(crate) fn offered(&self, from: Time, to: Time) -> f64 {
+    pub fn offered(&self, from: Time, to: Time) -> f64 {
         let stage = self.metered.map(|index| &self.stages[index]);
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }

@@ -1,0 +1,711 @@
+//! Proxies in real time: packets at a tower become segments of [`cellbed_tcp::proxy`], and its segments packets.
+//!
+//! SYNs pass without the options that the proxy does not know (all but the maximum segment size, SACK and the window scale) and
+//! without a request for ECN. A connection without SACK passes whole, and so does all that is not plain TCP.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use cellbed_link::{Graph, Time};
+use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Radio, Side, What};
+use cellbed_tcp::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind, Tcp};
+
+use crate::flow::tag;
+use crate::offload::{Layout, Transport, VNET_BYTES, View, Vnet, fold, seal, sum};
+use crate::packet::Header;
+use crate::pool::{Packet, Pool, Segment as Held};
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+/// ECE and CWR, with which a SYN asks for ECN (RFC 3168 §6.1.1).
+const ECN: u8 = 0xc0;
+/// Kinds of options (RFC 9293 §3.1, RFC 7323, RFC 2018).
+const END: u8 = 0;
+const PADDING: u8 = 1;
+const LARGEST: u8 = 2;
+const SCALE: u8 = 3;
+const PERMITTED: u8 = 4;
+const SELECTIVE: u8 = 5;
+/// Without the option, the largest segment (RFC 9293 §3.7.1).
+const DEFAULT_LARGEST: u64 = 536;
+/// Bytes of a TCP header without options.
+const TCP_HEADER: usize = 20;
+/// The first number of packets that come from no device.
+const FIRST_MADE: u64 = 1 << 63;
+
+/// A connection by the addresses and ports of its ends, the endpoint's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key([(IpAddr, u16); 2]);
+
+/// An end of a connection. Its stream is what it sends.
+#[derive(Debug)]
+struct Origin {
+    vertex: u16,
+    /// The number of its SYN.
+    first: u32,
+    /// Bits by which the windows that it offers are shifted, if it can; the largest segment that it takes; whether it knows
+    /// SACK.
+    scale: Option<u8>,
+    largest: u64,
+    selective: bool,
+    /// Its IP and TCP headers, without options.
+    header: Vec<u8>,
+    /// Number of the next IP packet.
+    identification: u16,
+    /// The end of the stream, behind the FIN.
+    finished: Option<u64>,
+    /// Bytes of the stream that have not arrived at the other end, the first with this offset.
+    base: u64,
+    bytes: VecDeque<u8>,
+}
+
+impl Origin {
+    /// Returns the end that a SYN comes from.
+    fn new(packet: &Parsed<'_>, vertex: u16) -> Self {
+        let mut header = packet.headers[..packet.network + TCP_HEADER].to_vec();
+        header[1] &= if packet.network == 40 { 0xcf } else { 0xfc }; // Not ECN-capable.
+        let mut origin = Self {
+            vertex,
+            first: packet.sequence,
+            scale: None,
+            largest: DEFAULT_LARGEST,
+            selective: false,
+            header,
+            identification: 1,
+            finished: None,
+            base: 0,
+            bytes: VecDeque::new(),
+        };
+        for (kind, value) in options(packet.options()) {
+            match (kind, value) {
+                (LARGEST, [high, low]) => {
+                    origin.largest =
+                        u64::from(u16::from_be_bytes([*high, *low])).max(DEFAULT_LARGEST);
+                }
+                (SCALE, [shift]) => origin.scale = Some((*shift).min(14)),
+                (PERMITTED, []) => origin.selective = true,
+                _ => {}
+            }
+        }
+        origin
+    }
+
+    /// Returns the offset that a sequence number means, near `near`.
+    fn offset(&self, sequence: u32, near: u64) -> i64 {
+        let there = self.number(near);
+        near as i64 + i64::from(sequence.wrapping_sub(there) as i32)
+    }
+
+    fn number(&self, offset: u64) -> u32 {
+        self.first.wrapping_add(1).wrapping_add(offset as u32)
+    }
+
+    /// Stores bytes of the stream.
+    fn store(&mut self, at: u64, data: &[u8]) {
+        let known = self.base.saturating_sub(at).min(data.len() as u64) as usize;
+        let (at, data) = ((at.max(self.base) - self.base) as usize, &data[known..]);
+        if at == self.bytes.len() {
+            self.bytes.extend(data);
+        } else if !data.is_empty() {
+            let length = self.bytes.len().max(at + data.len());
+            self.bytes.resize(length, 0);
+            for (byte, new) in self.bytes.range_mut(at..at + data.len()).zip(data) {
+                *byte = *new;
+            }
+        }
+    }
+
+    /// Appends stored bytes to a packet.
+    fn copy(&self, start: u64, end: u64, packet: &mut Vec<u8>) {
+        let at = |offset: u64| (offset.saturating_sub(self.base) as usize).min(self.bytes.len());
+        let (front, back) = self.bytes.as_slices();
+        let (start, end) = (at(start), at(end));
+        packet.extend_from_slice(&front[start.min(front.len())..end.min(front.len())]);
+        let behind = |it: usize| it.saturating_sub(front.len());
+        packet.extend_from_slice(&back[behind(start)..behind(end)]);
+    }
+
+    fn forget_before(&mut self, offset: u64) {
+        let gone = (offset.saturating_sub(self.base) as usize).min(self.bytes.len());
+        self.bytes.drain(..gone);
+        self.base += gone as u64;
+    }
+}
+
+/// A connection. Arrays are by [`Side`].
+#[derive(Debug)]
+struct Flow {
+    opener: Side,
+    /// When its SYN passed.
+    asked: Time,
+    ends: [Option<Origin>; 2],
+}
+
+/// The proxy of an endpoint with the bytes of its connections.
+pub struct Port {
+    place: Place,
+    proxy: Proxy<Key>,
+    flows: HashMap<Key, Flow>,
+    made: u64,
+}
+
+/// The fate of a packet at a tower.
+pub enum Verdict {
+    /// It passes.
+    Pass,
+    /// It passes as this other one, which replaces it.
+    Replace(Vec<u8>),
+    /// The proxy has it.
+    Taken,
+}
+
+/// A packet that leaves a proxy.
+pub struct Made {
+    /// The vertex that it leaves.
+    pub at: u16,
+    /// With the device's header before it.
+    pub bytes: Vec<u8>,
+    /// Its number.
+    pub number: u64,
+    /// The vertex that it is from.
+    pub source: u16,
+    /// The vertex that it is for.
+    pub destination: u16,
+}
+
+impl Port {
+    /// Returns the proxy of a configuration at its place.
+    pub fn new(place: Place, table: &ProxyTable) -> Self {
+        Self {
+            place,
+            proxy: Proxy::new(table),
+            flows: HashMap::new(),
+            made: FIRST_MADE + (u64::from(place.endpoint) << 44),
+        }
+    }
+
+    /// Returns whether packets between these vertices pass it where they reach `vertex`.
+    pub fn is_between(&self, vertex: usize, source: u16, destination: u16) -> bool {
+        vertex == usize::from(self.place.at) && [source, destination].contains(&self.place.endpoint)
+    }
+
+    /// Returns when [`tick`](Self::tick) is due.
+    pub fn timer(&self) -> Option<Time> {
+        self.proxy.timer()
+    }
+
+    /// Acts on the timers that are due.
+    pub fn tick(&mut self, now: Time, graph: &Graph<Held>) {
+        let radio = Radio::of(graph, self.place.downlink, now, self.proxy.horizon());
+        self.proxy.tick(now, radio);
+    }
+
+    /// Takes in a packet that reaches the tower.
+    pub fn receive(&mut self, now: Time, pool: &Pool, held: Held) -> Verdict {
+        let view = pool.view(held);
+        let packet = pool.packet(held.slot);
+        let Some(parsed) = Parsed::of(&view) else {
+            return Verdict::Pass;
+        };
+        let is_radio = packet.source == self.place.endpoint;
+        let from = if is_radio { Side::Radio } else { Side::Core };
+        let key = parsed.key(from);
+        match (parsed.flags & SYN != 0, parsed.flags & ACK != 0) {
+            (true, false) => return self.syn(now, key, from, &parsed, packet.source),
+            (true, true) if !self.proxy.is_open(key) => {
+                self.answer(now, key, from, &parsed, packet.source);
+                return Verdict::Pass;
+            }
+            _ => {}
+        }
+        if parsed.flags & RST != 0 && !self.proxy.is_open(key) {
+            self.forget(key);
+            return Verdict::Pass;
+        }
+        if !self.proxy.knows(key) {
+            return Verdict::Pass;
+        }
+        let number = packet.number + u64::from(held.index);
+        self.segment(now, key, from, &parsed, number);
+        Verdict::Taken
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.flows.remove(&key);
+        self.proxy.forget(key);
+    }
+
+    fn syn(
+        &mut self,
+        now: Time,
+        key: Key,
+        from: Side,
+        parsed: &Parsed<'_>,
+        vertex: u16,
+    ) -> Verdict {
+        let repeats = self.flows.get(&key).is_some_and(|flow| {
+            let end = flow.ends[from as usize].as_ref();
+            flow.opener == from && end.is_some_and(|end| end.first == parsed.sequence)
+        });
+        if repeats && self.proxy.is_open(key) {
+            return Verdict::Pass; // An old one; the other end acknowledges.
+        }
+        let origin = Origin::new(parsed, vertex);
+        if !origin.selective || !parsed.payload.is_empty() {
+            self.forget(key);
+            return Verdict::Pass;
+        }
+        if !repeats {
+            self.proxy.forget(key);
+            let mut ends = [None, None];
+            ends[from as usize] = Some(origin);
+            let (opener, asked) = (from, now);
+            self.flows.insert(
+                key,
+                Flow {
+                    opener,
+                    asked,
+                    ends,
+                },
+            );
+        }
+        Verdict::Replace(parsed.plain_syn())
+    }
+
+    fn answer(&mut self, now: Time, key: Key, from: Side, parsed: &Parsed<'_>, vertex: u16) {
+        let Some(flow) = self.flows.get_mut(&key).filter(|it| it.opener != from) else {
+            return;
+        };
+        let mut origin = Origin::new(parsed, vertex);
+        let Some(other) = flow.ends[from.other() as usize].as_mut() else {
+            return;
+        };
+        if !origin.selective {
+            return self.forget(key);
+        }
+        if origin.scale.and(other.scale).is_none() {
+            (origin.scale, other.scale) = (None, None); // RFC 7323 §2.2.
+        }
+        let tcp = Tcp {
+            segment: origin.largest.min(other.largest),
+            ..Tcp::default()
+        };
+        flow.ends[from as usize] = Some(origin);
+        let window = u64::from(parsed.window);
+        let answer = Segment {
+            kind: SegmentKind::SynAck,
+            acknowledgement: Acknowledgement {
+                window,
+                ..Acknowledgement::default()
+            },
+            ..bare(now)
+        };
+        let (opener, asked) = (flow.opener, flow.asked);
+        self.proxy.open(now, key, opener, asked, tcp, &answer);
+    }
+
+    /// Takes in a packet of a connection behind its handshake.
+    fn segment(&mut self, now: Time, key: Key, from: Side, parsed: &Parsed<'_>, number: u64) {
+        let (arrived, _) = self.proxy.passed(key, from);
+        let (_, acknowledged) = self.proxy.passed(key, from.other());
+        let Some(flow) = self.flows.get_mut(&key) else {
+            return;
+        };
+        let [near, far] = &mut flow.ends;
+        let (source, target) = match from {
+            Side::Radio => (near, far),
+            Side::Core => (far, near),
+        };
+        let (Some(source), Some(target)) = (source, target) else {
+            return;
+        };
+        if parsed.flags & SYN != 0 {
+            let again = Segment {
+                kind: SegmentKind::SynAck,
+                ..bare(now)
+            };
+            return self.proxy.receive(now, key, from, &again, None, false);
+        }
+        let start = source.offset(parsed.sequence, arrived);
+        let ahead = start - arrived as i64;
+        if ahead > FARTHEST || start + FARTHEST < arrived as i64 {
+            return;
+        }
+        if parsed.flags & RST != 0 {
+            return self.proxy.reset(now, key, from);
+        }
+        // Of a packet that begins before byte 0, such as a probe of a live connection, the rest.
+        let skipped = (-start).clamp(0, parsed.payload.len() as i64) as usize;
+        let (start, payload) = (start.max(0) as u64, &parsed.payload[skipped..]);
+        source.store(start, payload);
+        let fin = parsed.flags & FIN != 0;
+        let length = payload.len() as u64 + u64::from(fin);
+        if fin {
+            source.finished = Some(start + length);
+        }
+        let upto = target.offset(parsed.acknowledgement, acknowledged).max(0) as u64;
+        let mut blocks = [(0, 0); BLOCKS];
+        let mut duplicate = false;
+        for (kind, value) in options(parsed.options()) {
+            if kind == SELECTIVE {
+                let edges = value.chunks_exact(8).map(|block| {
+                    let edge = |at: usize| {
+                        u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+                    };
+                    let offset = |at: usize| target.offset(edge(at), acknowledged).max(0) as u64;
+                    (offset(0), offset(4))
+                });
+                let (old, new): (Vec<_>, Vec<_>) = edges.partition(|&(_, end)| end <= upto);
+                duplicate = !old.is_empty();
+                for (block, edges) in blocks.iter_mut().zip(new) {
+                    *block = edges;
+                }
+            }
+        }
+        let probe = parsed.sequence == source.number(arrived).wrapping_sub(1) && length == 0;
+        let segment = Segment {
+            // Answered at once, as a SYN that comes again.
+            kind: if probe {
+                SegmentKind::SynAck
+            } else {
+                SegmentKind::Data
+            },
+            start,
+            length,
+            acknowledgement: Acknowledgement {
+                upto,
+                blocks,
+                duplicate,
+                echo: Time::MAX, // Without stamps.
+                window: u64::from(parsed.window) << source.scale.unwrap_or(0),
+                marked: 0,
+            },
+            ..bare(now)
+        };
+        self.proxy
+            .receive(now, key, from, &segment, Some(number), fin);
+        for side in [Side::Radio, Side::Core] {
+            let (_, passed) = self.proxy.passed(key, side);
+            if let Some(Some(end)) = self
+                .flows
+                .get_mut(&key)
+                .map(|it| it.ends[side as usize].as_mut())
+            {
+                end.forget_before(passed);
+            }
+        }
+    }
+
+    /// Puts the packets that leave now into `leaving`.
+    pub fn send(&mut self, leaving: &mut Vec<Made>) {
+        while let Some(Output { key, to, what }) = self.proxy.poll() {
+            let Some(flow) = self.flows.get_mut(&key) else {
+                continue;
+            };
+            let [near, far] = &mut flow.ends;
+            let (source, target) = match to {
+                Side::Core => (near, far),
+                Side::Radio => (far, near),
+            };
+            let (Some(source), Some(target)) = (source, target) else {
+                continue;
+            };
+            match what {
+                What::Segment(segment, packet) => {
+                    let selective = segment.acknowledgement.blocks[0].1 > 0;
+                    let mut make = |segment: &Segment, number: Option<u64>| {
+                        let number = number.unwrap_or_else(|| {
+                            self.made += 1;
+                            self.made
+                        });
+                        leaving.push(made(self.place.at, source, target, segment, 0, number));
+                    };
+                    make(&segment, packet);
+                    if selective && segment.length > 0 {
+                        // Full packets have no room for the blocks.
+                        let (start, length) = (segment.end(), 0);
+                        make(
+                            &Segment {
+                                start,
+                                length,
+                                ..segment
+                            },
+                            None,
+                        );
+                    }
+                }
+                What::Reset(start, upto) => {
+                    self.made += 1;
+                    let acknowledgement = Acknowledgement {
+                        upto,
+                        ..Acknowledgement::default()
+                    };
+                    let segment = Segment {
+                        start,
+                        acknowledgement,
+                        ..bare(Time::ZERO)
+                    };
+                    leaving.push(made(
+                        self.place.at,
+                        source,
+                        target,
+                        &segment,
+                        RST,
+                        self.made,
+                    ));
+                    self.flows.remove(&key);
+                }
+                What::Closed => drop(self.flows.remove(&key)),
+            }
+        }
+    }
+}
+
+/// Bytes by which a packet may be away from what has arrived.
+const FARTHEST: i64 = 1 << 30;
+
+fn bare(now: Time) -> Segment {
+    Segment {
+        kind: SegmentKind::Data,
+        start: 0,
+        length: 0,
+        acknowledgement: Acknowledgement::default(),
+        stamp: now,
+        burst: Burst::default(),
+    }
+}
+
+/// Makes the packet of a segment, as if it came from `source`.
+fn made(
+    at: u16,
+    source: &mut Origin,
+    target: &Origin,
+    segment: &Segment,
+    flags: u8,
+    number: u64,
+) -> Made {
+    let network = source.header.len() - TCP_HEADER;
+    let mut bytes = vec![0; VNET_BYTES];
+    bytes.extend_from_slice(&source.header);
+    let ends = segment.length > 0 && source.finished == Some(segment.end());
+    let data = segment.length - u64::from(ends);
+    let heard = &segment.acknowledgement;
+    let blocks: Vec<_> = heard
+        .blocks
+        .iter()
+        .filter(|(start, end)| end > start)
+        .collect();
+    if segment.length == 0 && !blocks.is_empty() {
+        bytes.extend([PADDING, PADDING, SELECTIVE, (2 + 8 * blocks.len()) as u8]);
+        for (start, end) in blocks {
+            bytes.extend(target.number(*start).to_be_bytes());
+            bytes.extend(target.number(*end).to_be_bytes());
+        }
+    }
+    let header = bytes.len() - VNET_BYTES;
+    source.copy(segment.start, segment.start + data, &mut bytes);
+    let packet = &mut bytes[VNET_BYTES..];
+    if network == 20 {
+        packet[4..6].copy_from_slice(&source.identification.to_be_bytes());
+        source.identification = source.identification.wrapping_add(1);
+    }
+    let tcp = &mut packet[network..];
+    tcp[4..8].copy_from_slice(&source.number(segment.start).to_be_bytes());
+    tcp[8..12].copy_from_slice(&target.number(heard.upto).to_be_bytes());
+    tcp[12] = ((header - network) as u8 / 4) << 4;
+    let pushes = if data > 0 { PSH } else { 0 };
+    tcp[13] = flags | ACK | pushes | if ends { FIN } else { 0 };
+    // The window that the other end would offer, which this one shifts.
+    let window = (heard.window >> source.scale.unwrap_or(0)).min(u64::from(u16::MAX)) as u16;
+    tcp[14..16].copy_from_slice(&window.to_be_bytes());
+    tcp[18..20].copy_from_slice(&[0, 0]);
+    let vnet = seal(&mut bytes[VNET_BYTES..], network);
+    bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());
+    Made {
+        at,
+        bytes,
+        number,
+        source: source.vertex,
+        destination: target.vertex,
+    }
+}
+
+/// Returns what is known of a packet behind the device's header.
+pub fn describe(bytes: &[u8], number: u64, source: u16, destination: u16) -> Packet {
+    let Some((before, packet)) = bytes.split_first_chunk::<VNET_BYTES>() else {
+        return Packet::default();
+    };
+    let mut known = Packet::default();
+    known.number = number;
+    known.layout = Layout::of(Vnet::parse(before), packet);
+    (known.source, known.destination) = (source, destination);
+    if let Some(header) = Header::parse(packet) {
+        known.protocol = header.protocol;
+        known.source_port = header.source_port;
+        known.destination_port = header.destination_port;
+        known.tcp_sequence = header.tcp_sequence;
+        known.payload = header.payload;
+        known.tag = tag(packet, &header);
+    }
+    known
+}
+
+/// A plain TCP packet: no IPv4 options, no IPv6 extension headers, no fragment.
+struct Parsed<'a> {
+    /// From the IP header on; of a super-packet that of all its segments.
+    headers: &'a [u8],
+    network: usize,
+    sequence: u32,
+    acknowledgement: u32,
+    flags: u8,
+    window: u16,
+    payload: &'a [u8],
+}
+
+impl<'a> Parsed<'a> {
+    /// Reads a segment; `None` if it is another packet, or its checksum is wrong.
+    fn of(view: &View<'a>) -> Option<Self> {
+        let (packet, layout) = (view.packet, view.layout);
+        let (network, length, protocol) = match packet.first()? >> 4 {
+            4 if packet[0] & 0x0f == 5 && packet.len() >= 40 => {
+                let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
+                let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+                (20, if fragment { 0 } else { length }, packet[9])
+            }
+            6 if packet.len() >= 60 => (
+                40,
+                40 + usize::from(u16::from_be_bytes([packet[4], packet[5]])),
+                packet[6],
+            ),
+            _ => return None,
+        };
+        if protocol != 6 || length != packet.len() {
+            return None;
+        }
+        let tcp = &packet[network..];
+        let header = network + usize::from(tcp[12] >> 4) * 4;
+        if header < network + TCP_HEADER || header > packet.len() {
+            return None;
+        }
+        let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+        let mut flags = tcp[13];
+        let (payload, before) = match layout.transport {
+            Transport::Tcp => {
+                if view.index + 1 < layout.segments() {
+                    flags &= !(FIN | PSH);
+                }
+                let start = layout.start(view.index);
+                (
+                    &packet[start..start + layout.payload(view.index)],
+                    start - header,
+                )
+            }
+            Transport::Opaque if is_intact(packet, network) => (&packet[header..], 0),
+            _ => return None,
+        };
+        Some(Self {
+            headers: &packet[..header],
+            network,
+            sequence: word(4).wrapping_add(before as u32),
+            acknowledgement: word(8),
+            flags,
+            window: u16::from_be_bytes([tcp[14], tcp[15]]),
+            payload,
+        })
+    }
+
+    fn options(&self) -> &'a [u8] {
+        &self.headers[self.network + TCP_HEADER..]
+    }
+
+    /// Returns the connection of a packet that comes from a side.
+    fn key(&self, from: Side) -> Key {
+        let (ip, tcp) = self.headers.split_at(self.network);
+        let address = |which: usize| -> IpAddr {
+            if self.network == 20 {
+                let at = 12 + 4 * which;
+                <[u8; 4]>::try_from(&ip[at..at + 4])
+                    .unwrap_or_default()
+                    .into()
+            } else {
+                let at = 8 + 16 * which;
+                <[u8; 16]>::try_from(&ip[at..at + 16])
+                    .unwrap_or_default()
+                    .into()
+            }
+        };
+        let end = |which: usize| {
+            (
+                address(which),
+                u16::from_be_bytes([tcp[2 * which], tcp[2 * which + 1]]),
+            )
+        };
+        match from {
+            Side::Radio => Key([end(0), end(1)]),
+            Side::Core => Key([end(1), end(0)]),
+        }
+    }
+
+    /// Returns a SYN with the device's header, without the options that the proxy does not know and without ECN.
+    fn plain_syn(&self) -> Vec<u8> {
+        let mut bytes = vec![0; VNET_BYTES];
+        bytes.extend_from_slice(self.headers);
+        let packet = &mut bytes[VNET_BYTES..];
+        packet[self.network + 13] &= !ECN;
+        let mut at = self.network + TCP_HEADER;
+        while at < packet.len() {
+            let length = match packet[at] {
+                END => break,
+                PADDING => 1,
+                _ => usize::from(packet.get(at + 1).copied().unwrap_or(0)).max(2),
+            };
+            let end = (at + length).min(packet.len());
+            if ![PADDING, LARGEST, SCALE, PERMITTED].contains(&packet[at]) {
+                packet[at..end].fill(PADDING);
+            }
+            at = end;
+        }
+        let vnet = seal(packet, self.network).to_bytes();
+        bytes[..VNET_BYTES].copy_from_slice(&vnet);
+        bytes
+    }
+}
+
+/// Returns whether the checksum of a TCP packet is right.
+fn is_intact(packet: &[u8], network: usize) -> bool {
+    let addresses = if network == 20 {
+        &packet[12..20]
+    } else {
+        &packet[8..40]
+    };
+    let tcp = &packet[network..];
+    let odd = if tcp.len() % 2 == 1 {
+        u32::from(tcp[tcp.len() - 1]) << 8
+    } else {
+        0
+    };
+    let total = u32::from(sum(addresses)) + u32::from(sum(tcp)) + odd + 6 + tcp.len() as u32;
+    fold(total) == 0xffff
+}
+
+/// Returns the options of a TCP header, as kinds and values.
+fn options(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        loop {
+            let (&kind, behind) = rest.split_first()?;
+            match kind {
+                END => return None,
+                PADDING => rest = behind,
+                _ => {
+                    let length = usize::from(*behind.first()?);
+                    let value = rest.get(2..length)?;
+                    rest = &rest[length..];
+                    return Some((kind, value));
+                }
+            }
+        }
+    })
+}

@@ -1,0 +1,549 @@
+//! A transparent proxy at the tower, which divides each connection between an endpoint and a server in two.
+//!
+//! Both parts have the sequence numbers, ports and addresses of the whole, and the handshake passes through: an end
+//! notices the proxy only by its acknowledgements. So what the proxy does not know, as a connection older than itself, may
+//! pass. It carries lengths; the caller keeps the bytes. A FIN is a byte of the stream, which makes half-closed
+//! connections like others.
+//!
+//! [`Kind::Split`] is plain split TCP (I-TCP: Bakre & Badrinath, ICDCS 1995). [`Kind::Mmcptp`] releases data to the endpoint
+//! by the queue and the rate of the radio link (mmCPTP: Netalkar et al., NOMS 2023), and the endpoint's selective
+//! acknowledgements are the NACKs by which it repeats what the link has lost.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+
+use cellbed_link::agenda::Agenda;
+use cellbed_link::graph::Graph;
+use cellbed_link::{Bytes, Duration, Time};
+use serde::Deserialize;
+
+use super::{Segment, SegmentKind, Socket, Tcp};
+
+/// A side of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The endpoint, behind the radio link.
+    Radio,
+    /// The server, behind the core network.
+    Core,
+}
+
+impl Side {
+    /// Returns the other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Radio => Self::Core,
+            Self::Core => Self::Radio,
+        }
+    }
+}
+
+/// The way in which data leave for the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// By TCP's congestion control.
+    Split,
+    /// By the queue and the rate of the radio link.
+    Mmcptp,
+}
+
+/// A proxy in a configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyTable {
+    /// Name of the vertex it is at.
+    pub at: String,
+    /// Name of the vertex of the endpoint.
+    pub endpoint: String,
+    /// Name of the direction from one to the other.
+    pub downlink: String,
+    /// The way in which data leave for the endpoint.
+    pub kind: Kind,
+    /// Most bytes of a stream that it holds.
+    pub buffer_bytes: u64,
+    /// Time between two releases to the endpoint, ns.
+    #[serde(default)]
+    pub interval_ns: u64,
+    /// Time for which the radio link shall have data, ns.
+    #[serde(default)]
+    pub horizon_ns: u64,
+}
+
+/// The place of a proxy in a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The vertex it is at.
+    pub at: u16,
+    /// The vertex of the endpoint.
+    pub endpoint: u16,
+    /// The direction from one to the other.
+    pub downlink: usize,
+}
+
+impl ProxyTable {
+    /// Returns the place among these vertices and directions.
+    ///
+    /// Errors: the name that is not among them.
+    pub fn place(&self, vertices: &[&str], directions: &[&str]) -> Result<Place, String> {
+        let find = |names: &[&str], name: &str| {
+            let found = names.iter().position(|it| *it == name);
+            found.ok_or_else(|| format!("there is no {name}"))
+        };
+        Ok(Place {
+            at: find(vertices, &self.at)? as u16,
+            endpoint: find(vertices, &self.endpoint)? as u16,
+            downlink: find(directions, &self.downlink)?,
+        })
+    }
+}
+
+/// Something that leaves the proxy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Output<K> {
+    /// The connection.
+    pub key: K,
+    /// The side that gets it.
+    pub to: Side,
+    /// Its content.
+    pub what: What,
+}
+
+/// The content of what leaves the proxy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// A segment, and the packet that brought the same bytes, the first time they leave.
+    Segment(Segment, Option<u64>),
+    /// A reset behind the last byte, which begins at this offset; the connection is forgotten.
+    Reset(u64, u64),
+    /// Both ends have closed; the connection is forgotten.
+    Closed,
+}
+
+/// The state of the radio link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Radio {
+    /// Bytes in its queue.
+    pub queued: u64,
+    /// Bytes that it could carry within the last [horizon](ProxyTable::horizon_ns).
+    pub offered: u64,
+}
+
+impl Radio {
+    /// Returns the state of a direction of a graph.
+    pub fn of<P: Clone>(graph: &Graph<P>, direction: usize, now: Time, horizon: Duration) -> Self {
+        let radio = &graph.directions()[direction];
+        let Bytes(queued) = radio.queue().bytes;
+        let from = Time::from_nanos(now.as_nanos().saturating_sub(horizon.as_nanos()));
+        let offered = if radio.is_closed() {
+            0.0
+        } else {
+            radio.offered(from, now)
+        };
+        Self {
+            queued,
+            offered: offered as u64,
+        }
+    }
+}
+
+/// A connection with the proxy in between. Arrays are by side; a stream is that of the side that it comes from.
+#[derive(Clone, Debug)]
+struct Relay {
+    /// The ends that face the sides.
+    sockets: [Socket; 2],
+    /// The side that has opened it, until its first segment behind the SYN comes, and when the answer to that passed.
+    opening: Option<(Side, Time)>,
+    /// Ends of packets that have arrived and have not been written to the other side, with the packets.
+    waiting: [BTreeMap<u64, Option<u64>>; 2],
+    /// The same for those that have been written and not sent.
+    written: [VecDeque<(u64, Option<u64>)>; 2],
+    /// Bytes of the stream that have been sent once.
+    sent: [u64; 2],
+    /// The end of the stream, behind the FIN.
+    finished: [Option<u64>; 2],
+    /// The side that has reset the connection.
+    reset: Option<Side>,
+}
+
+impl Relay {
+    fn socket(&mut self, side: Side) -> &mut Socket {
+        &mut self.sockets[side as usize]
+    }
+
+    /// Bytes of a stream that have arrived in order and have not been written to the other side.
+    fn has_backlog(&self, from: Side) -> bool {
+        let first = self.waiting[from as usize].first_key_value();
+        first.is_some_and(|(&end, _)| end <= self.sockets[from as usize].received())
+    }
+
+    /// Writes the next packet of a stream to the other side; returns its bytes.
+    fn write_next(&mut self, from: Side, now: Time) -> Option<u64> {
+        let received = self.socket(from).received();
+        let first = self.waiting[from as usize].first_entry();
+        let (end, packet) = first.filter(|it| *it.key() <= received)?.remove_entry();
+        let socket = self.socket(from.other());
+        let bytes = end.saturating_sub(socket.written());
+        if bytes > 0 {
+            socket.write_apart(now, bytes);
+            self.written[from as usize].push_back((end, packet));
+        }
+        Some(bytes)
+    }
+
+    /// Opens the window of a side as far as the buffer has room.
+    fn offer(&mut self, from: Side, buffer: u64) {
+        let gone = self.sockets[from.other() as usize].acknowledged();
+        let socket = self.socket(from);
+        let held = socket.received() - gone.min(socket.received());
+        socket.offer(buffer.saturating_sub(held));
+    }
+
+    /// Returns the packet that brought a segment's bytes, if they leave for the first time and with the same bounds.
+    fn brought_by(&mut self, from: Side, segment: &Segment) -> Option<u64> {
+        let (written, sent) = (
+            &mut self.written[from as usize],
+            &mut self.sent[from as usize],
+        );
+        let (mut begin, mut found) = (*sent, None);
+        while let Some(&(end, packet)) = written.front().filter(|it| it.0 <= segment.end()) {
+            written.pop_front();
+            found = packet.filter(|_| (begin, end) == (segment.start, segment.end()));
+            begin = end;
+        }
+        *sent = (*sent).max(segment.end());
+        found
+    }
+
+    /// Returns whether all that a side has sent has arrived at the other one.
+    fn is_drained(&self, from: Side) -> bool {
+        let (source, target) = (
+            &self.sockets[from as usize],
+            &self.sockets[from.other() as usize],
+        );
+        target.acknowledged() >= source.received()
+    }
+
+    fn is_finished(&self, from: Side) -> bool {
+        let acknowledged = self.sockets[from.other() as usize].acknowledged();
+        self.finished[from as usize].is_some_and(|end| acknowledged >= end)
+    }
+
+    fn timer(&self) -> Option<Time> {
+        if self.opening.is_some() {
+            return None;
+        }
+        let live = |side: &Side| self.reset != Some(*side);
+        let sides = [Side::Radio, Side::Core].into_iter().filter(live);
+        sides
+            .filter_map(|side| self.sockets[side as usize].timer())
+            .min()
+    }
+}
+
+/// The proxy of one endpoint. `K` names a connection.
+///
+/// The contract: [`open`](Self::open) a connection when the answer to its SYN passes, [`receive`](Self::receive) its segments
+/// from then on, [`tick`](Self::tick) at [`timer`](Self::timer), and take what leaves from [`poll`](Self::poll) after each of
+/// these, until there is nothing. Time never runs backwards.
+#[derive(Clone, Debug)]
+pub struct Proxy<K> {
+    kind: Kind,
+    buffer: u64,
+    interval: Duration,
+    horizon: Duration,
+    places: HashMap<K, usize>,
+    relays: Vec<Option<(K, Relay)>>,
+    free: Vec<usize>,
+    timers: Agenda,
+    /// Connections with data to be released, of which the next one is behind `turn`.
+    backlog: BTreeSet<usize>,
+    turn: usize,
+    /// Connections with released data that the endpoint's window holds back.
+    held_back: BTreeSet<usize>,
+    released: Time,
+    outputs: VecDeque<Output<K>>,
+}
+
+impl<K: Copy + Eq + Hash> Proxy<K> {
+    /// Returns a proxy without connections.
+    pub fn new(table: &ProxyTable) -> Self {
+        Self {
+            kind: table.kind,
+            buffer: table.buffer_bytes,
+            interval: Duration::from_nanos(table.interval_ns),
+            horizon: Duration::from_nanos(table.horizon_ns),
+            places: HashMap::new(),
+            relays: Vec::new(),
+            free: Vec::new(),
+            timers: Agenda::default(),
+            backlog: BTreeSet::new(),
+            turn: 0,
+            held_back: BTreeSet::new(),
+            released: Time::ZERO,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Returns for how long the radio link shall have data.
+    pub fn horizon(&self) -> Duration {
+        self.horizon
+    }
+
+    /// Returns whether it divides a connection.
+    pub fn knows(&self, key: K) -> bool {
+        self.places.contains_key(&key)
+    }
+
+    /// Returns whether both ends of a connection have exchanged their SYNs and the first acknowledgement.
+    pub fn is_open(&mut self, key: K) -> bool {
+        self.relay(key).is_some_and(|relay| relay.opening.is_none())
+    }
+
+    /// Divides a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: of the ends that face the
+    /// sides; the largest segment of both fits the path.
+    pub fn open(&mut self, now: Time, key: K, by: Side, asked: Time, tcp: Tcp, answer: &Segment) {
+        self.forget(key);
+        let mut sockets = [Socket::joining(tcp), Socket::joining(tcp)];
+        if self.kind == Kind::Mmcptp {
+            sockets[Side::Radio as usize].release_all();
+        }
+        let far = &mut sockets[by.other() as usize];
+        far.opened(now, now - asked);
+        far.offer(self.buffer);
+        far.receive(now, answer, false);
+        let relay = Relay {
+            sockets,
+            opening: Some((by, now)),
+            waiting: Default::default(),
+            written: Default::default(),
+            sent: [0; 2],
+            finished: [None; 2],
+            reset: None,
+        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.relays.push(None);
+            self.timers.push();
+            self.relays.len() - 1
+        });
+        self.relays[place] = Some((key, relay));
+        self.places.insert(key, place);
+    }
+
+    /// Forgets a connection, whose packets pass from then on.
+    pub fn forget(&mut self, key: K) {
+        if let Some(place) = self.places.remove(&key) {
+            self.relays[place] = None;
+            self.timers.set(place, None);
+            self.backlog.remove(&place);
+            self.held_back.remove(&place);
+            self.free.push(place);
+        }
+    }
+
+    /// Forgets all connections.
+    pub fn clear(&mut self) {
+        for key in self.places.keys().copied().collect::<Vec<_>>() {
+            self.forget(key);
+        }
+    }
+
+    fn relay(&mut self, key: K) -> Option<&mut Relay> {
+        let place = *self.places.get(&key)?;
+        self.relays[place].as_mut().map(|(_, relay)| relay)
+    }
+
+    /// Bytes of the stream from a side that have arrived in order, and that have arrived at the other side.
+    pub fn passed(&mut self, key: K, from: Side) -> (u64, u64) {
+        self.relay(key).map_or((0, 0), |relay| {
+            let (source, target) = (from as usize, from.other() as usize);
+            (
+                relay.sockets[source].received(),
+                relay.sockets[target].acknowledged(),
+            )
+        })
+    }
+
+    /// Takes in a segment from a side, behind the handshake. packet: what its bytes came in; fin: its last byte is a FIN.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        key: K,
+        from: Side,
+        segment: &Segment,
+        packet: Option<u64>,
+        fin: bool,
+    ) {
+        let buffer = self.buffer;
+        let Some(relay) = self.relay(key).filter(|it| it.reset != Some(from)) else {
+            return;
+        };
+        if let Some((_, since)) = relay.opening.take_if(|it| it.0 == from) {
+            let socket = relay.socket(from);
+            socket.opened(now, now - since);
+        }
+        let end = segment.end();
+        let before = relay.socket(from).received();
+        if segment.length == 0 && segment.start < before {
+            relay.socket(from).acknowledge(); // A probe of a live connection or of a window.
+        }
+        if segment.length > 0 && segment.kind == SegmentKind::Data && end > before {
+            let waiting = &mut relay.waiting[from as usize];
+            if fin {
+                waiting.insert(end, None);
+                relay.finished[from as usize] = Some(end);
+                if segment.length > 1 {
+                    waiting.entry(end - 1).or_insert(packet);
+                }
+            } else {
+                waiting.entry(end).or_insert(packet);
+            }
+        }
+        relay.offer(from, buffer);
+        relay.socket(from).receive(now, segment, false);
+        self.pump(now, key);
+    }
+
+    /// Takes in a reset from a side: the other one gets it behind the data before it.
+    pub fn reset(&mut self, now: Time, key: K, from: Side) {
+        if let Some(relay) = self.relay(key) {
+            relay.reset.get_or_insert(from);
+            self.pump(now, key);
+        }
+    }
+
+    /// Returns when the next timer is due, or the next release.
+    pub fn timer(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(at, _)| at);
+        let release = (!self.backlog.is_empty()).then(|| self.released + self.interval);
+        match (timer, release) {
+            (Some(timer), Some(release)) => Some(timer.min(release)),
+            (timer, release) => timer.or(release),
+        }
+    }
+
+    /// Acts on the timers that are due, and releases what the radio link should have.
+    pub fn tick(&mut self, now: Time, radio: Radio) {
+        while let Some((_, place)) = self.timers.first().filter(|&(at, _)| at <= now) {
+            let Some((key, relay)) = &mut self.relays[place] else {
+                self.timers.set(place, None);
+                continue;
+            };
+            let key = *key;
+            relay.sockets.iter_mut().for_each(|socket| socket.tick(now));
+            self.pump(now, key);
+        }
+        if !self.backlog.is_empty() && self.released + self.interval <= now {
+            self.release(now, radio);
+        }
+    }
+
+    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and of the last packet
+    /// the rest. There is always one for a link whose rate is not known to be above 0.
+    fn release(&mut self, now: Time, radio: Radio) {
+        self.released = now;
+        let held_back = self
+            .held_back
+            .iter()
+            .filter_map(|&place| self.relays[place].as_ref());
+        let unsent: u64 = held_back
+            .map(|(_, relay)| relay.sockets[Side::Radio as usize].unsent())
+            .sum();
+        let mut room = radio.offered.max(1).saturating_sub(radio.queued + unsent);
+        let mut touched = BTreeMap::new();
+        while room > 0 {
+            let behind = self.backlog.range(self.turn + 1..).next();
+            let Some(&place) = behind.or_else(|| self.backlog.first()) else {
+                break;
+            };
+            self.turn = place;
+            let Some((key, relay)) = &mut self.relays[place] else {
+                break;
+            };
+            touched.insert(place, *key);
+            let bytes = relay.write_next(Side::Core, now).unwrap_or(0);
+            room = room.saturating_sub(bytes + HEADERS);
+            if !relay.has_backlog(Side::Core) {
+                self.backlog.remove(&place);
+            }
+        }
+        for key in touched.into_values() {
+            self.pump(now, key);
+        }
+    }
+
+    /// Returns what leaves next.
+    pub fn poll(&mut self) -> Option<Output<K>> {
+        self.outputs.pop_front()
+    }
+
+    /// Moves data of a connection on, and lets segments leave.
+    fn pump(&mut self, now: Time, key: K) {
+        let Some(&place) = self.places.get(&key) else {
+            return;
+        };
+        let (buffer, kind) = (self.buffer, self.kind);
+        let Some((_, relay)) = &mut self.relays[place] else {
+            return;
+        };
+        for from in [Side::Radio, Side::Core] {
+            if kind == Kind::Split || from == Side::Radio {
+                while relay.write_next(from, now).is_some() {}
+            } else if relay.has_backlog(from) && relay.reset != Some(Side::Radio) {
+                self.backlog.insert(place);
+            }
+            relay.offer(from, buffer);
+        }
+        if relay.opening.is_some() {
+            return;
+        }
+        for to in [Side::Radio, Side::Core] {
+            if relay.reset == Some(to) {
+                continue;
+            }
+            while let Some(segment) = relay.socket(to).transmit(now) {
+                let packet = (segment.length > 0)
+                    .then(|| relay.brought_by(to.other(), &segment))
+                    .flatten();
+                let what = What::Segment(segment, packet);
+                self.outputs.push_back(Output { key, to, what });
+            }
+        }
+        let last = match relay.reset {
+            Some(from) if relay.is_drained(from) => {
+                let socket = &relay.sockets[from.other() as usize];
+                let what = What::Reset(socket.acknowledged(), socket.received());
+                Some(Output {
+                    key,
+                    to: from.other(),
+                    what,
+                })
+            }
+            None if relay.is_finished(Side::Radio) && relay.is_finished(Side::Core) => {
+                let what = What::Closed;
+                Some(Output {
+                    key,
+                    to: Side::Core,
+                    what,
+                })
+            }
+            _ => None,
+        };
+        if let Some(last) = last {
+            self.outputs.push_back(last);
+            return self.forget(key);
+        }
+        let timer = relay.timer();
+        if relay.reset == Some(Side::Radio) {
+            self.backlog.remove(&place);
+        } else if relay.socket(Side::Radio).unsent() > 0 {
+            self.held_back.insert(place);
+        } else {
+            self.held_back.remove(&place);
+        }
+        self.timers.set(place, timer);
+    }
+}
+
+/// Bytes of headers that a released packet is counted with.
+const HEADERS: u64 = 52;

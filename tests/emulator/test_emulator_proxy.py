@@ -1,0 +1,170 @@
+"""Programs on both sides of a proxy at the tower: what they send arrives, and ends as it would without a proxy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cellbed.measure.packets import MADE
+from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
+
+#: Answers each connection, once its end has come, with the digest of what it got and as much data, and then closes it.
+SERVER = """
+import hashlib, random, socket, socketserver, sys, threading
+class Handler(socketserver.BaseRequestHandler):
+    def handle(self):
+        digest, count = hashlib.sha256(), 0
+        while data := self.request.recv(1 << 20):
+            digest.update(data)
+            count += len(data)
+        self.request.sendall(digest.digest() + random.Random(2).randbytes(count))
+class Server(socketserver.ThreadingTCPServer):
+    address_family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+    request_queue_size = 200
+with Server((sys.argv[1], 40007), Handler) as server:
+    print("ready", flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown())).start()
+    server.serve_forever()
+"""
+#: Opens so many connections at a time, so many times; each sends, ends its own way, and compares what comes back.
+CLIENT = """
+import concurrent.futures, hashlib, random, socket, sys
+address, size, count, workers = sys.argv[1], *map(int, sys.argv[2:])
+def once(number):
+    data = random.Random(number).randbytes(size)
+    with socket.create_connection((address, 40007), timeout=30) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        got = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+    return got == hashlib.sha256(data).digest() + random.Random(2).randbytes(size)
+with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    print(sum(pool.map(once, range(count))))
+"""
+#: Resets a connection after some data, and answers the next one with data and a reset.
+RESETS = """
+import socket, struct, sys
+linger = socket.SO_LINGER, struct.pack("ii", 1, 0)
+with socket.create_server((sys.argv[1], 40008)) as server:
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    count = 0
+    try:
+        while data := connection.recv(1 << 20):
+            count += len(data)
+        print("end", flush=True)
+    except ConnectionResetError:
+        print(f"reset after {count}", flush=True)
+    connection, _ = server.accept()
+    connection.recv(5)
+    connection.sendall(b"x" * 50_000)
+    connection.setsockopt(socket.SOL_SOCKET, *linger)
+    connection.close()
+"""
+RESET = """
+import socket, struct, sys, time
+with socket.create_connection((sys.argv[1], 40008), timeout=30) as connection:
+    connection.sendall(b"x" * 30_000)
+    time.sleep(0.5)  # Until all has been acknowledged: a reset drops what has not.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+with socket.create_connection((sys.argv[1], 40008), timeout=30) as connection:
+    connection.sendall(b"hello")
+    count = 0
+    try:
+        while data := connection.recv(1 << 20):
+            count += len(data)
+        print("end", count)
+    except ConnectionResetError:
+        print("reset", count)
+try:
+    socket.create_connection((sys.argv[1], 40009), timeout=30)
+except ConnectionRefusedError:
+    print("refused")
+"""
+
+
+def proxy(kind: str, **changes: Any) -> dict[str, Any]:
+    place = {"at": "tower", "endpoint": "endpoint", "downlink": "mobile.downlink"}
+    times = {"interval_ns": 1_000_000, "horizon_ns": 10_000_000} if kind == "mmcptp" else {}
+    return {"kind": kind, "buffer_bytes": 1 << 20, **place, **times, **changes}
+
+
+def radio(loss: float = 0.0, corruption: float = 0.0) -> Stages:
+    return [
+        {"kind": "loss", "probability": loss, "seed": 3},
+        {"kind": "corruption", "probability": corruption, "seed": 4},
+        constant(50_000_000, 200_000),
+        delay(3),
+    ]
+
+
+def serve(emulator: EmulatorProcess, program: str, address: str) -> subprocess.Popen[str]:
+    server = subprocess.Popen(
+        [sys.executable, "-c", program, address],
+        preexec_fn=emulator.inside("edge"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    return server
+
+
+@pytest.mark.parametrize("kind", ["split", "mmcptp"])
+@pytest.mark.parametrize(("family", "offload"), [(4, True), (6, True), (4, False)])
+def test_data_arrives_unchanged_both_ways(kind: str, family: int, offload: bool, tmp_path: Path) -> None:
+    config = line_of_two(radio(0.01, 0.001), radio(0.01, 0.001), tmp_path, offload=offload, proxies=[proxy(kind)])
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        with serve(emulator, SERVER, EDGE[family]) as server:
+            for size, count, workers in ((3_000_000, 2, 2), (2_000, 150, 15)):
+                program = [sys.executable, "-c", CLIENT, EDGE[family], *map(str, (size, count, workers))]
+                assert emulator.run("endpoint", program) == f"{count}\n"
+            server.communicate()
+        account = emulator.stop()
+    assert account["refused"] == 0
+    log = packets(tmp_path)
+    assert log["bytes"].max() <= 1500
+    # What the radio link has lost is repeated by the proxy, not by the server.
+    downlink = log[(log["direction"] == 3) & (log["payload"] > 0)]
+    core = log[(log["direction"] == 2) & (log["payload"] > 0)]
+    assert (downlink["drop"] != 0).any()
+    assert (downlink["packet"] >= MADE).any()
+    assert len(core) < len(downlink)
+
+
+@pytest.mark.parametrize("kind", ["split", "mmcptp"])
+def test_resets_and_refusals_pass_behind_the_data(kind: str) -> None:
+    with EmulatorProcess(line_of_two(radio(), radio(), proxies=[proxy(kind)])) as emulator:
+        emulator.ready()
+        with serve(emulator, RESETS, EDGE[4]) as server:
+            said = emulator.run("endpoint", [sys.executable, "-c", RESET, EDGE[4]]).splitlines()
+            assert said == ["reset 50000", "refused"]
+            assert server.communicate()[0] == "reset after 30000\n"
+        emulator.stop()
+
+
+def test_datagrams_pass_untouched(tmp_path: Path) -> None:
+    config = line_of_two(radio(), radio(), tmp_path, proxies=[proxy("mmcptp")])
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        flow = emulator.probe(bit_rate=10_000_000, seconds=0.2)
+        emulator.stop()
+    assert len(flow["received_ns"]) == len(flow["sent_ns"])
+    log = packets(tmp_path)
+    udp = log[log["protocol"] == 17]
+    assert np.unique(udp["packet"], return_counts=True)[1].tolist() == [2] * (len(udp) // 2)
+
+
+def test_an_unknown_place_is_refused() -> None:
+    config = line_of_two(radio(), radio(), proxies=[proxy("split", downlink="mobile.down")])
+    with EmulatorProcess(config) as emulator:
+        event = emulator.event()
+        if "namespace" in event.get("message", ""):
+            pytest.skip(event["message"])
+        assert event["message"] == "configuration, proxies: there is no mobile.down"
