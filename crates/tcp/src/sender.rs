@@ -294,8 +294,8 @@ impl Sender {
         );
     }
 
-    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more where the
-    /// path is short.
+    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more
+    /// where the path is short.
     fn largest_burst(&self) -> u64 {
         if let Some(pacing) = self.law.pacing() {
             return pacing.quantum;
@@ -605,7 +605,8 @@ impl Sender {
         };
         self.probe = None;
         let recent = self.round_trip.smoothed().unwrap_or(INITIAL_TIMEOUT);
-        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows it.
+        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows
+        // it.
         let since = if self.released {
             Time::ZERO
         } else {
