@@ -309,8 +309,8 @@ impl Engine {
         self.graph.next_event().into_iter().chain(proxies).min()
     }
 
-    /// Hands a segment that comes out of a direction to the proxy there, if there is one for it. Returns the segment that
-    /// goes on, if one does.
+    /// Hands a segment that comes out of a direction to the proxy there, if there is one for it. Returns the segment
+    /// that goes on, if one does.
     fn divide(
         &mut self,
         direction: usize,

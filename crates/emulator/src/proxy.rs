@@ -1,7 +1,7 @@
 //! Proxies in real time: packets at a tower become segments of [`cellbed_tcp::proxy`], and its segments packets.
 //!
-//! SYNs pass without the options that the proxy does not know (all but the maximum segment size, SACK and the window scale) and
-//! without a request for ECN. A connection without SACK passes whole, and so does all that is not plain TCP.
+//! SYNs pass without the options that the proxy does not know (all but the maximum segment size, SACK and the window
+//! scale) and without a request for ECN. A connection without SACK passes whole, and so does all that is not plain TCP.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -46,8 +46,8 @@ struct Origin {
     vertex: u16,
     /// The number of its SYN.
     first: u32,
-    /// Bits by which the windows that it offers are shifted, if it can; the largest segment that it takes; whether it knows
-    /// SACK.
+    /// Bits by which the windows that it offers are shifted, if it can; the largest segment that it takes; whether it
+    /// knows SACK.
     scale: Option<u8>,
     largest: u64,
     selective: bool,

@@ -1,13 +1,13 @@
 //! A transparent proxy at the tower, which divides each connection between an endpoint and a server in two.
 //!
 //! Both parts have the sequence numbers, ports and addresses of the whole, and the handshake passes through: an end
-//! notices the proxy only by its acknowledgements. So what the proxy does not know, as a connection older than itself, may
-//! pass. It carries lengths; the caller keeps the bytes. A FIN is a byte of the stream, which makes half-closed
+//! notices the proxy only by its acknowledgements. So what the proxy does not know, as a connection older than itself,
+//! may pass. It carries lengths; the caller keeps the bytes. A FIN is a byte of the stream, which makes half-closed
 //! connections like others.
 //!
-//! [`Kind::Split`] is plain split TCP (I-TCP: Bakre & Badrinath, ICDCS 1995). [`Kind::Mmcptp`] releases data to the endpoint
-//! by the queue and the rate of the radio link (mmCPTP: Netalkar et al., NOMS 2023), and the endpoint's selective
-//! acknowledgements are the NACKs by which it repeats what the link has lost.
+//! [`Kind::Split`] is plain split TCP (I-TCP: Bakre & Badrinath, ICDCS 1995). [`Kind::Mmcptp`] releases data to the
+//! endpoint by the queue and the rate of the radio link (mmCPTP: Netalkar et al., NOMS 2023), and the endpoint's
+//! selective acknowledgements are the NACKs by which it repeats what the link has lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -243,9 +243,9 @@ impl Relay {
 
 /// The proxy of one endpoint. `K` names a connection.
 ///
-/// The contract: [`open`](Self::open) a connection when the answer to its SYN passes, [`receive`](Self::receive) its segments
-/// from then on, [`tick`](Self::tick) at [`timer`](Self::timer), and take what leaves from [`poll`](Self::poll) after each of
-/// these, until there is nothing. Time never runs backwards.
+/// The contract: [`open`](Self::open) a connection when the answer to its SYN passes, [`receive`](Self::receive) its
+/// segments from then on, [`tick`](Self::tick) at [`timer`](Self::timer), and take what leaves from
+/// [`poll`](Self::poll) after each of these, until there is nothing. Time never runs backwards.
 #[derive(Clone, Debug)]
 pub struct Proxy<K> {
     kind: Kind,
@@ -300,8 +300,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.relay(key).is_some_and(|relay| relay.opening.is_none())
     }
 
-    /// Divides a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: of the ends that face the
-    /// sides; the largest segment of both fits the path.
+    /// Divides a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: of the ends that
+    /// face the sides; the largest segment of both fits the path.
     pub fn open(&mut self, now: Time, key: K, by: Side, asked: Time, tcp: Tcp, answer: &Segment) {
         self.forget(key);
         let mut sockets = [Socket::joining(tcp), Socket::joining(tcp)];
@@ -364,7 +364,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         })
     }
 
-    /// Takes in a segment from a side, behind the handshake. packet: what its bytes came in; fin: its last byte is a FIN.
+    /// Takes in a segment from a side, behind the handshake. packet: what its bytes came in; fin: its last byte is a
+    /// FIN.
     pub fn receive(
         &mut self,
         now: Time,
@@ -438,8 +439,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and of the last packet
-    /// the rest. There is always one for a link whose rate is not known to be above 0.
+    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and of the last
+    /// packet the rest. There is always one for a link whose rate is not known to be above 0.
     fn release(&mut self, now: Time, radio: Radio) {
         self.released = now;
         let held_back = self

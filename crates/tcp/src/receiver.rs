@@ -10,8 +10,8 @@ use super::segment::{Acknowledgement, BLOCKS, Segment};
 const DELAY: Duration = Duration::from_millis(40);
 const HALF_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
-/// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's window
-/// opens sooner.
+/// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's
+/// window opens sooner.
 const QUICK: u32 = 16;
 /// First window that Linux offers with its usual first buffer of 128 KiB, half of which it expects to be overhead.
 const FIRST: u64 = 64 << 10;
@@ -82,7 +82,8 @@ impl Receiver {
         }
     }
 
-    /// A segment with data comes with a mark of congestion or without: a change is acknowledged at once (RFC 8257 §3.2).
+    /// A segment with data comes with a mark of congestion or without: a change is acknowledged at once (RFC 8257
+    /// §3.2).
     pub fn note_mark(&mut self, marked: bool) {
         self.marked += u64::from(marked);
         self.at_once |= marked != self.is_marked;
@@ -94,8 +95,8 @@ impl Receiver {
         self.next
     }
 
-    /// Offers `room` bytes from now on, which must not withdraw what was offered; at once if a window that was small has
-    /// doubled (Linux: `tcp_cleanup_rbuf`).
+    /// Offers `room` bytes from now on, which must not withdraw what was offered; at once if a window that was small
+    /// has doubled (Linux: `tcp_cleanup_rbuf`).
     pub fn offer(&mut self, room: u64) {
         let left = self.offered.saturating_sub(self.next);
         self.at_once |= room >= 2 * left && room >= left + 2 * self.segment;
@@ -231,9 +232,9 @@ impl Receiver {
     }
 }
 
-/// The receive window. Once in a round trip its bound becomes twice what was read in that, more if that was more than in
-/// the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows by
-/// two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
+/// The receive window. Once in a round trip its bound becomes twice what was read in that, more if that was more than
+/// in the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows
+/// by two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
 /// with each echo, so that it follows a queue that grows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveWindow {

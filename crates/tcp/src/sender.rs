@@ -333,8 +333,8 @@ impl Sender {
         );
     }
 
-    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more where the
-    /// path is short.
+    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more
+    /// where the path is short.
     fn largest_burst(&self) -> u64 {
         if let Some(pacing) = self.law.pacing() {
             return pacing.quantum;
@@ -652,7 +652,8 @@ impl Sender {
             before,
         };
         self.probe = None;
-        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows it.
+        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows
+        // it.
         let since = if self.released { Time::ZERO } else { now };
         self.lost += self.flight.time_out(since);
         let in_flight = self.flight.in_flight();

@@ -72,7 +72,8 @@ fn network(loss: f64, kind: Option<Kind>) -> Network {
     network.with_proxies(kind.map(|kind| (place, table(kind))).into_iter().collect())
 }
 
-/// The share of the radio link that downloads over so many connections use after a second, and the mean of its queue, bytes.
+/// The share of the radio link that downloads over so many connections use after a second, and the mean of its queue,
+/// bytes.
 fn download(mut network: Network, control: Control, connections: u16) -> (f64, f64) {
     for port in 0..connections {
         let ends = Ends {

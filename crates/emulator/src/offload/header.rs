@@ -27,12 +27,12 @@ pub struct Shape {
     pub marked: bool,
 }
 
-/// Writes the header of a run of segments into `out`, made from `packet`, which the first of them belongs to. Its length,
-/// and the header for the device.
+/// Writes the header of a run of segments into `out`, made from `packet`, which the first of them belongs to. Its
+/// length, and the header for the device.
 ///
 /// As the kernel's own segmentation does: IPv4 identification and TCP sequence go on from segment to segment, FIN and
-/// PSH are on the last one only, CWR on the first. The transport checksum stays open: its field has the sum over the pseudo
-/// header, of which only the length changes.
+/// PSH are on the last one only, CWR on the first. The transport checksum stays open: its field has the sum over the
+/// pseudo header, of which only the length changes.
 pub fn write_header(
     out: &mut [u8; MOST_HEADER],
     packet: &[u8],
@@ -95,8 +95,9 @@ pub fn write_header(
     (length, vnet)
 }
 
-/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5), of which the first 12 bytes are
-/// enough. The checksum of IPv4 is mended and not made anew (RFC 1624, equation 3), so that a wrong one stays wrong.
+/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5), of which the first 12 bytes
+/// are enough. The checksum of IPv4 is mended and not made anew (RFC 1624, equation 3), so that a wrong one stays
+/// wrong.
 pub fn mark(header: &mut [u8]) {
     if header[0] >> 4 == 6 {
         header[1] |= 0x30;
@@ -108,8 +109,8 @@ pub fn mark(header: &mut [u8]) {
     put(header, 10, !fold(sum));
 }
 
-/// Completes the header of a TCP packet that was made here: the IP length, the checksum of IPv4, and the sum over the pseudo
-/// header, so that the device finishes the checksum. network: bytes of the IP header, which has no options.
+/// Completes the header of a TCP packet that was made here: the IP length, the checksum of IPv4, and the sum over the
+/// pseudo header, so that the device finishes the checksum. network: bytes of the IP header, which has no options.
 pub fn seal(packet: &mut [u8], network: usize) -> Vnet {
     const TCP: u32 = 6;
     let length = packet.len();
