@@ -274,33 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn idle_bins_keep_the_queue_and_the_capacity() {
-        let trace = Arc::new(Trace::from_millis([78_000]).unwrap());
-        let bottleneck = BottleneckConfig::new(Schedule::looped(trace));
-        let mut direction = Direction::new(vec![bottleneck.into()], Time::ZERO).with_meter();
-        direction.accept(ms(1), (), Bytes(1500));
-        let bins: Vec<_> = direction.finished_bins(ms(100_000)).collect();
-        assert_eq!(bins.len(), 10_000);
-        assert!(
-            bins[..7_800]
-                .iter()
-                .all(|bin| bin.queue.packets == Packets(1) && bin.peak == Bytes(1500))
-        );
-        assert_eq!(
-            (bins[7_800].used, bins[7_800].capacity),
-            (Bytes(1500), Some(Bytes(1500)))
-        );
-        assert_eq!(
-            (bins[7_800].peak, bins[7_801].peak),
-            (Bytes(1500), Bytes(0))
-        );
-        assert_eq!(
-            bins.iter().filter_map(|bin| bin.capacity).sum::<Bytes>(),
-            Bytes(1500)
-        );
-    }
-
-    #[test]
     fn a_restart_cuts_a_bin_short_and_lays_the_grid_anew() {
         let mut direction = direction(Time::ZERO);
         direction.accept(ms(1), (), Bytes(1500));

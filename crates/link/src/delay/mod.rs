@@ -258,12 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_delay_is_exact() {
-        let departures = departures(DelayConfig::Fixed(Duration::from_nanos(1)), &[0, 1]);
-        assert_eq!(departures, [1, 1_000_001].map(Time::from_nanos));
-    }
-
-    #[test]
     fn points_must_go_forwards() {
         assert!(DelaySeries::new(vec![]).is_none());
         assert!(DelaySeries::new(vec![(ms(1), ms(1)), (ms(1), ms(2))]).is_none());

@@ -363,23 +363,6 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_a_flow_keep_their_order() {
-        let mut queue = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
-        for flow in 0..20 {
-            fill(&mut queue, flow, 30, 700);
-        }
-        let mut dropped = Dropped::new();
-        let mut next = [0; 20];
-        while let Some(item) = queue.pop(Time::ZERO, &mut dropped) {
-            let (flow, packet) = item.packet;
-            assert_eq!(next[flow as usize], packet);
-            next[flow as usize] += 1;
-        }
-        assert_eq!(next, [30; 20]);
-        assert_eq!(queue.level(), QueueLevel::default());
-    }
-
-    #[test]
     fn hashing_spreads_neighbouring_keys() {
         let queue: FqCoDel<()> = FqCoDel::new(FqCoDelConfig::default(), None, Time::ZERO);
         let used: std::collections::HashSet<u16> = (0..1024).map(|key| queue.hash(key)).collect();

@@ -332,31 +332,6 @@ mod tests {
     }
 
     #[test]
-    fn the_gaps_between_drops_are_uniform() {
-        let config = config();
-        let mut random = Random::new(Seed(1));
-        let mut control = Control::new(&config, Time::ZERO);
-        control.avg = 7_000.0; // p_b = 0.1 · 2/10 = 0.02: the gaps are uniform on 1 … 1 / p_b − 1 (§7, method 2; Figure 2)
-        let (mut gaps, mut gap) = (vec![0u32; 51], 0);
-        for packet in 0..510_000 {
-            gap += 1;
-            if control.judge(&config, &mut random) == Verdict::Signal {
-                if packet > 100 {
-                    gaps[gap] += 1;
-                }
-                gap = 0;
-            }
-        }
-        let drops: u32 = gaps.iter().sum();
-        // mean gap 25 → 20 400 drops, 416 of each gap ± 5 standard deviations
-        assert!((20_100..20_700).contains(&drops), "{drops}");
-        assert!(
-            gaps[1..50].iter().all(|&count| (316..516).contains(&count)),
-            "{gaps:?}"
-        );
-    }
-
-    #[test]
     fn max_p_adapts_as_the_paper_says() {
         let adaptive = RedConfig {
             adaptive: true,

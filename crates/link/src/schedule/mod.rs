@@ -212,49 +212,16 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    fn playback(millis: &[u64], repeat: Repeat, offset: u64, zero: u64) -> Playback {
-        let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
-        Playback::new(trace, repeat, Duration::from_millis(offset), ms(zero))
-    }
-
-    /// The opportunities at or after an instant.
-    fn times(playback: &mut Playback, from: Time, count: u64) -> Vec<Option<Time>> {
-        let first = playback.first_at(from);
-        (first..first + count)
-            .map(|index| playback.time_of(index))
-            .collect()
-    }
-
-    #[test]
-    fn a_trace_played_once_ends() {
-        let mut playback = playback(&[2, 5, 5], Repeat::Once, 0, 100);
-        assert_eq!(
-            times(&mut playback, Time::ZERO, 4),
-            [Some(ms(102)), Some(ms(105)), Some(ms(105)), None]
-        );
-        assert_eq!(times(&mut playback, ms(106), 1), [None]);
-    }
-
-    #[test]
-    fn an_offset_starts_inside_the_recording() {
-        let mut looped = playback(&[2, 5, 9], Repeat::Looped, 9 + 5, 0);
-        assert_eq!(
-            times(&mut looped, ms(0), 4),
-            [0, 4, 6, 9].map(|at| Some(ms(at)))
-        );
-        let mut once = playback(&[2, 5, 9], Repeat::Once, 10, 0);
-        assert_eq!(times(&mut once, ms(0), 1), [None]);
-    }
-
     #[test]
     fn searching_forwards_backwards_and_far_ahead_agrees() {
-        let millis: Vec<u64> = (1..=50).map(|step| step * step % 97 + step * 97).collect();
-        let mut warm = playback(&millis, Repeat::Looped, 0, 0);
+        let millis = (1..=50).map(|step| step * step % 97 + step * 97);
+        let trace = Arc::new(Trace::from_millis(millis).unwrap());
+        let looped = || Playback::new(trace.clone(), Repeat::Looped, Duration::ZERO, ms(0));
+        let mut warm = looped();
         for index in [0, 1, 2, 49, 50, 51, 7, 1000, 999, 1049, 3, 2_000_000] {
-            let mut cold = playback(&millis, Repeat::Looped, 0, 0);
             assert_eq!(
                 warm.time_of(index),
-                cold.time_of(index),
+                looped().time_of(index),
                 "opportunity {index}"
             );
         }

@@ -173,26 +173,6 @@ mod tests {
     }
 
     #[test]
-    fn area_and_position_are_each_other_s_inverse() {
-        let looped = series(&[(0, 8_000_000), (10, 0), (20, 16_000_000)], Some(30)).unwrap();
-        let area = |millis: u64| looped.area(millis * 1_000_000) / UNITS_PER_BYTE;
-        // 1 B/µs for 10 ms, nothing for 10 ms, 2 B/µs for 10 ms
-        assert_eq!(
-            [5, 10, 15, 20, 25, 30, 35, 60].map(area),
-            [
-                5_000, 10_000, 10_000, 10_000, 20_000, 30_000, 35_000, 60_000
-            ]
-        );
-        let position = |bytes: u128| looped.position(bytes * UNITS_PER_BYTE).unwrap();
-        assert_eq!(
-            [5_000, 10_000, 10_001, 30_000, 30_001, 60_000].map(position),
-            [
-                5_000_000, 10_000_000, 20_000_500, 30_000_000, 30_001_000, 60_000_000
-            ]
-        );
-    }
-
-    #[test]
     fn the_last_step_holds_for_ever() {
         let open = series(&[(0, 0), (10, 8_000_000)], None).unwrap();
         assert_eq!(open.position(1000 * UNITS_PER_BYTE), Some(11_000_000));

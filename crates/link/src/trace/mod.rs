@@ -209,16 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn a_leading_zero_falls_together_with_the_end_of_the_loop_before() {
-        let trace = trace(&[0, 4]); // 0, 4 twice, 8 twice, …
-        assert_eq!(trace.next_opportunity(ms(0)), ms(0));
-        assert_eq!(trace.capacity(ms(0), ms(4)), Bytes(1500));
-        assert_eq!(trace.capacity(ms(4), ms(5)), Bytes(3000));
-        assert_eq!(trace.capacity(ms(5), ms(8)), Bytes(0));
-        assert_eq!(trace.capacity(ms(8), ms(9)), Bytes(3000));
-    }
-
-    #[test]
     fn the_longest_gap_may_lie_at_the_seam() {
         assert_eq!(trace(&[60, 70, 100]).longest_gap(), ms(60));
     }

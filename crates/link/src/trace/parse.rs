@@ -155,54 +155,9 @@ mod tests {
 
     use super::*;
 
-    /// A source that gives one byte at a time, as a slow pipe may.
-    struct Trickle<'a>(&'a [u8]);
-
-    impl Read for Trickle<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let given = self.0.len().min(buffer.len()).min(1);
-            buffer[..given].copy_from_slice(&self.0[..given]);
-            self.0 = &self.0[given..];
-            Ok(given)
-        }
-    }
-
     fn refusal(text: &[u8]) -> String {
         let error = Trace::parse(text).expect_err("this is no trace");
-        assert_eq!(
-            error.in_file("x"),
-            Trace::parse(Trickle(text)).unwrap_err().in_file("x"),
-            "the same whole and byte by byte"
-        );
         error.in_file("x")
-    }
-
-    #[test]
-    fn what_mahimahi_takes_and_what_it_dies_on_are_read_alike() {
-        let expected = Trace::from_millis([0, 1, 1, 7]).unwrap();
-        let accepted: [&[u8]; 7] = [
-            b"0\n1\n1\n7\n",
-            b"0\n1\n1\n7",                          // no line end
-            b"0\r\n1\r\n1\r\n7\r\n",                // CRLF
-            b"0\r\n1\n1\r\n7\r",                    // both, and a cut one
-            b"\n0\n\n1\n  \t\n1\n\r\n7\n\n",        // blank lines
-            b"# a\n0\n1\n#\xff\x00\n1\n#2\n7\n# z", // comments
-            b"00\n01\n001\n0000000000000000000000000000007\n",
-        ];
-        for text in accepted {
-            assert_eq!(
-                Trace::parse(text).unwrap(),
-                expected,
-                "{}",
-                text.escape_ascii()
-            );
-            assert_eq!(
-                Trace::parse(Trickle(text)).unwrap(),
-                expected,
-                "{}",
-                text.escape_ascii()
-            );
-        }
     }
 
     #[test]

@@ -4,15 +4,7 @@ use std::sync::Arc;
 
 use cellbed_link::*;
 
-use crate::driving;
-
-fn ms(millis: u64) -> Time {
-    Time::from_millis(millis)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
+use crate::driving::{self, ms, span};
 
 fn constant(megabits: u64) -> BottleneckConfig {
     BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))

@@ -1,6 +1,14 @@
-//! Driver of a direction.
+//! Driver of a direction, and times.
 
 use cellbed_link::*;
+
+pub fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+pub fn span(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 /// Visits every event up to `until`, and takes what there is.
 pub fn visit<P: Clone>(direction: &mut Direction<P>, until: Time, outcomes: &mut Vec<Outcome<P>>) {

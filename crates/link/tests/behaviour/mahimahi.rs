@@ -1,4 +1,4 @@
-//! The accounting of Mahimahi, against a log written by hand and against the algorithm as its source tells it.
+//! The accounting of Mahimahi, against the algorithm as its source tells it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,14 +8,9 @@ use proptest::prelude::*;
 
 use crate::arrivals::MS;
 
-fn direction(millis: &[u64], looped: bool, queue: Discipline) -> Direction<usize> {
+fn direction(millis: &[u64], queue: Discipline) -> Direction<usize> {
     let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
-    let schedule = if looped {
-        Schedule::looped(trace)
-    } else {
-        Schedule::once(trace)
-    };
-    let config = BottleneckConfig::mahimahi(schedule).with_queue(queue);
+    let config = BottleneckConfig::mahimahi(Schedule::looped(trace)).with_queue(queue);
     Direction::new(vec![config.into()], Time::ZERO)
 }
 
@@ -33,44 +28,6 @@ fn ends(mut direction: Direction<usize>, packets: &[(u64, u64)]) -> Vec<Option<u
         }
     }
     ends
-}
-
-#[test]
-fn a_log_written_by_hand() {
-    // opportunities at 2, 5, 5, 9 | 11, 14, 14, 18 | …, each of 1504 bytes
-    let link = || direction(&[2, 5, 5, 9], true, Discipline::Infinite);
-    let packets = [
-        (0, 1500),         // 0 + 1504 → 2 # 1504, 2 - 1504 2
-        (1_900_000, 100),  // 1 + 104: the opportunity of 2 ms is used up → 5 - 104 4
-        (2_000_000, 1396), // 2 + 1400: the 1400 bytes left of the first of 5 ms → 5 - 1400 3
-        (5_000_000, 1500), // 5 + 1504: both of 5 ms are spent before it is enqueued → 9
-        (8_999_999, 746),  // 8 + 750 → 11
-        (8_999_999, 750),  // 8 + 754: 754 left → 11
-        (9_000_001, 1500), // 9 + 1504 → 14
-        (9_000_001, 1500), // → the second of 14 ms
-        (9_000_001, 6),    // → 18, alone; the rest of that opportunity is lost
-        (18_500_000, 6),   // 18 + 10 → 20
-    ];
-    assert_eq!(
-        ends(link(), &packets),
-        [2, 5, 5, 9, 11, 11, 14, 14, 18, 20].map(Some)
-    );
-}
-
-#[test]
-fn limits_leave_out_the_packet_in_service_and_count_its_header() {
-    let limit = |packets, bytes| Discipline::DropTail(Limit { packets, bytes });
-    let bytes = limit(None, Some(Bytes(1508)));
-    // With an opportunity of 1504 bytes at 2, 5, 7, … ms: a and b wait with 1000 + 500 and twice 4 bytes, c is one byte too
-    // large beside them. At 2 ms a leaves and b but for 4 bytes, which is in service then and leaves d all the room.
-    let packets = [(0, 1000), (0, 500), (0, 1), (2 * MS, 1500)];
-    let link = direction(&[2, 5], true, bytes);
-    assert_eq!(ends(link, &packets), [Some(2), Some(5), None, Some(7)]);
-    // A packet in service does not count: 3000 bytes in two opportunities, of which the first has begun it.
-    let one = limit(Some(Packets(1)), None);
-    let link = direction(&[2, 5], true, one);
-    let packets = [(0, 1502), (MS, 40), (3 * MS, 40), (4 * MS, 40)];
-    assert_eq!(ends(link, &packets), [Some(5), None, Some(5), None]);
 }
 
 /// `LinkQueue` of Mahimahi as one reads it: at every opportunity up to the millisecond of an arrival, then the arrival.
@@ -165,6 +122,6 @@ proptest! {
             Discipline::DropTail(Limit { packets: most_packets, bytes: most_bytes })
         };
         let expected = reference(&schedule, limit, drop_head, &packets);
-        prop_assert_eq!(ends(direction(&schedule, true, queue), &packets), expected);
+        prop_assert_eq!(ends(direction(&schedule, queue), &packets), expected);
     }
 }

@@ -6,15 +6,7 @@ use cellbed_link::*;
 use proptest::prelude::*;
 
 use crate::arrivals::{MS, in_order, timestamps, waits};
-use crate::driving::drain;
-
-fn ms(millis: u64) -> Time {
-    Time::from_millis(millis)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
+use crate::driving::{drain, ms, span};
 
 fn gate(outages: &[(u64, u64)]) -> StageConfig {
     let outages = outages.iter().map(|&(at, of)| (span(at), span(of)));

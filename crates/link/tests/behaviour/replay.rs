@@ -1,19 +1,13 @@
-//! The replay of CellReplay in numbers: the cases that Sentosa et al. (NSDI 2025) draw in their figures 3 and 7, and its rules one
-//! by one. The paper gives the figures' delays in words only; the other numbers are ours.
+//! The replay of CellReplay in numbers: the cases that Sentosa et al. (NSDI 2025) draw in their figures 3 and 7, of which the paper
+//! gives the delays in words only. `replay_reference` holds its rules against a model.
 
 use std::sync::Arc;
 
 use cellbed_link::*;
 
+use crate::driving::{ms, span};
+
 const PACKET: Bytes = Bytes(1400);
-
-fn ms(millis: u64) -> Time {
-    Time::from_millis(millis)
-}
-
-fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 fn light(rows: &str) -> Arc<LightRows> {
     Arc::new(LightRows::parse(rows.as_bytes()).unwrap())
@@ -124,191 +118,11 @@ fn figure_7_delay_and_schedule_stay_while_the_link_is_active() {
 }
 
 #[test]
-fn the_link_is_inactive_f_after_its_last_packet_has_left() {
-    let sent_after = |at| departures(&mut link(figure_7()), &[(0, 1400), (at, 1400), (at, 1400)]);
-    // The first one leaves at 20 ms. Active: DELAY = 20, heavy opportunities at even ms. Inactive: 20 + at/5, and {0, 1, …}.
-    assert_eq!(sent_after(29), whole(&[20, 50, 52]));
-    assert_eq!(sent_after(30), whole(&[20, 56, 57]));
-}
-
-#[test]
-fn a_packet_on_its_way_to_the_queue_keeps_the_link_active() {
-    let config = WorkloadDependentConfig {
-        idle: span(1),
-        ..figure_7()
-    };
-    // The second comes 15 ms after the first, which enters the queue 5 ms later still.
-    assert_eq!(
-        departures(&mut link(config), &[(0, 1400), (15, 1400)]),
-        whole(&[20, 36])
-    );
-}
-
-/// The reading of the public tool.
-fn tool() -> WorkloadDependentConfig {
-    WorkloadDependentConfig {
-        idle_at: IdleAt::Queue,
-        anchor: Anchor::FirstPacket,
-        ..figure_7()
-    }
-}
-
-#[test]
 fn the_reading_of_the_public_tool_is_the_default() {
     let config = figure_7();
     let default = WorkloadDependentConfig::new(config.light, config.heavy);
     assert_eq!(default.idle_at, IdleAt::Queue);
     assert_eq!(default.anchor, Anchor::FirstPacket);
-}
-
-#[test]
-fn idleness_is_counted_where_packets_enter_the_queue() {
-    // The queue is empty from 23 ms on. A second train after 14 ms would enter it at 34 ms, with the active link's 20 ms: 11 ms,
-    // more than F. Its base delay is 20 + 14 · 10/50 = 22.8 ms.
-    let sent_after = |at| [(0, 1400), (0, 1400), (0, 1400), (at, 1400), (at, 1400)];
-    let tenths = |times: [u64; 5]| times.map(|time| Some(time as f64 / 10.0)).to_vec();
-    assert_eq!(
-        departures(&mut link(tool()), &sent_after(14)),
-        tenths([200, 210, 230, 368, 378])
-    );
-    // After 13 ms it is exactly F, which is not enough: heavy opportunities, at even milliseconds.
-    assert_eq!(
-        departures(&mut link(tool()), &sent_after(13)),
-        tenths([200, 210, 230, 340, 360])
-    );
-    // Counted at the sender, the link has not been empty for 10 ms after 14 ms.
-    assert_eq!(
-        departures(&mut link(figure_7()), &sent_after(14)),
-        tenths([200, 210, 230, 340, 360])
-    );
-}
-
-#[test]
-fn a_burst_activates_a_link_once_though_f_is_zero() {
-    // All packets enter the queue at 120 ms, where the first leaves at once.
-    let config = WorkloadDependentConfig {
-        idle: span(0),
-        light: light("0 120 0 2 4 6 8 10\n"),
-        ..tool()
-    };
-    let left = whole(&[120, 122, 124, 126, 128, 130]);
-    assert_eq!(
-        departures(&mut link(config.clone()), &[(0, 1400); 6]),
-        left,
-        "one instant"
-    );
-    // Sockets deliver a burst within some microseconds.
-    let mut direction = link(config);
-    for packet in 0..6 {
-        direction.accept(Time::from_nanos(packet * 20_000), packet, PACKET);
-    }
-    let times: Vec<_> = std::iter::from_fn(|| direction.poll(ms(1000)))
-        .map(|outcome| Some(outcome.departed.as_nanos() as f64 / 1e6))
-        .collect();
-    assert_eq!(times, left, "20 µs from one to the next");
-}
-
-#[test]
-fn sizes_shift_the_way_to_the_queue_and_never_reorder() {
-    let compensation = Compensation::parse(&b"100 -6.5\n1400 0\n"[..]).unwrap();
-    let config = WorkloadDependentConfig {
-        compensation,
-        idle: span(1000),
-        ..figure_7()
-    };
-    // Active from 0 with 20 ms. A small packet at 100 ms comes to the queue at 113.5 ms and leaves at 114; one that was sent
-    // 2 ms after a large one would overtake it, and stays behind, too late for the opportunity that the large one fills.
-    let sent = [(0, 1400), (100, 100), (200, 1400), (202, 100)];
-    assert_eq!(
-        departures(&mut link(config), &sent),
-        whole(&[20, 114, 220, 222])
-    );
-}
-
-#[test]
-fn the_first_light_opportunity_waits_for_the_base_delay_or_for_the_packet() {
-    let compensation = Compensation::parse(&b"100 -6.5\n1400 0\n"[..]).unwrap();
-    let text = WorkloadDependentConfig {
-        compensation,
-        ..figure_7()
-    };
-    let tool = WorkloadDependentConfig {
-        anchor: Anchor::FirstPacket,
-        ..text.clone()
-    };
-    let sent = [(0, 100), (0, 1400)];
-    assert_eq!(departures(&mut link(text), &sent), [Some(20.0), Some(21.0)]);
-    // The light row counts from 13.5 ms; the second packet comes at 20 ms, when the heavy recording is on.
-    assert_eq!(departures(&mut link(tool), &sent), [Some(13.5), Some(22.0)]);
-}
-
-#[test]
-fn service_is_byte_wise() {
-    // Opportunities of 1400 bytes at 20, 21, 23, 26, 28 … ms: 14 packets of 100 bytes in one; one of 2000 bytes in two, and 800
-    // bytes of the second for the next.
-    let mut sent = vec![(0, 100); 14];
-    sent.extend([(0, 2000), (0, 800), (0, 1500)]);
-    let mut expected = vec![20; 14];
-    expected.extend([23, 23, 28]);
-    assert_eq!(departures(&mut link(figure_7()), &sent), whole(&expected));
-    let wider = WorkloadDependentConfig {
-        opportunity: Bytes(1500),
-        ..figure_7()
-    };
-    assert_eq!(
-        departures(&mut link(wider), &[(0, 1500), (0, 1500), (0, 1500)]),
-        whole(&[20, 21, 23])
-    );
-}
-
-#[test]
-fn the_queue_drops_beyond_b_bytes_and_counts_nothing_on_the_way() {
-    let config = WorkloadDependentConfig {
-        queue: Discipline::DropTail(Limit {
-            packets: None,
-            bytes: Some(Bytes(4200)),
-        }),
-        ..figure_7()
-    };
-    // All five come to the queue at 20 ms; the first leaves at once.
-    let mut left = whole(&[20, 21, 23, 26]);
-    left.push(None);
-    assert_eq!(departures(&mut link(config), &[(0, 1400); 5]), left);
-}
-
-#[test]
-fn light_rows_and_heavy_recording_start_again_together() {
-    // Period 100 ms. At 1 ms of the second round the row at 0 counts again, and so does the delay between it and the next one.
-    let config = WorkloadDependentConfig::new(light("0 10 0 1\n50 20 0 4\n"), heavy([98, 100]));
-    let mut link = link(config);
-    let sent = [(60, 1400), (101, 1400), (101, 1400), (150, 1400)];
-    let left = departures(&mut link, &sent);
-    assert_eq!(left, [Some(80.0), Some(111.2), Some(112.2), Some(170.0)]);
-}
-
-#[test]
-fn an_offset_and_a_late_start_shift_the_whole_recording() {
-    let config = WorkloadDependentConfig {
-        offset: span(50),
-        ..figure_7()
-    };
-    let mut link = Direction::new(vec![config.into()], ms(1001));
-    // Position 54 at 1005 ms: row {0, 2, 4} at 30 ms, splice from 1040 ms, which is position 89.
-    let left = departures(&mut link, &[(1005, 1400); 5]);
-    assert_eq!(left, whole(&[1035, 1037, 1039, 1041, 1043]));
-}
-
-#[test]
-fn a_recording_played_once_ends() {
-    let config = WorkloadDependentConfig {
-        repeat: Repeat::Once,
-        ..WorkloadDependentConfig::new(light("0 10 0\n"), heavy([20]))
-    };
-    let mut link = link(config);
-    // The last row goes on to serve who comes alone; there are no heavy opportunities any more.
-    let left = departures(&mut link, &[(500, 1400), (500, 1400)]);
-    assert_eq!(left, [Some(510.0), None]);
-    assert_eq!(link.held().packets, Packets(1));
 }
 
 #[test]

@@ -4,20 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use super::Request;
 use super::packets::Packet;
 use crate::error::{ImportError, Place, Result, counted, shown};
 
 /// Maximum number of flows that an error names.
 const NAMED: usize = 3;
-
-/// The choice of flows of a capture.
-#[derive(Clone, Debug, Default)]
-pub struct Choice {
-    /// Words that a flow must have all of: a protocol, an address, `:PORT`, `ADDRESS:PORT`. None: any flow.
-    pub words: Vec<String>,
-    /// All that match, instead of the largest one.
-    pub all: bool,
-}
 
 /// One direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,8 +205,8 @@ impl Flows {
     }
 
     /// The matching ones; at least one.
-    pub(super) fn choose(&self, choice: &Choice) -> Result<Self> {
-        let fits = |flow: &&Flow| choice.words.iter().all(|word| flow.fits(word));
+    pub(super) fn choose(&self, request: &Request) -> Result<Self> {
+        let fits = |flow: &&Flow| request.flow.iter().all(|word| flow.fits(word));
         let mut found: Vec<Flow> = self.each().filter(fits).copied().collect();
         found.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
         if found.is_empty() {
@@ -225,12 +217,12 @@ impl Flows {
                 Place::Whole,
                 format!(
                     "no flow matches {}: the largest are {}",
-                    shown(choice.words.join(" ")),
+                    shown(request.flow.join(" ")),
                     named.join("; ")
                 ),
             ));
         }
-        if !choice.all {
+        if !request.all_flows {
             found.truncate(1);
         }
         Ok(Self {

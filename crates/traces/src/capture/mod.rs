@@ -11,7 +11,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::path::Path;
 
-pub use flows::{Choice, Flow, Flows, Way};
+pub use flows::{Flow, Flows, Way};
+use serde::Deserialize;
 
 use crate::error::{ImportError, Place, Result, Seconds, counted};
 use crate::series::{Imported, Opportunities, Part, Written};
@@ -28,14 +29,17 @@ const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
 const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// Options of the conversion of a capture.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Request {
-    /// Flows to convert.
-    pub choice: Choice,
+    /// Words that a flow must have all of: a protocol, an address, `:PORT`, `ADDRESS:PORT`. None: any flow.
+    pub flow: Vec<String>,
+    /// All flows that match, instead of the largest one.
+    pub all_flows: bool,
     /// The device's address; left out, the end that began the flow.
     pub device: Option<IpAddr>,
     /// The parts to make; left out, those whose packets are large enough to show capacity.
-    pub parts: Option<Vec<Part>>,
+    pub directions: Option<Vec<Part>>,
     /// One opportunity for each packet of any size, instead of one for each 1500 bytes.
     pub each_packet: bool,
 }
@@ -50,7 +54,7 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
         Ok(())
     })?;
     survey.check()?;
-    let chosen = flows.choose(&request.choice)?;
+    let chosen = flows.choose(request)?;
     let device = device(&chosen, request.device)?;
     let parts = parts(&chosen, device, request)?;
 
@@ -120,7 +124,7 @@ fn part_of(from_device: bool) -> Part {
 fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>> {
     let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
     let both = [Part::Uplink, Part::Downlink];
-    if let Some(asked) = &request.parts {
+    if let Some(asked) = &request.directions {
         for part in asked {
             if there(part).packets == 0 {
                 return Err(ImportError::at(
@@ -179,7 +183,7 @@ fn told_of_device(
         }
         let (name, mean) = (part.name(), way.bytes / way.packets);
         if !parts.contains(&part) {
-            notes.push(if request.parts.is_some() {
+            notes.push(if request.directions.is_some() {
                 format!("the {name} was left out: only the other direction was asked for")
             } else {
                 let keep = if way.bytes < OPPORTUNITY_BYTES {
