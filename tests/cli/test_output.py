@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import stat
@@ -80,21 +79,6 @@ def interrupted_when(condition: Callable[[], bool], *words: str) -> subprocess.C
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def test_waiting_for_a_pipe_ends_with_an_interruption(archive: Archive, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    held: list[int] = []
-
-    def reads() -> bool:
-        with contextlib.suppress(OSError):
-            held.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(held)
-
-    done = interrupted_when(reads, "traces", "add", str(pipe), "--name", "late")
-    os.close(held[0])
-    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ with concurrent.futures.ThreadPoolExecutor(workers) as pool:
 """
 #: Resets a connection after some data, and answers the next one with data and a reset.
 RESETS = """
-import socket, struct, sys
+import array, fcntl, socket, struct, sys, termios, time
 linger = socket.SO_LINGER, struct.pack("ii", 1, 0)
 with socket.create_server((sys.argv[1], 40008)) as server:
     print("ready", flush=True)
@@ -62,6 +62,10 @@ with socket.create_server((sys.argv[1], 40008)) as server:
     connection, _ = server.accept()
     connection.recv(5)
     connection.sendall(b"x" * 50_000)
+    left = array.array("i", [1])
+    while left[0]:  # A reset drops what has not been acknowledged.
+        time.sleep(0.01)
+        fcntl.ioctl(connection, termios.TIOCOUTQ, left)
     connection.setsockopt(socket.SOL_SOCKET, *linger)
     connection.close()
 """
