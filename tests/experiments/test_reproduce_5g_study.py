@@ -9,7 +9,7 @@ import polars as pl
 from cellbed.experiments.reproduce.swept import Sweeps
 from cellbed.experiments.sweep.library import Execution
 from cellbed.reproduction import Data, Trials, evaluate
-from cellbed_reproductions.fiveg_study import HYSTART, LAWS, NETWORKS, PUBLICATION, RECOVERY_S, SIZES_MB
+from cellbed_reproductions.fiveg_study import HYSTART, LAWS, NETWORKS, PUBLICATION, SIZES_MB
 from in_process import cellbed
 
 ROUND_TRIPS = {("5G edge", "CUBIC"): 6.0, ("LTE edge", "CUBIC"): 6.92, ("LTE cloud", "CUBIC"): 4.0} | {
@@ -61,7 +61,6 @@ def published(swollen: str = "CUBIC") -> Data:
         for mode in HYSTART
         for size in SIZES_MB
     ]
-    blockage = [{"law": law, "recovery_s": seconds} for law, seconds in RECOVERY_S.items()]
     mobile = {
         name: [
             {"law": law, "throughput_down_mbit_s": rate, "round_trip_p50_s": 0.1 if law == "CUBIC" else round_trip}
@@ -69,7 +68,7 @@ def published(swollen: str = "CUBIC") -> Data:
         ]
         for name, cubic in (("driving", 50.0), ("subway", 120.0))
     }
-    found = {"laws": laws, "buffer": buffer, "hystart": hystart, "blockage": blockage, **mobile}
+    found = {"laws": laws, "buffer": buffer, "hystart": hystart, **mobile}
     return {name: trials(rows) for name, rows in found.items()}
 
 
@@ -96,7 +95,7 @@ def test_a_prediction_has_one_repetition_where_all_are_equal(tmp_path: Path) -> 
         }
         for virtual in (False, True)
     )
-    assert virtual == {"laws": 30, "buffer": 6, "hystart": 24, "blockage": 4, "driving": 15, "subway": 15}
+    assert virtual == {"laws": 30, "buffer": 6, "hystart": 24, "driving": 15, "subway": 15}
     assert (real["laws"], real["driving"]) == (90, 15)
 
 

@@ -117,7 +117,7 @@ def _without_recordings(name: str, what: str, part: str) -> None:
 
 
 _without_recordings("cosmic", "The transport protocols of COSM-IC over a transatlantic link (Tables II and IV)", "loss")
-_without_recordings("5g-study", "Congestion control at edge and cloud of 5G (Figs 5, 7, 9, 10, Table IV)", "laws")
+_without_recordings("5g-study", "Congestion control at edge and cloud of 5G (Figs 5, 7, 9, 10)", "laws")
 
 
 def _sweep(
