@@ -72,7 +72,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> bytes:
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is missing: apt install clang")
 @pytest.mark.skipif(shutil.which(vm.QEMU) is None, reason="QEMU is missing: apt install qemu-system-x86")
-@pytest.mark.parametrize("suite", ["bookworm", "testing"])
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
 def test_every_law_carries_data_in_the_kernel_of_debian(
     suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
