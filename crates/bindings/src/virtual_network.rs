@@ -155,13 +155,8 @@ impl VirtualNetwork {
             let graph = tables.build(|path| File::open(path));
             let graph = graph.map_err(|error| wrong(&error))?;
             let network = Network::graph(graph).map_err(|error| wrong(&error))?;
-            let directions: Vec<_> = config
-                .directions
-                .iter()
-                .map(|it| it.name.as_str())
-                .collect();
             let placed = config.proxies.iter().map(|table| {
-                let place = table.place(&tables.vertices, &directions);
+                let place = table.place(&tables);
                 Ok((place.map_err(|error| wrong(&error))?, table.clone()))
             });
             let network = network.with_proxies(placed.collect::<PyResult<_>>()?);

@@ -191,13 +191,8 @@ impl Config {
     /// The proxies with their places.
     pub fn places(&self) -> Result<Vec<(Place, &ProxyTable)>> {
         let tables = self.graph();
-        let directions: Vec<_> = tables
-            .directions
-            .iter()
-            .map(|it| it.name.as_str())
-            .collect();
         let placed = self.proxies.iter().map(|table| {
-            let place = table.place(&tables.vertices, &directions);
+            let place = table.place(&tables);
             let place = place.map_err(|problem| Error::configuration("proxies", problem))?;
             Ok((place, table))
         });

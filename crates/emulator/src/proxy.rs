@@ -144,6 +144,18 @@ struct Flow {
     ends: [Option<Origin>; 2],
 }
 
+impl Flow {
+    /// Returns the end that sends and the one that receives what comes from a side, if both are known.
+    fn ends_of(&mut self, from: Side) -> Option<(&mut Origin, &mut Origin)> {
+        let [near, far] = &mut self.ends;
+        let (source, target) = match from {
+            Side::Radio => (near, far),
+            Side::Core => (far, near),
+        };
+        source.as_mut().zip(target.as_mut())
+    }
+}
+
 /// The proxy of an endpoint with the bytes of its connections.
 pub struct Port {
     place: Place,
@@ -314,12 +326,7 @@ impl Port {
         let Some(flow) = self.flows.get_mut(&key) else {
             return;
         };
-        let [near, far] = &mut flow.ends;
-        let (source, target) = match from {
-            Side::Radio => (near, far),
-            Side::Core => (far, near),
-        };
-        let (Some(source), Some(target)) = (source, target) else {
+        let Some((source, target)) = flow.ends_of(from) else {
             return;
         };
         if parsed.flags & SYN != 0 {
@@ -405,12 +412,7 @@ impl Port {
             let Some(flow) = self.flows.get_mut(&key) else {
                 continue;
             };
-            let [near, far] = &mut flow.ends;
-            let (source, target) = match to {
-                Side::Core => (near, far),
-                Side::Radio => (far, near),
-            };
-            let (Some(source), Some(target)) = (source, target) else {
+            let Some((source, target)) = flow.ends_of(to.other()) else {
                 continue;
             };
             match what {

@@ -247,7 +247,7 @@ fn radio(profile: Profile) -> Calibration {
 }
 
 #[test]
-fn the_low_band_operator_is_told_as_it_is() {
+fn the_low_band_operator_is_found_as_it_is() {
     let calibration = radio(Profile::LOWBAND_GOOD);
     let (up, down) = (
         &calibration.directions.uplink,
@@ -270,7 +270,7 @@ fn the_low_band_operator_is_told_as_it_is() {
 }
 
 #[test]
-fn the_mid_band_operator_is_told_as_it_is() {
+fn the_mid_band_operator_is_found_as_it_is() {
     let calibration = radio(Profile::MIDBAND_GOOD);
     let (up, down) = (
         &calibration.directions.uplink,

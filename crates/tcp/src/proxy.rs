@@ -14,6 +14,7 @@ use std::hash::Hash;
 
 use cellbed_link::agenda::Agenda;
 use cellbed_link::graph::Graph;
+use cellbed_link::graph::table::GraphTables;
 use cellbed_link::{Bytes, Duration, Time};
 use serde::Deserialize;
 
@@ -82,18 +83,21 @@ pub struct Place {
 }
 
 impl ProxyTable {
-    /// Returns the place among these vertices and directions.
+    /// Returns the place in a graph.
     ///
-    /// Errors: the name that is not among them.
-    pub fn place(&self, vertices: &[&str], directions: &[&str]) -> Result<Place, String> {
-        let find = |names: &[&str], name: &str| {
-            let found = names.iter().position(|it| *it == name);
-            found.ok_or_else(|| format!("there is no {name}"))
+    /// Errors: the name that the graph does not have.
+    pub fn place(&self, graph: &GraphTables<'_>) -> Result<Place, String> {
+        let missing = |name: &str| format!("there is no {name}");
+        let vertex = |name: &str| {
+            let found = graph.vertices.iter().position(|it| *it == name);
+            found.map(|it| it as u16).ok_or_else(|| missing(name))
         };
+        let mut directions = graph.directions.iter();
+        let downlink = directions.position(|it| it.name == self.downlink);
         Ok(Place {
-            at: find(vertices, &self.at)? as u16,
-            endpoint: find(vertices, &self.endpoint)? as u16,
-            downlink: find(directions, &self.downlink)?,
+            at: vertex(&self.at)?,
+            endpoint: vertex(&self.endpoint)?,
+            downlink: downlink.ok_or_else(|| missing(&self.downlink))?,
         })
     }
 }
