@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
 Drawn = list[tuple[str, str, Analysis]]
-"""What is on the same axes: name, colour, and the series."""
+"""Series on the same axes: name, colour, and its analysis."""
 
 COLOURS: Final[dict[Part, str]] = {
     "uplink": of_place("uplink")[1],

@@ -357,8 +357,8 @@ def _version_2_mount() -> Path | None:
 
 
 def program_parent(group: Group | None, run: str) -> Path | None:
-    """Return the folder below which a program of a node has a control group of version 2, in which sockets can be told
-    apart: that of the node, where it is of this version, else one of the run, to be made; None where there is none."""
+    """Return the folder below which a program of a node has a control group of version 2, by which sockets differ: that
+    of the node, where it is of this version, else one of the run, to be made; None where there is none."""
     if group is not None and group.version == 2:
         return group.folders["cpu"]
     mount = next(_version_2_mounts(), None)
