@@ -251,7 +251,7 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
-TcpSettings = tuple[str, bool, bool, int, int, int]
+TcpSettings = tuple[str, bool, bool, int, int, int, int]
 Int64 = NDArray[np.int64]
 
 @final
@@ -332,10 +332,10 @@ class VirtualNetwork:
         """Let an end hold back short segments (RFC 896)."""
 
     def want_room(self, connection: int, at_client: bool, bytes: int) -> None:
-        """Ask for one event "room" when fewer than so many bytes are unsent at an end."""
+        """Ask for one event "room" when fewer than so many bytes of an end are not acknowledged."""
 
     def transferred(self, connection: int, at_client: bool) -> tuple[int, int]:
-        """Bytes that are unsent at an end, and that have arrived there."""
+        """Bytes of an end that are not acknowledged, and that have arrived there."""
 
     def close(self, connection: int, at_client: bool) -> None:
         """Close an end at once: it discards what is unsent, and answers what still arrives with a reset."""

@@ -28,7 +28,12 @@ _SCENARIO: dict[str, Any] = {
     "nodes": {"endpoint": {"cpus": 1.0, "memory": "1 GB"}, "cloud": {"cpus": 1.0, "memory": "1 GB"}},
     "links": {"mobile": {"up": "unlimited", "down": "unlimited"}, "core": {}},
     # A window must hold 140 MB, what 10 Gbit/s carry in 112 ms.
-    "transport": {"congestion_control": "cubic", "receive_buffer": "512 MB", "metrics_cache": False},
+    "transport": {
+        "congestion_control": "cubic",
+        "receive_buffer": "512 MB",
+        "send_buffer": "512 MB",
+        "metrics_cache": False,
+    },
     "apps": {
         "transfer": {
             "kind": "program",
@@ -182,7 +187,7 @@ PUBLICATION = SweptPublication(
         "The paper limits the bandwidth of Table IV by tc without stating the value: 1 Gbit/s is ours, and so is the "
         "queue before it. The 10 Gbit/s of Table II are the paper's.",
         "Losses are independent, in both directions. The paper's link may lose packets without those that tc adds.",
-        "Receive buffers of 512 MB, which hold the path's 140 MB, are ours; the paper states none.",
+        "Receive and send buffers of 512 MB, which hold the path's 140 MB, are ours; the paper states none.",
         "Response times are from a file's first byte to its last; the paper does not define them.",
         "UDP (Table III), mmCPTP (Table V) and migration (Tables VI and VII) are not reproduced.",
     ),

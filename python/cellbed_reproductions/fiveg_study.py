@@ -44,7 +44,8 @@ _SCENARIO: dict[str, Any] = {
     "nodes": {"endpoint": {"cpus": 1.0, "memory": "1 GB"}, "cloud": {"cpus": 1.0, "memory": "1 GB"}},
     # A queue that the phone's receive buffer cannot fill: the study saw next to no losses.
     "links": {"mobile": {"queue": {"kind": "droptail", "limit": "16 MB"}}, "core": {"cloud": "0 ms"}},
-    "transport": {"congestion_control": "cubic", "metrics_cache": False},
+    # The study names no send buffer; the receive buffer was the limit (V-B).
+    "transport": {"congestion_control": "cubic", "send_buffer": "64 MB", "metrics_cache": False},
     "apps": {
         "transfer": {
             "kind": "program",

@@ -19,8 +19,8 @@ use crate::link::{LaterStage, parse, parse_changes};
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
-/// Control, HyStart, idle restart, initial window, receive window, segment.
-pub type TcpSettings = (String, bool, bool, u64, u64, u64);
+/// Control, HyStart, idle restart, initial window, receive window, segment, send buffer.
+pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64);
 /// Bytes of a request, of an answer's header, and of the three parts of the TLS handshake.
 type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
@@ -324,9 +324,12 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
 }
 
 pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
-    let (control, hystart, idle_restart, initial_window, receive_window, segment) = tcp;
-    if initial_window == 0 || segment == 0 || receive_window < segment {
-        return refuse("a window of TCP holds at least one segment, and that a byte".to_owned());
+    let (control, hystart, idle_restart, initial_window, receive_window, segment, send_buffer) =
+        tcp;
+    if initial_window == 0 || segment == 0 || receive_window.min(send_buffer) < segment {
+        return refuse(
+            "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
+        );
     }
     let Some(control) = Control::from_name(&control).filter(|law| !law.uses_ecn()) else {
         let known = congestion_controls().join(", ");
@@ -340,6 +343,7 @@ pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
         idle_restart,
         initial_window,
         receive_window,
+        send_buffer,
         segment,
         ..Tcp::default()
     })

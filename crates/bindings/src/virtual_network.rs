@@ -225,7 +225,7 @@ impl VirtualNetwork {
         py.detach(|| self.inner().network.use_nagle(connection, end(at_client)));
     }
 
-    /// Asks for one event "room" when fewer than so many bytes are unsent at an end of a connection.
+    /// Asks for one event "room" when fewer than so many bytes of an end of a connection are not acknowledged.
     fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64) {
         py.detach(|| {
             let connection = ConnectionId::of(connection);
@@ -234,13 +234,13 @@ impl VirtualNetwork {
         });
     }
 
-    /// Of an end of a connection: bytes that are unsent there, and that have arrived there.
+    /// Of an end of a connection: bytes that are not acknowledged there, and that have arrived there.
     fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
         py.detach(|| {
             let (connection, at) = (ConnectionId::of(connection), end(at_client));
             let network = &self.inner().network;
             (
-                network.unsent(connection, at),
+                network.buffered(connection, at),
                 network.received(connection, at),
             )
         })

@@ -40,6 +40,8 @@ pub struct Tcp {
     pub initial_window: u64,
     /// The largest receive window, bytes; it begins with 64 KiB and is tuned like Linux's.
     pub receive_window: u64,
+    /// The largest send buffer, bytes: what was sent stays in it until it is acknowledged.
+    pub send_buffer: u64,
     /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
     pub segment: u64,
     /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
@@ -75,6 +77,7 @@ impl Default for Tcp {
             idle_restart: true,
             initial_window: 10,
             receive_window: 6 << 20,
+            send_buffer: u64::MAX,
             segment: 1448,
             least_timeout: LEAST_VARIATION,
             tick: Duration::from_millis(4),
@@ -186,6 +189,11 @@ impl Socket {
     /// Bytes that were written and have not been sent.
     pub fn unsent(&self) -> u64 {
         self.sender.unsent()
+    }
+
+    /// Bytes in the send buffer: written and not acknowledged.
+    pub fn buffered(&self) -> u64 {
+        self.sender.written() - self.sender.acknowledged_bytes()
     }
 
     /// Bytes that have arrived in order.

@@ -181,6 +181,11 @@ impl Sender {
         !self.released && self.flight.in_flight() >= self.law.window().segments()
     }
 
+    /// Returns whether the send buffer holds the bytes up to `end` beside those that are not acknowledged.
+    fn is_buffered(&self, end: u64) -> bool {
+        end - self.missing <= self.tcp.send_buffer
+    }
+
     /// The end of the next new segment.
     fn next_end(&self) -> u64 {
         let end = self.written.min(self.next + self.tcp.segment);
@@ -358,7 +363,8 @@ impl Sender {
     fn is_held_back(&mut self, now: Time) -> bool {
         self.paced = self.pacer.wait(now).filter(|_| {
             let full = self.next_end();
-            self.flight.has_lost() || (full > self.next && full <= self.room)
+            self.flight.has_lost()
+                || (full > self.next && full <= self.room && self.is_buffered(full))
         });
         self.paced.is_some()
     }
@@ -377,6 +383,11 @@ impl Sender {
     fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
         let end = self.next_end();
         if end == self.next || end > self.room {
+            return None;
+        }
+        if !self.is_buffered(end) {
+            // Linux: the application writes more when there is room, and then has less unsent than the window allows.
+            self.deliveries.idle(self.flight.in_flight());
             return None;
         }
         self.send_until(now, end, nagle)

@@ -85,7 +85,7 @@ impl Connection {
     /// Return whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
-        let has_room = |room| half.socket.unsent() < room;
+        let has_room = |room| half.socket.buffered() < room;
         !half.closed && half.room.is_some_and(has_room)
     }
 

@@ -414,7 +414,13 @@ impl Network {
         open.map_or(0, |open| open.socket(from).unsent())
     }
 
-    /// Schedules one event when fewer than `bytes` are unsent at this end.
+    /// Bytes that were written at this end and are not acknowledged.
+    pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(0, |open| open.socket(from).buffered())
+    }
+
+    /// Schedules one event when fewer than `bytes` of this end are not acknowledged.
     pub fn want_room(&mut self, connection: ConnectionId, from: End, bytes: u64) {
         if let Some(open) = self.connection_mut(connection) {
             open.want_room(from, bytes);

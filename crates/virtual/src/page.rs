@@ -203,7 +203,11 @@ impl PageLoad {
             };
             network.write(connection, End::Server, FRAME_HEADER + frame, label);
         }
-        network.want_room(connection, End::Server, AHEAD);
+        network.want_room(
+            connection,
+            End::Server,
+            network.buffered(connection, End::Server),
+        );
     }
 
     fn arrive(&mut self, connection: ConnectionId, number: usize, network: &mut Network) {

@@ -38,6 +38,8 @@ from cellbed.workloads.virtual.world import SECOND, World
 KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
 """The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
+_SEND_BUFFER = 4 << 20
+"""Bytes: the largest of ``tcp_wmem``."""
 _INITIAL_WINDOW = 10
 """Segments (RFC 6928)."""
 _PROGRESS = 0.02
@@ -81,9 +83,6 @@ def check(plan: Plan) -> None:
             found.append(f"congestion control '{control}'")
     if scenario.transport.ecn:
         found.append("ecn of [transport]")
-    if scenario.transport.send_buffer is not None:
-        found.append("send_buffer of [transport]")
-    found += [f"send_buffer of {'.'.join(map(str, path))}" for path, role in scenario.roles() if role.send_buffer]
     if found:
         models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
@@ -162,6 +161,7 @@ def _drive(
         scenario.transport.initial_window or _INITIAL_WINDOW,
         scenario.transport.receive_buffer or _RECEIVE_WINDOW,
         1448,
+        scenario.transport.send_buffer or _SEND_BUFFER,
     )
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     state.laws = {recorded(name): law for law, name in names.items() if law != name}

@@ -43,11 +43,11 @@ _UDP_HEADERS = 28
 _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
 _SEGMENT = 1448
-_MOST_BUFFERED = 4 << 20
-"""Linux's limit of a send buffer (``tcp_wmem``), bytes."""
 _BUFFERED_WINDOWS = 3
 """Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets."""
 _UNLIMITED = 1 << 62
+_SEND_BUFFER = 6
+"""Place in the settings of TCP."""
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
 
@@ -153,6 +153,8 @@ class Socket:
         self.on_room: Callable[[], None] = lambda: None
         self.last = 0
         """Label of the last message that was sent."""
+        self.send_buffer = world.tcp[_SEND_BUFFER]
+        """Its largest size, bytes."""
         self.shared: str | None = None
         """Of a client, the address that it has connected to, where several servers share that."""
         self.broken = False
@@ -200,11 +202,11 @@ class Socket:
         self.world.network.write(self._number(), self.at_client, size, 0)
 
     def want_room(self, size: int) -> None:
-        """Ask for one call of ``on_room`` when fewer bytes are unsent."""
+        """Ask for one call of ``on_room`` when fewer bytes are not acknowledged."""
         self.world.network.want_room(self._number(), self.at_client, size)
 
     def transferred(self) -> tuple[int, int]:
-        """Bytes that have not been sent here, and that have arrived here."""
+        """Bytes from here that are not acknowledged, and that have arrived here."""
         return self.world.network.transferred(self._number(), self.at_client)
 
     def sending(self) -> tuple[int, int, int]:
@@ -254,16 +256,13 @@ class SendBuffer:
         """Return how many bytes it takes now; 0 or less: none."""
         if self._socket.number is None:
             return _UNLIMITED
-        window = self._window()
-        self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, _MOST_BUFFERED))
-        return max(self._largest - window, self._least) - self._socket.transferred()[0]
+        window = self._socket.sending()[0] * _SEGMENT
+        self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, self._socket.send_buffer))
+        return self._largest - self._socket.transferred()[0]
 
     def want_room(self) -> None:
         """Ask for one call of the socket's ``on_room`` when a third is free (``sk_stream_write_space``)."""
-        self._socket.want_room(max(self._largest * 2 // 3 - self._window(), _SEGMENT))
-
-    def _window(self) -> int:
-        return self._socket.sending()[0] * _SEGMENT
+        self._socket.want_room(self._largest * 2 // 3)
 
 
 class Datagrams:
@@ -377,6 +376,7 @@ class World:
         config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
         config["flows"] = str(raw / FLOWS) if plan.scenario.transport.series else None
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
+        self.tcp = tcp
         self._tcp = dict(_of_programs(plan.scenario, tcp, controls))
         self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
         self._by_address = {host.address: host for host in self.hosts.values()}
@@ -599,12 +599,14 @@ class World:
         server, owner = found
         ports = next(host.ports), port
         number = None
+        settings = [self._tcp.get(key) for key in ((self.current.app, "client"), (owner, "server"))]
         if peer is not host:
-            tcp = self._tcp.get((self.current.app, "client")), self._tcp.get((owner, "server"))
-            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port), *tcp)
+            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port), *settings)
         client = Socket(self, host, peer, ports, number)
         accepted = Socket(self, peer, host, ports[::-1], number)
         client.peer, accepted.peer, accepted.at_client = accepted, client, False
+        if number is not None:
+            client.send_buffer, accepted.send_buffer = ((each or self.tcp)[_SEND_BUFFER] for each in settings)
         client.shared = address if address in self._shared else None
         self.current.on_socket(client)
         self._by_descriptor[client.fileno()] = client
@@ -638,7 +640,7 @@ def _of_programs(
             control = role.congestion_control or scenario.control_of(role.on)
             if role.tcp:
                 found = controls[control] if control is not None else tcp[0]
-                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5])
+                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5], role.send_buffer or tcp[6])
 
 
 def names(plan: Plan) -> dict[str, str]:
