@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
@@ -46,7 +46,7 @@ _SEGMENT = 1448
 _BUFFERED_WINDOWS = 3
 """Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets."""
 _UNLIMITED = 1 << 62
-_SEND_BUFFER = 6
+_SEND_BUFFER: Final = 6
 """Place in the settings of TCP."""
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
