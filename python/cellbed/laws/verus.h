@@ -46,7 +46,7 @@
 #define VERUS_LATE 32u		/* most epochs that end at an acknowledgement */
 #define VERUS_EPOCHS 512u	/* of which W is known, a power of 2: 2.56 s */
 #define VERUS_BINS 128u		/* a power of 2 */
-#define VERUS_LARGEST ((1u << 18) - 1)	/* W of the last bin */
+#define VERUS_LARGEST ((15u << 14) - 1)	/* largest W, of the last bin but one */
 #define VERUS_LARGEST_US (1u << 30)
 
 enum { VERUS_START, VERUS_STEADY, VERUS_RECOVERY };
@@ -67,10 +67,11 @@ struct law {
 	u32 epoch_max_us;		/* largest delay in this epoch; 0: none */
 	u32 max_us;			/* Dmax */
 	u32 aim_us;			/* Dest */
+	u32 found;			/* bin of Dest */
 	u32 last;			/* last bin of the curve with a delay */
 	u32 history[VERUS_EPOCHS];	/* W by epoch; 0: none */
 	u32 profile[VERUS_BINS];	/* mean delay by bin, us; 0: none */
-	u32 curve[VERUS_BINS + 1];	/* delay at the middle of each bin, us */
+	u32 curve[VERUS_BINS];		/* delay at the middle of each bin, us */
 	unsigned char next[VERUS_BINS];	/* next bin with a delay; 0: none */
 };
 #define LAW_SHOWN(show) show(w) show(aim_us) show(max_us) show(phase)
@@ -126,45 +127,53 @@ LAW_INLINE void verus_draw(struct law *law, u64 now_us)
 		}
 		law->curve[bin] = delay_us;
 	}
-	law->curve[VERUS_BINS] = delay_us;
 	law->curve_us = now_us + VERUS_CURVE_US;
+}
+
+LAW_INLINE u32 verus_at(const struct law *law, u32 bin)
+{
+	/* The mask is for the verifier: the compiler must not know that it changes nothing. */
+	asm volatile("" : "+r"(bin));
+	return law->curve[bin % VERUS_BINS];
 }
 
 /* The delay of a window. */
 LAW_INLINE u32 verus_delay(const struct law *law, u32 w)
 {
-	u32 bin = verus_bin(w), low, high, below;
+	u32 bin = verus_bin(w), low, low_us;
 
 	if (bin && w < verus_middle(bin))
 		bin--;
-	bin %= VERUS_BINS;
-	below = verus_middle(bin);
-	low = law->curve[bin];
-	high = law->curve[bin + 1];
-	w = law_min(w, verus_middle(bin + 1));
-	return low + (u64)(high - low) * (w - below) / law_max(verus_middle(bin + 1) - below, 1);
+	low = verus_middle(bin);
+	low_us = verus_at(law, bin);
+	return low_us + (u64)(verus_at(law, bin + 1) - low_us) * (w - low) / (verus_middle(bin + 1) - low);
 }
 
 /* The largest window of a delay of at most Dest; VERUS_LARGEST if the profile has no bound. */
-LAW_INLINE u32 verus_window(const struct law *law)
+LAW_INLINE u32 verus_window(struct law *law)
 {
-	u32 aim_us = law->aim_us, bin = 0, step, end, low, rise_us;
+	u32 aim_us = law->aim_us, bin = 0, end, low, low_us, rise_us, step;
 	u64 w;
 
 	for (step = VERUS_BINS / 2; step; step >>= 1)
 		if (law->curve[(bin + step) % VERUS_BINS] <= aim_us)
 			bin += step;
+	/* Else the verifier would follow each bin to the end. */
+	law->found = bin;
+	asm volatile("" ::: "memory");
+	bin = law->found;
 	end = bin + 1;
 	if (bin >= law->last) {
 		/* Continue the last octave. */
-		end = law->last % VERUS_BINS;
+		end = law->last;
 		bin = end > 8 ? end - 8 : 0;
 	}
 	low = verus_middle(bin);
-	rise_us = law->curve[end % VERUS_BINS] - law->curve[bin % VERUS_BINS];
-	if (!rise_us || aim_us < law->curve[bin % VERUS_BINS])
+	low_us = verus_at(law, bin);
+	rise_us = verus_at(law, end) - low_us;
+	if (!rise_us || aim_us < low_us)
 		return rise_us ? 1 : VERUS_LARGEST;
-	w = low + (u64)(aim_us - law->curve[bin % VERUS_BINS]) * (verus_middle(end) - low) / rise_us;
+	w = low + (u64)(aim_us - low_us) * (verus_middle(end) - low) / rise_us;
 	return w < VERUS_LARGEST ? law_max(w, 1) : VERUS_LARGEST;
 }
 
