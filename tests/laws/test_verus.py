@@ -35,11 +35,11 @@ class Epochs:
 
 
 def started() -> Epochs:
-    """Return slow start with delays of 40.3125 + 5 (W - 5) ms for each W from 5 to 14; a segment with W = 14 is the last.
+    """Return slow start with delays of 40.3125 + 5 (W - 5) ms for each W from 5 to 14, the last one at W = 14.
 
     W is 5 in the first epoch and grows by 1 in each. A segment acknowledged in epoch 8 + i after 40 + 2.5 i ms was sent
-    8 + i / 2 epochs before, rounded up: at W = 5 + i / 2, rounded down. Each W has two delays, the first of which weighs
-    7/8: 40 and 42.5 ms for W = 5.
+    8 + i / 2 epochs before, rounded up: at W = 5 + i / 2, rounded down. Each W has two delays, such as 40 and
+    42.5 ms, and the first weighs 7/8.
     """
     epochs = Epochs()
     for _ in range(8):
@@ -53,7 +53,7 @@ def started() -> Epochs:
 def steady() -> Epochs:
     """Return the time after a loss at W = 14 and its recovery: W = 0.7 * 14, rounded down, whose delay is aimed at.
 
-    Dmax is 50 ms then, and 8 epochs with +2 ms have passed, the first of which is the last one of the recovery.
+    Dmax is 50 ms then, and 8 epochs have added 2 ms each.
     """
     epochs = started()
     epochs.law.event(LOSS)

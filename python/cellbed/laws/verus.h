@@ -19,17 +19,17 @@
  * Deviations:
  * - There is no clock: an epoch ends at the first acknowledgement after it. One without acknowledgements moves Dest,
  *   if it is among the next 32, but sends nothing.
- * - The profile has 8 bins per octave of W in place of one per window, and a line between each two in place of a
- *   smoothing spline. It rises: a window has at least the delay of each smaller one. Below its first window it begins
- *   with Dmin at 0. It is taken over each second, as published.
+ * - The profile has 8 bins per octave of W in place of one per window, and its curve, drawn each second as published, a
+ *   line between each two in place of a smoothing spline. The curve never falls. It begins with Dmin at W = 0.
  * - Above its last window it continues with the slope of its last octave, up to twice that window. If it is flat there,
  *   slow start begins again, at W; in the authors' program, at 1 and without the profile.
  * - Delays are round trips of TCP, losses those that TCP finds (the program: segments missing for 150 ms) or a mark of
  *   congestion. A timeout sets W to 1, as does the program's Dest = Dmin.
+ * - Recovery ends after a round trip (the paper: with a segment that was sent at a window of at most W).
  * - Slow start begins at TCP's initial window. In the program it ends at 500 ms, not 15 Dmin.
- * - Dest and slow start grow only while the window limits the sender. Two segments keep acknowledgements coming.
- * - As in the program, not the paper: if Dest is Dmin and Dmax > 6 Dmin, nothing is sent, or Dmin grows by 10 ms if hardly
- *   anything is in flight.
+ * - W grows only while the window limits the sender. At least two segments keep acknowledgements coming.
+ * - As in the program, not the paper: if Dest is Dmin and Dmax > 6 Dmin, nothing is sent, or, with hardly anything in
+ *   flight, Dmin grows by 10 ms.
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"
@@ -106,7 +106,7 @@ LAW_INLINE void verus_learn(struct law *law, u32 w, u32 rtt_us)
 	*mean = *mean ? ((u64)*mean * (VERUS_MEAN - 1) + rtt_us) / VERUS_MEAN : rtt_us;
 }
 
-/* Takes the profile over into the curve: rising, and linear over bins without a delay. */
+/* Draw the curve of the profile: rising, and linear over bins without a delay. */
 LAW_INLINE void verus_draw(struct law *law, u64 now_us)
 {
 	u32 next = 0, delay_us = law->min_us, target_us, bin;
