@@ -6,7 +6,8 @@
  *
  *   Dest -= 2 ms if Dmax > 6 Dmin, else -= 1 ms if Dmax rose, else += 2 ms; Dest >= Dmin
  *
- * where Dmax is the largest delay of an epoch (smoothed: 0.2 old + 0.8 new), and sends
+ * where Dmax is the largest delay of an epoch (smoothed: 0.2 old + 0.8 new; without acknowledgements at least the time
+ * since the last one, as in the program), and sends
  *
  *   W = largest window of a delay up to Dest in the profile
  *   S = max(0, W + (2 - n) / (n - 1) I), n = round trip / 5 ms rounded up, I: segments in flight (the paper: last W)
