@@ -13,7 +13,7 @@ from law_examples import fixed
 
 
 def test_shipped_laws_name_their_publication() -> None:
-    assert {"vegas", "exll", "c2tcp", "copa", "vivace", "bbr3", "cubic-off", "cubic-train"} <= shipped().keys()
+    assert {"vegas", "exll", "c2tcp", "copa", "vivace", "bbr3", "verus", "cubic-off", "cubic-train"} <= shipped().keys()
     assert not {"reno", "cubic", "bbr"} & shipped().keys()  # these are the kernel's
     for law in shipped().values():
         assert law.title

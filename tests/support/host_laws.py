@@ -64,6 +64,12 @@ class HostLaw:
     def event(self, event: int) -> None:
         self._library.cellbed_law_event(self._state, ctypes.byref(self.window), ctypes.c_uint32(event))
 
+    def shown(self) -> list[int]:
+        """Return the variables of LAW_SHOWN."""
+        values = (ctypes.c_uint64 * 4)()
+        self._library.cellbed_law_show(self._state, values)
+        return list(values)
+
 
 @dataclass(frozen=True, slots=True)
 class Driven:
