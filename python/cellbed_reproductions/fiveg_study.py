@@ -357,8 +357,8 @@ PUBLICATION = SweptPublication(
         "and handovers at the study's mean intervals, 2 s on LTE each. Packets of the lost radio are lost while "
         "driving and forwarded in the subway, as the study explains its figures. Directions alone are compared.",
         "Recovery from a blockage (Fig. 8, Table IV) is not reproduced: where nothing gets through for 10 s, every law "
-        "waits for the same timer of TCP here, and resumes at once. Copa, Vivace, Verus and Sprout, which the study "
-        "leaves out of its evaluation, are not reproduced either.",
+        "waits for the same timer of TCP here, and resumes at once. Copa, Vivace and Sprout, which the study leaves "
+        "out of its evaluation, are not reproduced either, nor Verus, which was a program in user space there.",
     ),
     yes="same",
     no="not the same",
