@@ -41,7 +41,7 @@ class Tcp:
     (Cardwell et al., 2016), which paces; or a law of ``cellbed cc ls``, or the path of a law's header. hystart: whether
     CUBIC's slow start may end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent.
     initial_window: segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52
-    bytes of headers.
+    bytes of headers. pacing: whether segments are paced under controls that do not pace.
     """
 
     control: str = "cubic"
@@ -50,13 +50,14 @@ class Tcp:
     initial_window: int = 10
     receive_window: int = 6 * 2**20
     segment: int = 1448
+    pacing: bool = False
 
 
-def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int]:
+def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, bool]:
     control = tcp.control
     if control.endswith(".h") or control in shipped():
         control = find(control, pathlib.Path()).load()
-    return (control, tcp.hystart, tcp.idle_restart, tcp.initial_window, tcp.receive_window, tcp.segment)
+    return (control, tcp.hystart, tcp.idle_restart, tcp.initial_window, tcp.receive_window, tcp.segment, tcp.pacing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -638,7 +638,8 @@ def _of_programs(
             control = role.congestion_control or scenario.control_of(role.on)
             if role.tcp:
                 found = controls[control] if control is not None else tcp[0]
-                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5])
+                pacing = tcp[6] if role.pacing is None else role.pacing
+                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5], pacing)
 
 
 def names(plan: Plan) -> dict[str, str]:
