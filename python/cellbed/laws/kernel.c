@@ -61,17 +61,6 @@ LAW_INLINE struct window window_of(struct connection *connection, struct tcp_soc
 	return window;
 }
 
-#ifdef LAW_OWNS_WINDOW
-/* The rate of TCP under laws that do not pace (tcp_update_pacing_rate), bytes/s: 200 % of the window in a smoothed round
- * trip in slow start, then 120 %. srtt_us is in eighths. */
-LAW_INLINE u64 assumed_rate(struct tcp_sock *tp)
-{
-	u64 percent = tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
-
-	return percent * (8 * 10000) * tp->mss_cache * law_max(tp->snd_cwnd, tp->packets_out) / tp->srtt_us;
-}
-#endif
-
 LAW_INLINE void apply(struct connection *connection, struct tcp_sock *tp, const struct window *window)
 {
 	tp->snd_cwnd = law_min(law_max(window->cwnd, 1), LAW_LARGEST);
@@ -80,8 +69,6 @@ LAW_INLINE void apply(struct connection *connection, struct tcp_sock *tp, const 
 	if (window->pacing_rate) {
 		((struct sock *)tp)->sk_pacing_rate = window->pacing_rate;
 		connection->pacing_rate = window->pacing_rate;
-	} else if (tp->srtt_us) {
-		((struct sock *)tp)->sk_pacing_rate = assumed_rate(tp);
 	}
 #endif
 #ifdef LAW_SHOWN
