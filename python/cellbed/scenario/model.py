@@ -163,7 +163,8 @@ class Scenario(Table):
     def tcp_of(self, role: Role) -> dict[str, Law | str | int]:
         """Return the settings of TCP that a program gets beside those of its node, by key: its own, and pacing, which
         nodes cannot have."""
-        return ({"pacing": True} if self.transport.pacing else {}) | role.tcp
+        asked = ({"pacing": True} if self.transport.pacing else {}) | role.tcp
+        return {key: value for key, value in asked.items() if value is not False}
 
     @property
     def controls(self) -> list[Law | str | None]:
