@@ -3,10 +3,11 @@
 Downloads by iperf3 over each link: throughput and mean round trip of each law, in real time (as root) and predicted.
 The last column is prediction over kernel. With several flows, also Jain's index of their bytes, and their convergence:
 the first second from which on the index of every 5 s is at least 0.9. Real trials that the machine disturbed count; run
-it on an idle machine. --cpu: instead, the CPU time of each law's programs per acknowledgement.
+it on an idle machine. --virtual: only the table of several flows, in virtual time. --cpu: instead, the CPU time of each
+law's programs per acknowledgement.
 
     sudo python benches/laws.py [--links "20 Mbit/s" PATH/Verizon-LTE-short ...] [--laws NAME ...] [--repetitions 3]
-    sudo python benches/laws.py --flows 2 4 8 16 --seconds 60
+    sudo python benches/laws.py --flows 2 4 8 16 --seconds 60 [--virtual]
     sudo python benches/laws.py --cpu
 """
 
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -34,8 +36,8 @@ from cellbed.laws.law import Law, shipped
 from cellbed.measure.packets import read_packets
 
 CONVERGED, WINDOW_S = 0.9, 5
-CPU_BYTES, CPU_REPETITIONS = 1 << 26, 3
-"""Of a transfer over the loopback, and of transfers per law."""
+CPU_BYTES, CPU_ROUNDS = 1 << 26, 9
+"""Of a transfer over the loopback, and of transfers of each law, in turns."""
 PAIRS = {"reno-cellbed": "reno", "cubic-both": "cubic"}
 """Laws that are the kernel's own, too."""
 
@@ -47,11 +49,12 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--flows", nargs="+", type=int, default=[1])
+    parser.add_argument("--virtual", action="store_true")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     if asked.cpu:
-        show_cpu([law for name, law in shipped().items() if name in asked.laws])
+        show_cpu([shipped()[name] for name in asked.laws if name in shipped()])
         return
     with contextlib.ExitStack() as stack:
         out = asked.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -59,13 +62,15 @@ def main() -> None:
             asked.laws, asked.links, asked.flows, seconds=asked.seconds, repetitions=asked.repetitions
         )
         file = comparison.write(out, Path.cwd())
-        for options in ([], ["--virtual"]):
+        clocks = {"laws-virtual": ["--virtual"]} if asked.virtual else {"laws": [], "laws-virtual": ["--virtual"]}
+        for options in clocks.values():
             command = [sys.executable, "-P", "-m", "cellbed", "sweep", str(file), "--out", str(out), *options]
             subprocess.run(command, check=True, stdout=sys.stderr)
-        kernel, virtual = (results(comparison, out / name) for name in ("laws", "laws-virtual"))
-    show(kernel, virtual)
+        found = [results(comparison, out / name) for name in clocks]
+    if not asked.virtual:
+        show(*found)
     if max(asked.flows) > 1:
-        show_fairness(kernel, virtual)
+        show_fairness(found)
 
 
 def show(kernel: pl.DataFrame, virtual: pl.DataFrame) -> None:
@@ -111,6 +116,7 @@ def convergence(trial: Path, seconds: int) -> float | None:
     bins = np.zeros((flow.max() + 1, seconds))
     inside = second < seconds
     np.add.at(bins, (flow[inside], second[inside]), data["payload"][inside])
+    bins = bins[bins.any(axis=1)]  # without the connection for iperf3's results
     carried = np.lib.stride_tricks.sliding_window_view(bins, WINDOW_S, axis=1).sum(axis=2)
     index = carried.sum(axis=0) ** 2 / (len(carried) * (carried**2).sum(axis=0))
     uneven = np.flatnonzero(index < CONVERGED)
@@ -118,35 +124,38 @@ def convergence(trial: Path, seconds: int) -> float | None:
     return float(at) if at < len(index) else None
 
 
-def show_fairness(kernel: pl.DataFrame, virtual: pl.DataFrame) -> None:
-    """Print a row for each link and law: index and convergence in both clocks."""
-    both = kernel.join(virtual, on=["link", "flows", "law"], suffix="_virtual", maintain_order="left")
-    counts = kernel["flows"].unique(maintain_order=True).to_list()
-    print(
-        "| link | law | " + " | ".join(f"{count} flows" for count in counts) + " |\n" + "|---" * (2 + len(counts)) + "|"
-    )
-    for (link, law), rows in both.group_by("link", "law", maintain_order=True):
+def show_fairness(clocks: list[pl.DataFrame]) -> None:
+    """Print a row for each link and law: index and convergence in each clock."""
+    counts = clocks[0]["flows"].unique(maintain_order=True).to_list()
+    print("| link | law | " + " | ".join(f"{count} flows" for count in counts) + " |")
+    print("|---" * (2 + len(counts)) + "|")
+    for link, law in clocks[0].select("link", "law").unique(maintain_order=True).iter_rows():
         cells = [
-            ", ".join(
-                f"{row[f'fairness{end}']:.2f} ({'–' if (at := row[f'converged_s{end}']) is None else f'{at:.3g} s'})"
-                for end in ("", "_virtual")
-            )
-            if row["fairness"] is not None
-            else "–"
-            for row in rows.iter_rows(named=True)
+            ", ".join(fairness(clock.filter(link=link, law=law, flows=count).row(0, named=True)) for clock in clocks)
+            for count in counts
         ]
-        print("| " + " | ".join([str(link), str(law), *cells]) + " |")
+        print("| " + " | ".join([link, law, *cells]) + " |")
+
+
+def fairness(row: dict[str, Any]) -> str:
+    """Return index and convergence of a point as text."""
+    if row["fairness"] is None:
+        return "–"
+    at = row["converged_s"]
+    return f"{row['fairness']:.2f} ({'–' if at is None else f'{at:.3g} s'})"
 
 
 def show_cpu(laws: list[Law]) -> None:
-    """Print the CPU time of each law's programs in the kernel per acknowledgement, the least of some transfers."""
+    """Print the CPU time of each law's programs in the kernel per acknowledgement, with its range, and its ratio to the
+    first law's transfer of the same round: medians."""
     statistics = ctypes.CDLL("libbpf.so.1", use_errno=True).bpf_enable_stats(0)  # BPF_STATS_RUN_TIME
     if statistics < 0:
         raise OSError(ctypes.get_errno(), "the kernel keeps no statistics of BPF programs")
-    print("| law | ns per acknowledgement |\n|---|---|")
-    for law in laws:
-        print(f"| {law.name} | {min(cpu_ns(law) for _ in range(CPU_REPETITIONS)):.0f} |", flush=True)
+    taken = np.array([[cpu_ns(law) for law in laws] for _ in range(CPU_ROUNDS)])
     os.close(statistics)
+    print(f"| law | ns per acknowledgement | over {laws[0].name} |\n|---|---|---|")
+    for law, each, ratio in zip(laws, taken.T, (taken / taken[:, :1]).T, strict=True):
+        print(f"| {law.name} | {np.median(each):.0f} ({each.min():.0f}–{each.max():.0f}) | {np.median(ratio):.2f} |")
 
 
 def cpu_ns(law: Law) -> float:

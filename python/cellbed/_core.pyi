@@ -251,7 +251,7 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
-TcpSettings = tuple[str, bool, bool, int, int, int, int]
+TcpSettings = tuple[str, bool, bool, int, int, int, int, bool]
 Int64 = NDArray[np.int64]
 
 @final

@@ -42,6 +42,7 @@ class Tcp:
     CUBIC's slow start may end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent.
     initial_window: segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52
     bytes of headers. send_buffer: the largest, bytes, which also bounds what is in flight.
+    pacing: whether segments are paced under controls that do not pace.
     """
 
     control: str = "cubic"
@@ -51,9 +52,10 @@ class Tcp:
     receive_window: int = 6 * 2**20
     segment: int = 1448
     send_buffer: int = 4 * 2**20
+    pacing: bool = False
 
 
-def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int]:
+def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
     control = tcp.control
     if control.endswith(".h") or control in shipped():
         control = find(control, pathlib.Path()).load()

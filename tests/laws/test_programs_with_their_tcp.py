@@ -82,12 +82,12 @@ def law_and_buffers(text: str) -> tuple[str, int, int]:
 @in_the_kernel
 @needs_limits
 @pytest.mark.needs_tun
-def test_programs_of_one_node_have_their_laws_and_buffers(tmp_path: Path) -> None:
+def test_programs_of_one_node_have_their_laws_buffers_and_pacing(tmp_path: Path) -> None:
     fixed(tmp_path / "mine.h", window=20)
     (tmp_path / "programs.toml").write_text(
         f'name = "programs"\nduration = "60 s"\n{NODES}\n'
-        "[transport]\ninitial_window = 30\n"
-        + application("plain", 7001)
+        "[transport]\ninitial_window = 30\npacing = true\n"
+        + application("plain", 7001, ", pacing = false", ", pacing = false")
         + application("laws", 7002, ', congestion_control = "reno"', ', congestion_control = "./mine.h"')
         + application("buffers", 7003, ', send_buffer = "200 kB"', ', receive_buffer = "300 kB"')
     )
@@ -106,6 +106,10 @@ def test_programs_of_one_node_have_their_laws_and_buffers(tmp_path: Path) -> Non
     assert law_and_buffers(server["buffers"])[2] == 200_000
     assert law_and_buffers(client["laws"])[1] == law_and_buffers(client["plain"])[1] != 300_000
     assert client["plain"].startswith("window 30\n")
+    # A socket is paced if its rate has a limit.
+    limited = re.compile(r" pacing_rate \d+bps/\d+bps ")
+    for end in (client, server):
+        assert [app for app, text in end.items() if limited.search(text)] == ["laws", "buffers"]
 
 
 @in_the_kernel
@@ -207,6 +211,45 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 40K -l 4
 
     # 29 segments of 0.6 ms each: at once, or the last one when the tenth is acknowledged, after 26 ms.
     assert taken("") - taken("initial_window = 30") == pytest.approx(0.026 + (10 - 29) * 0.0006, abs=0.003)
+
+
+def test_paced_window_fits_a_shallow_queue_in_virtual_time(tmp_path: Path) -> None:
+    def lost(transport: str, client: str) -> tuple[int, bool]:
+        """Return segments lost, and whether a sample has a pacing rate."""
+        (tmp_path / "shallow.toml").write_text(
+            f"""
+name = "shallow"
+duration = "3 s"
+{NODES}
+[links.mobile.queue]
+kind = "droptail"
+limit = "30 kB"
+
+[transport]
+congestion_control = "reno"
+initial_window = 30
+series = true
+{transport}
+[apps.short]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
+client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 42K -l 42K"{client} }}
+"""
+        )
+        runs = tmp_path / f"runs-{len(transport)}-{len(client)}"
+        done = cellbed("run", "shallow.toml", "--virtual", "--out", runs, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        flows = pl.read_parquet(only_folder(runs) / "flows.parquet").filter(sender="endpoint-0")
+        return int(flows["lost"].sum()), flows["pacing_mbit_s"].count() > 0
+
+    # 30 segments at once overflow the queue of 20; from the eleventh on at 27 Mbit/s, twice the window in 26 ms, they
+    # queue behind those that leave at 20 Mbit/s.
+    plain, paced = lost("", ""), lost("pacing = true", "")
+    assert plain[0] > 5
+    assert not plain[1]
+    assert paced == (0, True)
+    assert lost("", ", pacing = true") == paced
+    assert lost("pacing = true", ", pacing = false") == plain
 
 
 def test_setting_without_a_model_is_named_in_the_error(tmp_path: Path) -> None:

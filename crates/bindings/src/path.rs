@@ -19,8 +19,8 @@ use crate::link::{LaterStage, parse, parse_changes};
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
-/// Control, HyStart, idle restart, initial window, receive window, segment, send buffer.
-pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64);
+/// Control, HyStart, idle restart, initial window, receive window, segment, send buffer, pacing.
+pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64, bool);
 /// Bytes of a request, of an answer's header, and of the three parts of the TLS handshake.
 type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
@@ -324,8 +324,16 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
 }
 
 pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
-    let (control, hystart, idle_restart, initial_window, receive_window, segment, send_buffer) =
-        tcp;
+    let (
+        control,
+        hystart,
+        idle_restart,
+        initial_window,
+        receive_window,
+        segment,
+        send_buffer,
+        pacing,
+    ) = tcp;
     if initial_window == 0 || segment == 0 || receive_window.min(send_buffer) < segment {
         return refuse(
             "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
@@ -345,6 +353,7 @@ pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
         receive_window,
         send_buffer,
         segment,
+        pacing,
         ..Tcp::default()
     })
 }

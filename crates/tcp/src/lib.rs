@@ -36,6 +36,8 @@ pub struct Tcp {
     pub hystart: bool,
     /// True if the window shrinks while nothing is sent (Linux: `tcp_slow_start_after_idle`).
     pub idle_restart: bool,
+    /// True if segments are paced under laws that do not pace (Linux: `SO_MAX_PACING_RATE`).
+    pub pacing: bool,
     /// The initial window, segments.
     pub initial_window: u64,
     /// The largest receive window, bytes; it begins with 64 KiB and is tuned like Linux's.
@@ -75,6 +77,7 @@ impl Default for Tcp {
             control: Control::Cubic,
             hystart: true,
             idle_restart: true,
+            pacing: false,
             initial_window: 10,
             receive_window: 6 << 20,
             send_buffer: u64::MAX,

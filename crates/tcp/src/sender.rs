@@ -7,7 +7,7 @@ use cellbed_link::{Duration, Time};
 
 use super::Tcp;
 use super::congestion::{
-    AckSample, AnyController, Control, Delivery, Reduction, Repair, Timeout, Usage,
+    AckSample, AnyController, Control, Delivery, Pacing, Reduction, Repair, Timeout, Usage,
 };
 use super::flight::{Flight, NewlyAcked};
 use super::pacing::{self, Pacer};
@@ -83,7 +83,7 @@ pub struct Sending {
     pub window: u64,
     /// Slow start ends at this window, segments.
     pub threshold: f64,
-    /// Bytes per second, if the law paces.
+    /// Bytes per second, if segments are paced.
     pub pacing: Option<f64>,
     /// The smoothed round-trip time, once there is one.
     pub round_trip: Option<Duration>,
@@ -135,7 +135,9 @@ enum Alarm {
 }
 
 impl Sender {
-    pub fn new(tcp: Tcp) -> Self {
+    pub fn new(mut tcp: Tcp) -> Self {
+        // Linux computes no rate for a law that sets its window at each acknowledgement.
+        tcp.pacing &= !matches!(tcp.control, Control::Header(law) if law.owns_window());
         Self {
             law: AnyController::new(&tcp),
             round_trip: RoundTrip::new(tcp.least_timeout),
@@ -238,7 +240,7 @@ impl Sender {
             shown: self.law.shown(),
             window: window.segments(),
             threshold: window.threshold,
-            pacing: self.law.pacing().map(|pacing| pacing.rate),
+            pacing: self.pacing().map(|pacing| pacing.rate),
             round_trip: self.round_trip.smoothed(),
             latest: self.round_trip.latest(),
             outstanding: self.flight.length(),
@@ -338,16 +340,25 @@ impl Sender {
         );
     }
 
-    /// Bytes of a super-packet: what takes about a millisecond at the rate that Linux assumes without pacing, more
-    /// where the path is short.
+    /// Bytes of a super-packet, also without pacing.
     fn largest_burst(&self) -> u64 {
-        if let Some(pacing) = self.law.pacing() {
-            return pacing.quantum;
-        }
+        let pacing = self.law.pacing().or_else(|| self.assumed_pacing());
+        pacing.map_or(u64::MAX, |pacing| pacing.quantum)
+    }
+
+    /// Returns how segments are paced: by the law, else at the rate that Linux assumes if that is asked for.
+    fn pacing(&self) -> Option<Pacing> {
+        let own = self.law.pacing();
+        own.or_else(|| self.tcp.pacing.then(|| self.assumed_pacing()).flatten())
+    }
+
+    /// Returns Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 % of
+    /// the window in a smoothed round trip in slow start, then 120 % (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+    fn assumed_pacing(&self) -> Option<Pacing> {
         let (window, segment) = (self.law.window().segments(), self.tcp.segment);
         let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())
         else {
-            return u64::MAX;
+            return None;
         };
         let gain = if (window as f64) < self.law.window().threshold / 2.0 {
             2.0
@@ -356,7 +367,8 @@ impl Sender {
         };
         let under_way = window.max(self.flight.in_flight()) * segment;
         let rate = gain * under_way as f64 / smoothed.as_secs_f64();
-        pacing::quantum(rate, segment, LEAST_BURST, least)
+        let quantum = pacing::quantum(rate, segment, LEAST_BURST, least);
+        Some(Pacing { rate, quantum })
     }
 
     /// Return whether pacing delays data that could leave; then it is due at a time.
@@ -370,7 +382,7 @@ impl Sender {
     }
 
     fn pace(&mut self, now: Time, bytes: u64) {
-        if let Some(pacing) = self.law.pacing() {
+        if let Some(pacing) = self.pacing() {
             self.pacer.sent(now, bytes, pacing.rate, pacing.quantum);
         }
     }

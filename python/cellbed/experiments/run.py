@@ -259,7 +259,7 @@ def _drive(
             spans |= {process.name: each for process in own if process.load}
             receivers += _receivers(own, each, bed, telemetry)
             own = [_with_reports(process, each, raw, bed, sockets) for process in own]
-            own = [_with_tcp(process, each, bed, record, names, chosen_tcp) for process in own]
+            own = [_with_tcp(process, each, scenario, bed, record, names, chosen_tcp) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
         balancing = Balancing(plan, bed, supervisor, journal)
         loads = supervisor.start_all([*receivers, *processes], bed.nodes)
@@ -366,15 +366,16 @@ def _with_reports(
 def _with_tcp(
     process: Process | Command,
     deployment: Deployment,
+    scenario: Scenario,
     bed: Testbed,
     record: Record,
     names: Mapping[Law | str, str],
     stack: contextlib.ExitStack,
 ) -> Process | Command:
-    """Return a program in a control group of its own, where its role chooses settings of TCP. names: of laws in the
+    """Return a program in a control group of its own, where it gets settings of TCP. names: of laws in the
     kernel. stack: removes the group. Errors: :class:`CellbedError`."""
     role = deployment.table.client if process.load else deployment.table.server
-    if role is None or not role.tcp:
+    if role is None or not (tcp := scenario.tcp_of(role)):
         return process
     parent = cgroups.program_parent(bed.nodes[process.node].setup.group, record.identifier)
     assert parent is not None  # by `testbed.check`
@@ -388,7 +389,8 @@ def _with_tcp(
         raise CellbedError(f"{group}: a control group for settings of TCP cannot be made: {error.strerror}") from error
     control = role.congestion_control
     name = None if control is None else names.get(control, name_of(control))
-    stack.enter_context(chosen(ProgramTcp(name, role.receive_buffer, role.send_buffer), group))
+    settings = ProgramTcp(name, role.receive_buffer, role.send_buffer, bool(tcp.get("pacing")))
+    stack.enter_context(chosen(settings, group))
     return replace(process, cgroups=(*process.cgroups, str(group / "cgroup.procs")))
 
 

@@ -23,7 +23,7 @@ _LIBRARY = "libbpf.so.1"
 _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
 """The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
 _PROGRAM = FOLDER / "program.c"
-_PROGRAM_PLACEHOLDER = b"@cellbed-tcp@".ljust(24, b"\0")
+_PROGRAM_PLACEHOLDER = b"@cellbed-tcp@".ljust(28, b"\0")
 """``struct settings`` in ``program.c``."""
 _F_LINK = 1 << 13
 """BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
@@ -92,11 +92,13 @@ def loaded(law: Law, flows: int | None = None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProgramTcp:
-    """The settings of TCP that programs choose. control: name in the kernel; buffers: bytes."""
+    """The settings of TCP that programs choose. control: name in the kernel; buffers: bytes; pacing: also
+    where the congestion control does not pace."""
 
     control: str | None
     receive_buffer: int | None
     send_buffer: int | None
+    pacing: bool = False
 
 
 @cache
@@ -110,7 +112,7 @@ def chosen(tcp: ProgramTcp, group: Path) -> Iterator[None]:
     """Apply settings to TCP sockets of programs that start in a control group (version 2), as long as the context and
     this process live. Errors: :class:`LawError`."""
     halves = [((size or 0) + 1) // 2 for size in (tcp.receive_buffer, tcp.send_buffer)]
-    settings = struct.pack("=16sII", (tcp.control or "").encode(), *halves)
+    settings = struct.pack("=16s3I", (tcp.control or "").encode(), *halves, tcp.pacing)
     content = inputs.content(compiled_for_programs()).replace(_PROGRAM_PLACEHOLDER, settings)
     denied = (
         "settings of TCP for single programs need root (CAP_BPF, CAP_NET_ADMIN): run it with sudo, or write them for "

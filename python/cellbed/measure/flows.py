@@ -62,7 +62,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
     A flow is one direction of a connection, numbered in the order of the first samples. acked_bytes,
     throughput_mbit_s, lost and retransmitted (segments) are since the flow's row before, and null in its first; the
     rest is the state of the sender just before it took in a segment. rtt_s: the latest round trip; srtt_s: smoothed
-    (RFC 6298). threshold_bytes: null before the first loss; pacing_mbit_s: null where the law does not pace.
+    (RFC 6298). threshold_bytes: null before the first loss; pacing_mbit_s: null without pacing.
     ``law_<name>``: the variables that laws show. receiver: null where several nodes share its address.
     connections: the table of :func:`cellbed.measure.connections.claimed`.
     """

@@ -86,6 +86,11 @@ class Transport(Table):
     ecn: bool | None = Field(
         None, description="Whether connections ask for explicit congestion notification. Default: the kernel's."
     )
+    pacing: bool = Field(
+        False,
+        description="Whether TCP of all applications spreads its segments over the round trip, also under a congestion "
+        "control that does not pace.",
+    )
     metrics_cache: bool | None = Field(
         None,
         description="Whether a connection begins with what an earlier one to the same address has measured. Default: "
@@ -154,6 +159,12 @@ class Scenario(Table):
     def control_of(self, group: str) -> Law | str | None:
         """Return the congestion control of the nodes of a group; None for the kernel's default."""
         return self.nodes[group].congestion_control or self.transport.congestion_control
+
+    def tcp_of(self, role: Role) -> dict[str, Law | str | int]:
+        """Return the settings of TCP that a program gets beside those of its node, by key: its own, and pacing, which
+        nodes cannot have."""
+        asked = ({"pacing": True} if self.transport.pacing else {}) | role.tcp
+        return {key: value for key, value in asked.items() if value is not False}
 
     @property
     def controls(self) -> list[Law | str | None]:

@@ -27,7 +27,7 @@ from cellbed.support.units import DURATION, MEASURE_NAME, SIZE
 
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]
-OF_TCP = ("congestion_control", "receive_buffer", "send_buffer")
+OF_TCP = ("congestion_control", "receive_buffer", "send_buffer", "pacing")
 """Keys of a role that concern the connections of its program."""
 _CHECKS = ("port", "line", "file", "http", "command")
 
@@ -191,6 +191,9 @@ class Role(Table):
     send_buffer: Buffer | None = Field(
         None, description="Send buffer of each connection, likewise. Default: that of its node.", examples=["4 MB"]
     )
+    pacing: bool | None = Field(
+        None, description="Whether its segments are paced, as of [transport]. Default: as there."
+    )
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:
@@ -217,7 +220,9 @@ class Role(Table):
         """The same as text."""
         sizes = (("receive buffer", self.receive_buffer), ("send buffer", self.send_buffer))
         control = [f"TCP {name_of(self.congestion_control)}"] if self.congestion_control is not None else []
-        return ", ".join([*control, *(f"{name} {SIZE.format(size)}" for name, size in sizes if size is not None)])
+        pacing = [] if self.pacing is None else ["paced" if self.pacing else "not paced"]
+        buffers = [f"{name} {SIZE.format(size)}" for name, size in sizes if size is not None]
+        return ", ".join([*control, *buffers, *pacing])
 
     @property
     def measured_file(self) -> PurePosixPath | None:

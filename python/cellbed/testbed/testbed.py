@@ -128,11 +128,12 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
 def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
     """Return the keys of programs whose settings of TCP this machine cannot give them, and why."""
     for path, role in scenario.roles():
-        if not role.tcp or role.on not in scenario.nodes:
+        if not (tcp := scenario.tcp_of(role)) or role.on not in scenario.nodes:
             continue
-        key = (*path, next(iter(role.tcp)))
+        key: _Key = (*path, next(iter(role.tcp))) if role.tcp else ("transport", "pacing")
         if scenario.nodes[role.on].backend.routed:
-            yield key, f"nodes '{role.on}' have their own kernel: write it in [transport], or run them here"
+            remedy = "remove pacing" if "pacing" in tcp else "write it in [transport]"
+            yield key, f"nodes '{role.on}' have their own kernel: {remedy}, or run them here"
         elif cgroups.program_parent(None, "") is None:
             yield key, "needs control groups of version 2: mount -t cgroup2 none FOLDER, or write it for the node"
         else:

@@ -162,6 +162,7 @@ def _drive(
         scenario.transport.receive_buffer or _RECEIVE_WINDOW,
         1448,
         scenario.transport.send_buffer or _SEND_BUFFER,
+        scenario.transport.pacing,
     )
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     state.laws = {recorded(name): law for law, name in names.items() if law != name}

@@ -640,7 +640,9 @@ def _of_programs(
             control = role.congestion_control or scenario.control_of(role.on)
             if role.tcp:
                 found = controls[control] if control is not None else tcp[0]
-                yield (name, key), (found, *tcp[1:4], role.receive_buffer or tcp[4], tcp[5], role.send_buffer or tcp[6])
+                pacing = tcp[7] if role.pacing is None else role.pacing
+                buffers = role.receive_buffer or tcp[4], tcp[5], role.send_buffer or tcp[6]
+                yield (name, key), (found, *tcp[1:4], *buffers, pacing)
 
 
 def names(plan: Plan) -> dict[str, str]:
