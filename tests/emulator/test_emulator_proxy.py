@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from cellbed.measure.packets import MADE
+from cellbed.outcomes import Fate
 from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
 
+MS = 1_000_000
 #: Answers each connection, once its end has come, with the digest of what it got and as much data, and then closes it.
 SERVER = """
 import hashlib, random, socket, socketserver, sys, threading
@@ -226,13 +228,12 @@ def test_data_of_two_in_a_cell_arrive_unchanged_across_handovers(kind: str, tmp_
         account = emulator.stop()
     assert account["refused"] == 0
     log = packets(tmp_path)
-    # In the queue at a handover some were lost, and the proxy has sent from both towers.
-    assert (log["drop"][log["direction"] == 1] == HANDOVER).any()
-    south = log[(log["direction"] == 7) & (log["source_vertex"] == 0) & (log["payload"] > 0)]
-    assert (log["direction"] == 7).any() and len(south)
+    # Handovers have dropped packets, and the proxy has sent from both towers, to the edge by way of the first one, too.
+    assert (log["drop"][log["direction"] == 1] == Fate.HANDOVER).any()
+    assert {0, 2} <= {*log["source_vertex"][log["direction"] == 7]}
     # What the radio link has lost is repeated by the proxy, not by the server.
-    from_edge = log[(log["direction"] == 5) & (log["payload"] > 0)]
-    assert len(np.unique(from_edge["packet"])) == len(from_edge)
+    data = log[log["payload"] > 0]
+    assert (data["direction"] == 5).sum() < np.isin(data["direction"], (1, 3)).sum()
 
 
 def test_an_unknown_place_is_refused() -> None:
