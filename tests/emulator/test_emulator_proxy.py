@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,19 @@ try:
 except ConnectionRefusedError:
     print("refused")
 """
+#: Sends to a connection until it is reset.
+TALK = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
+    print("open", flush=True)
+    try:
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.01)
+    except ConnectionResetError:
+        print("reset")
+"""
+SHARED = "100.65.0.2"
 
 
 def proxy(kind: str, **changes: Any) -> dict[str, Any]:
@@ -168,14 +182,19 @@ def test_datagrams_pass_untouched(tmp_path: Path) -> None:
     assert np.unique(udp["packet"], return_counts=True)[1].tolist() == [2] * (len(udp) // 2)
 
 
-def towers(kind: str, folder: Path) -> dict[str, Any]:
+def towers(kind: str, folder: Path, leaves: Sequence[int], returns: Sequence[int]) -> dict[str, Any]:
     """A configuration: two endpoints share a cell at the tower north, where the edge is, until one moves to the tower
-    south 10 ms away, and comes back, again and again."""
-    leaves, returns = range(150, 30_000, 300), range(300, 30_000, 300)  # ms
+    south 10 ms away, and comes back. An edge at each has the address SHARED. Times in ms."""
     config = line_of_two([], [], folder)
     endpoint, _, edge = config["vertices"]
-    other = endpoint | {"name": "other", "addresses": ["100.64.0.3/32"]}
-    config["vertices"] = [endpoint, other, edge, *({"name": name, "namespace": None} for name in ("north", "south"))]
+    shared = {"shared": [f"{SHARED}/32"]}
+    config["vertices"] = [
+        endpoint,
+        endpoint | {"name": "other", "addresses": ["100.64.0.3/32"]},
+        edge | shared,
+        *({"name": name, "namespace": None} for name in ("north", "south")),
+        edge | {"name": "southern", "addresses": ["100.64.64.3/32"], **shared},
+    ]
     outages = [[at * MS, 10 * MS] for at in sorted([*leaves, *returns])]
     gate = {"kind": "gate", "outages_ns": outages, "flushes_ns": [at * MS for at in leaves]}
 
@@ -195,8 +214,9 @@ def towers(kind: str, folder: Path) -> dict[str, Any]:
         direction("north", "other", radio(0.005)),
         *(direction(*ends, [delay(2)]) for ends in (("north", "edge"), ("edge", "north"))),
         *(direction(*ends, [delay(10)]) for ends in (("north", "south"), ("south", "north"))),
+        *(direction(*ends, [delay(2)]) for ends in (("south", "southern"), ("southern", "south"))),
     ]
-    stays = zip([0, *(at + 10 for at in returns)], leaves, strict=False)
+    stays = zip([0, *(at + 10 for at in returns)], leaves, strict=False)  # The last one may not return.
     config["cells"] = [
         {
             "name": "north",
@@ -214,7 +234,8 @@ def towers(kind: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["split", "mmcptp"])
 def test_data_of_two_in_a_cell_arrive_unchanged_across_handovers(kind: str, tmp_path: Path) -> None:
-    with EmulatorProcess(towers(kind, tmp_path)) as emulator:
+    config = towers(kind, tmp_path, range(150, 30_000, 300), range(300, 30_000, 300))
+    with EmulatorProcess(config) as emulator:
         emulator.ready()
         with serve(emulator, SERVER, EDGE[4]) as server:
             emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
@@ -231,9 +252,21 @@ def test_data_of_two_in_a_cell_arrive_unchanged_across_handovers(kind: str, tmp_
     # Handovers have dropped packets, and the proxy has sent from both towers, to the edge by way of the first one, too.
     assert (log["drop"][log["direction"] == 1] == Fate.HANDOVER).any()
     assert {0, 2} <= {*log["source_vertex"][log["direction"] == 7]}
-    # What the radio link has lost is repeated by the proxy, not by the server.
-    data = log[log["payload"] > 0]
-    assert (data["direction"] == 5).sum() < np.isin(data["direction"], (1, 3)).sum()
+
+
+def test_a_handover_to_another_server_of_the_address_resets(tmp_path: Path) -> None:
+    with EmulatorProcess(towers("mmcptp", tmp_path, [100], [])) as emulator:
+        emulator.ready()
+        emulator.command(do="start", at_ns=time.monotonic_ns() + 10**12, offset_ns=0)  # until the client is connected
+        with serve(emulator, SERVER, SHARED) as server:
+            program, inside = [sys.executable, "-c", TALK, SHARED], emulator.inside("endpoint")
+            with subprocess.Popen(program, preexec_fn=inside, stdout=subprocess.PIPE, text=True) as client:
+                assert client.stdout is not None
+                assert client.stdout.readline() == "open\n"
+                emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
+                assert client.communicate()[0] == "reset\n"
+            server.kill()
+        emulator.stop()
 
 
 def test_an_unknown_place_is_refused() -> None:
