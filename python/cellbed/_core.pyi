@@ -353,8 +353,9 @@ class VirtualNetwork:
         """The next event by a time, or None: "due", "open", "message", "room" or "datagram" (at its target), its time,
         connection, whether at the client's end, label."""
 
-    def sending(self, connection: int, at_client: bool) -> tuple[int, int, int]:
-        """Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions."""
+    def sending(self, connection: int, at_client: bool) -> tuple[int, int, int, int]:
+        """Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions, and
+        segments that are not acknowledged."""
 
     def counted(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """Packets of each direction: queue full, congestion, lost, handover, marked, doubled, corrupted."""

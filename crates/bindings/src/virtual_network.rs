@@ -339,15 +339,16 @@ impl VirtualNetwork {
         })
     }
 
-    /// Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions.
-    fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64) {
+    /// Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions, and
+    /// segments that are not acknowledged.
+    fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64, u64) {
         py.detach(|| {
             let inner = self.inner();
             let connection = ConnectionId::of(connection);
             let found = inner.network.sending(connection, end(at_client));
-            found.map_or((0, 0, 0), |it| {
+            found.map_or((0, 0, 0, 0), |it| {
                 let round_trip = it.round_trip.map_or(0, Duration::as_nanos);
-                (it.window, round_trip, it.repairs)
+                (it.window, round_trip, it.repairs, it.outstanding)
             })
         })
     }

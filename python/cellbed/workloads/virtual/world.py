@@ -207,8 +207,8 @@ class Socket:
         """Bytes that have not been sent here, and that have arrived here."""
         return self.world.network.transferred(self._number(), self.at_client)
 
-    def sending(self) -> tuple[int, int, int]:
-        """Congestion window in segments, smoothed round-trip time in ns, retransmissions."""
+    def sending(self) -> tuple[int, int, int, int]:
+        """Congestion window in segments, smoothed round-trip time in ns, retransmissions, segments not acknowledged."""
         return self.world.network.sending(self._number(), self.at_client)
 
     def abort(self) -> None:
@@ -235,8 +235,8 @@ class Socket:
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         if (level, option) != (socket.IPPROTO_TCP, socket.TCP_INFO):
             return 0
-        window, round_trip_ns, repairs = (
-            self.world.network.sending(self.number, self.at_client) if self.number is not None else (10, 0, 0)
+        window, round_trip_ns, repairs, _ = (
+            self.world.network.sending(self.number, self.at_client) if self.number is not None else (10, 0, 0, 0)
         )
         return pack_info(window, round_trip_ns // 1000, repairs)
 
@@ -254,16 +254,18 @@ class SendBuffer:
         """Return how many bytes it takes now; 0 or less: none."""
         if self._socket.number is None:
             return _UNLIMITED
-        window = self._window()
+        window, outstanding = self._held()
         self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, _MOST_BUFFERED))
-        return max(self._largest - window, self._least) - self._socket.transferred()[0]
+        return max(self._largest - outstanding, self._least) - self._socket.transferred()[0]
 
     def want_room(self) -> None:
         """Ask for one call of the socket's ``on_room`` when a third is free (``sk_stream_write_space``)."""
-        self._socket.want_room(max(self._largest * 2 // 3 - self._window(), _SEGMENT))
+        self._socket.want_room(max(self._largest * 2 // 3 - self._held()[1], _SEGMENT))
 
-    def _window(self) -> int:
-        return self._socket.sending()[0] * _SEGMENT
+    def _held(self) -> tuple[int, int]:
+        """Return the congestion window and what of it is not acknowledged, which a receive window may bound; bytes."""
+        window, _, _, outstanding = self._socket.sending()
+        return window * _SEGMENT, min(outstanding, window) * _SEGMENT
 
 
 class Datagrams:
