@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import numpy as np
 import pytest
 
 from cellbed.measure.packets import MADE
+from cellbed.outcomes import Fate
 from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
 
+MS = 1_000_000
 #: Answers each connection, once its end has come, with the digest of what it got and as much data, and then closes it.
 SERVER = """
 import hashlib, random, socket, socketserver, sys, threading
@@ -89,10 +93,23 @@ try:
 except ConnectionRefusedError:
     print("refused")
 """
+#: Sends to a connection until it is reset.
+TALK = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
+    print("open", flush=True)
+    try:
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.01)
+    except ConnectionResetError:
+        print("reset")
+"""
+SHARED = "100.65.0.2"
 
 
 def proxy(kind: str, **changes: Any) -> dict[str, Any]:
-    place = {"at": "tower", "endpoint": "endpoint", "downlink": "mobile.downlink"}
+    place = {"uplink": "mobile.uplink", "downlink": "mobile.downlink"}
     times = {"interval_ns": 1_000_000, "horizon_ns": 10_000_000} if kind == "mmcptp" else {}
     return {"kind": kind, "buffer_bytes": 1 << 20, **place, **times, **changes}
 
@@ -163,6 +180,93 @@ def test_datagrams_pass_untouched(tmp_path: Path) -> None:
     log = packets(tmp_path)
     udp = log[log["protocol"] == 17]
     assert np.unique(udp["packet"], return_counts=True)[1].tolist() == [2] * (len(udp) // 2)
+
+
+def towers(kind: str, folder: Path, leaves: Sequence[int], returns: Sequence[int]) -> dict[str, Any]:
+    """A configuration: two endpoints share a cell at the tower north, where the edge is, until one moves to the tower
+    south 10 ms away, and comes back. An edge at each has the address SHARED. Times in ms."""
+    config = line_of_two([], [], folder)
+    endpoint, _, edge = config["vertices"]
+    shared = {"shared": [f"{SHARED}/32"]}
+    config["vertices"] = [
+        endpoint,
+        endpoint | {"name": "other", "addresses": ["100.64.0.3/32"]},
+        edge | shared,
+        *({"name": name, "namespace": None} for name in ("north", "south")),
+        edge | {"name": "southern", "addresses": ["100.64.64.3/32"], **shared},
+    ]
+    outages = [[at * MS, 10 * MS] for at in sorted([*leaves, *returns])]
+    gate = {"kind": "gate", "outages_ns": outages, "flushes_ns": [at * MS for at in leaves]}
+
+    def direction(source: str, target: str, stages: Stages, **changes: Any) -> dict[str, Any]:
+        return {"name": f"{source} to {target}", "from": source, "to": target, "stages": stages, **changes}
+
+    def moves(*ways: tuple[str, str]) -> list[dict[str, Any]]:
+        times = sorted([*((at, ways[0]) for at in leaves), *((at, ways[1]) for at in returns)])
+        return [{"at_ns": at * MS, "from": source, "to": target} for at, (source, target) in times]
+
+    lossy, *rest = radio(0.005)
+    up, down = [("endpoint", it) for it in ("south", "north")], [(it, "endpoint") for it in ("south", "north")]
+    config["directions"] = [
+        direction("endpoint", "north", [lossy, gate, *rest], moves=moves(*up)),
+        direction("north", "endpoint", [lossy, gate, *rest], moves=moves(*down)),
+        direction("other", "north", radio(0.005)),
+        direction("north", "other", radio(0.005)),
+        *(direction(*ends, [delay(2)]) for ends in (("north", "edge"), ("edge", "north"))),
+        *(direction(*ends, [delay(10)]) for ends in (("north", "south"), ("south", "north"))),
+        *(direction(*ends, [delay(2)]) for ends in (("south", "southern"), ("southern", "south"))),
+    ]
+    stays = zip([0, *(at + 10 for at in returns)], leaves, strict=False)  # The last one may not return.
+    config["cells"] = [
+        {
+            "name": "north",
+            "scheduler": {"kind": "round-robin"},
+            "users": [
+                {"direction": "north to other"},
+                *({"direction": "north to endpoint", "from_ns": a * MS, "until_ns": b * MS} for a, b in stays),
+            ],
+        }
+    ]
+    ways = [{"uplink": f"{it} to north", "downlink": f"north to {it}"} for it in ("endpoint", "other")]
+    config["proxies"] = [proxy(kind, **way) for way in ways]
+    return config
+
+
+@pytest.mark.parametrize("kind", ["split", "mmcptp"])
+def test_data_of_two_in_a_cell_arrive_unchanged_across_handovers(kind: str, tmp_path: Path) -> None:
+    config = towers(kind, tmp_path, range(150, 30_000, 300), range(300, 30_000, 300))
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        with serve(emulator, SERVER, EDGE[4]) as server:
+            emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
+            command = [sys.executable, "-c", CLIENT, EDGE[4], "2000000", "2", "2"]
+            started = [
+                subprocess.Popen(command, preexec_fn=emulator.inside(it), stdout=subprocess.PIPE, text=True)
+                for it in ("endpoint", "other")
+            ]
+            assert [client.communicate()[0] for client in started] == ["2\n"] * 2
+            server.communicate()
+        account = emulator.stop()
+    assert account["refused"] == 0
+    log = packets(tmp_path)
+    # Handovers have dropped packets, and the proxy has sent from both towers, to the edge by way of the first one, too.
+    assert (log["drop"][log["direction"] == 1] == Fate.HANDOVER).any()
+    assert {0, 2} <= {*log["source_vertex"][log["direction"] == 7]}
+
+
+def test_a_handover_to_another_server_of_the_address_resets(tmp_path: Path) -> None:
+    with EmulatorProcess(towers("mmcptp", tmp_path, [100], [])) as emulator:
+        emulator.ready()
+        emulator.command(do="start", at_ns=time.monotonic_ns() + 10**12, offset_ns=0)  # until the client is connected
+        with serve(emulator, SERVER, SHARED) as server:
+            program, inside = [sys.executable, "-c", TALK, SHARED], emulator.inside("endpoint")
+            with subprocess.Popen(program, preexec_fn=inside, stdout=subprocess.PIPE, text=True) as client:
+                assert client.stdout is not None
+                assert client.stdout.readline() == "open\n"
+                emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
+                assert client.communicate()[0] == "reset\n"
+            server.kill()
+        emulator.stop()
 
 
 def test_an_unknown_place_is_refused() -> None:

@@ -325,7 +325,3 @@ def test_a_proxy_that_cannot_be_is_one_error(folder: Path) -> None:
         parse(unlimited, source="scenario.toml", folder=folder)
     assert "'horizon'" in error('proxy = { kind = "mmcptp", horizont = "5 ms" }', folder)
     assert "20 ms" in error('proxy = { kind = "mmcptp", horizon = "30 ms" }', folder)
-    cell = 'proxy = { kind = "split" }\n[cells.macro]\nscheduler = "max-rate"\n'
-    text = GOOD.replace('start = "0 s"\n', cell).replace("[nodes.endpoint]\n", '[nodes.endpoint]\ncell = "macro"\n')
-    with pytest.raises(ScenarioError, match=r"nodes.endpoint.cell: a proxy serves the link of one endpoint"):
-        parse(text, source="scenario.toml", folder=folder)

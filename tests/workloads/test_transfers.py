@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -87,6 +88,49 @@ def test_over_tcp_bytes_are_exact_and_overhead_and_repetitions_are_those_of_the_
     connections = pl.read_parquet(run / "connections.parquet")
     again = connections.select(pl.sum_horizontal("to_server_retransmitted", "to_client_retransmitted").sum()).item()
     assert requests["retransmitted"].sum() == again > 0
+
+
+SITES = """name = "sites"
+duration = "4 s"
+[nodes.endpoint]
+count = 2
+cell = "north"
+cpus = 0.5
+memory = "256 MiB"
+route = [{ at = "1 s", cell = "south" }, { at = "2 s", cell = "north", queued = "drop", down = "20 Mbit/s" }]
+[nodes.edge]
+site = "north"
+cpus = 0.5
+memory = "256 MiB"
+[links.mobile]
+up = "20 Mbit/s"
+down = "40 Mbit/s"
+base_delay = "5 ms"
+loss = "0.5 %"
+proxy = { kind = "mmcptp" }
+[sites]
+north = { core = "10 ms" }
+south = { core = "10 ms" }
+[cells]
+north = { site = "north", scheduler = "round-robin" }
+south = { site = "south", scheduler = "round-robin" }
+"""
+
+
+def test_transfers_of_users_of_a_cell_go_on_through_their_proxies_at_another_site(tmp_path: Path) -> None:
+    app = '[apps.files]\nkind = "transfers"\nserver = "edge"\nupload = ["1 MB"]\ndownload = ["4 MB"]\n'
+    run = _run(tmp_path, SITES + app + 'arrivals = "closed"\ntimeout = "20 s"\n', "--virtual")
+    requests = _requests(run)
+    assert set(requests["status"]) == {"ok"}
+    assert (requests["residual_s"].abs() < 1e-6).all()
+    assert {*requests["endpoint"]} == {"endpoint-0", "endpoint-1"}
+    # Each queue has what its share of the cell carries in 10 ms.
+    packets = read_packets(run / "raw" / "packets.bin")
+    described = json.loads((run / "run.json").read_text())["directions"]
+    for each in (it for it in described if it["name"].startswith("mobile") and it["name"].endswith("downlink")):
+        own = packets[(packets["direction"] == each["index"]) & (packets["drop"] == 0)]
+        queued = np.sort(own["released"] - own["arrived"])
+        assert queued[len(queued) * 8 // 10] < 12e6
 
 
 def _lost(run: Path, row: dict[str, Any]) -> int:

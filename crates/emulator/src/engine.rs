@@ -6,12 +6,14 @@
 
 mod handle;
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use cellbed_link::{Bytes, Duration, Fate, Graph, GraphConfig, Onward, Outcome, Packets, Time};
+use cellbed_tcp::proxy::{Place, Side};
 
 use crate::clock::now;
 use crate::config::Config;
@@ -77,7 +79,8 @@ pub struct Engine {
     /// By when to write what waits, even if there is more to read.
     write_by: Time,
     proxies: Vec<Port>,
-    made: Vec<Made>,
+    /// Packets that proxies have made and that have not left.
+    made: VecDeque<Made>,
     offload: bool,
 }
 
@@ -135,7 +138,7 @@ impl Engine {
                 .into_iter()
                 .map(|(place, table)| Port::new(place, table))
                 .collect(),
-            made: Vec::new(),
+            made: VecDeque::new(),
             offload: config.offload,
             devices: tuns.into_iter().map(device).collect(),
             requests,
@@ -296,8 +299,9 @@ impl Engine {
             self.deliver_all(time, now);
             for number in 0..self.proxies.len() {
                 if self.proxies[number].timer().is_some_and(|due| due <= time) {
-                    self.proxies[number].tick(time, &self.graph);
-                    self.send_made(number, time);
+                    self.proxies[number].tick(time, &mut self.graph);
+                    self.collect_made(number, time);
+                    self.send_made(time);
                 }
             }
         }
@@ -309,13 +313,14 @@ impl Engine {
         self.graph.next_event().into_iter().chain(proxies).min()
     }
 
-    /// Hands a segment that comes out of a direction to the proxy there, if there is one for it. Returns the segment
-    /// that goes on, if one does.
+    /// Hands a segment that reaches a vertex to the proxies there, if there are some for it. Returns the segment that
+    /// goes on, if one does. direction: which it comes out of, none from a proxy.
     fn divide(
         &mut self,
-        direction: usize,
-        outcome: &Outcome<Segment>,
-        segment: Segment,
+        direction: Option<usize>,
+        vertex: u16,
+        at: Time,
+        mut segment: Segment,
     ) -> Option<Segment> {
         let Packet {
             source,
@@ -323,24 +328,24 @@ impl Engine {
             number,
             ..
         } = *self.pool.packet(segment.slot);
-        let vertex = self.graph.paths(outcome.released).end(direction);
-        let is_there = |port: &Port| port.is_between(vertex, source, destination);
-        let Some(port) = self.proxies.iter().position(is_there) else {
-            return Some(segment);
-        };
-        let at = outcome.departed;
-        match self.proxies[port].receive(at, &self.pool, segment) {
-            Verdict::Pass => Some(segment),
-            Verdict::Replace(bytes) => {
-                self.pool.release(segment.slot, 1);
-                self.insert(bytes, number, source, destination)
-            }
-            Verdict::Taken => {
-                self.pool.release(segment.slot, 1);
-                self.send_made(port, at);
-                None
+        let places = self.proxies.iter().map(|port| &port.place);
+        let paths = self.graph.paths(at);
+        let passed = Place::passed(places, paths, direction, vertex, destination);
+        for (port, from) in passed.into_iter().flatten() {
+            match self.proxies[port].receive(at, &self.pool, segment, from) {
+                Verdict::Pass => {}
+                Verdict::Replace(bytes) => {
+                    self.pool.release(segment.slot, 1);
+                    segment = self.insert(bytes, number, source, destination)?;
+                }
+                Verdict::Taken => {
+                    self.pool.release(segment.slot, 1);
+                    self.collect_made(port, at);
+                    return None;
+                }
             }
         }
+        Some(segment)
     }
 
     /// Puts a packet that a proxy has made into the pool.
@@ -363,25 +368,35 @@ impl Engine {
         })
     }
 
-    /// Gives the packets that leave a proxy to their directions.
-    fn send_made(&mut self, port: usize, at: Time) {
-        let mut made = std::mem::take(&mut self.made);
-        self.proxies[port].send(&mut made);
-        for it in made.drain(..) {
-            let next = self
-                .graph
-                .paths(at)
-                .next(it.at.into(), it.destination.into());
-            if let Some(next) = next
-                && let Some(segment) = self.insert(it.bytes, it.number, it.source, it.destination)
-            {
-                let Packet { layout, tag, .. } = *self.pool.packet(segment.slot);
-                let size = Bytes(layout.size(0) as u64);
-                log::arrival(&mut self.records, next, at, size);
-                self.graph.accept_tagged(at, next, segment, size, tag, None);
+    /// Takes the packets that leave a proxy, where its endpoint's tower is.
+    fn collect_made(&mut self, port: usize, at: Time) {
+        let port = &mut self.proxies[port];
+        let tower = port.place.tower(self.graph.paths(at));
+        port.send(tower, &mut self.made);
+    }
+
+    /// Gives the packets that proxies have made to their directions, past those of other endpoints.
+    fn send_made(&mut self, at: Time) {
+        while let Some(it) = self.made.pop_front() {
+            let vertex = usize::from(it.at);
+            let paths = self.graph.paths(at);
+            let header = Header::parse(&it.bytes[VNET_BYTES..]);
+            let owner = header.and_then(|it| self.owners.owner(paths, vertex, &it.destination));
+            let Some((to, next)) = owner.and_then(|to| Some((to, paths.next(vertex, to)?))) else {
+                continue;
+            };
+            let mut segment = self.insert(it.bytes, it.number, it.source, to as u16);
+            if it.to == Side::Core {
+                segment = segment.and_then(|it| self.divide(None, vertex as u16, at, it));
             }
+            let Some(segment) = segment else {
+                continue;
+            };
+            let Packet { layout, tag, .. } = *self.pool.packet(segment.slot);
+            let size = Bytes(layout.size(0) as u64);
+            log::arrival(&mut self.records, next, at, size);
+            self.graph.accept_tagged(at, next, segment, size, tag, None);
         }
-        self.made = made;
     }
 
     /// Takes what has come out of directions by `time` on, as is observed at `now`.
@@ -429,13 +444,14 @@ impl Engine {
         if let Onward::Next(_) = onward
             && !self.proxies.is_empty()
         {
-            match self.divide(direction, &outcome, segment) {
+            let vertex = self.graph.paths(outcome.released).end(direction) as u16;
+            match self.divide(Some(direction), vertex, at, segment) {
                 Some(same) if same == segment => {}
                 Some(other) => {
                     segment = other;
                     size = Bytes(self.pool.packet(other.slot).layout.size(0) as u64);
                 }
-                None => return,
+                None => return self.send_made(at),
             }
         }
         if let Onward::Next(next) = onward {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use cellbed_link::{Graph, Time};
-use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Radio, Side, What};
+use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Side, What};
 use cellbed_tcp::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind, Tcp};
 
 use crate::flow::tag;
@@ -158,7 +158,8 @@ impl Flow {
 
 /// The proxy of an endpoint with the bytes of its connections.
 pub struct Port {
-    place: Place,
+    /// Its place.
+    pub place: Place,
     proxy: Proxy<Key>,
     flows: HashMap<Key, Flow>,
     made: u64,
@@ -178,14 +179,14 @@ pub enum Verdict {
 pub struct Made {
     /// The vertex that it leaves.
     pub at: u16,
+    /// The side of the proxy on which it leaves.
+    pub to: Side,
     /// With the device's header before it.
     pub bytes: Vec<u8>,
     /// Its number.
     pub number: u64,
     /// The vertex that it is from.
     pub source: u16,
-    /// The vertex that it is for.
-    pub destination: u16,
 }
 
 impl Port {
@@ -199,31 +200,24 @@ impl Port {
         }
     }
 
-    /// Returns whether packets between these vertices pass it where they reach `vertex`.
-    pub fn is_between(&self, vertex: usize, source: u16, destination: u16) -> bool {
-        vertex == usize::from(self.place.at) && [source, destination].contains(&self.place.endpoint)
-    }
-
     /// Returns when [`tick`](Self::tick) is due.
     pub fn timer(&self) -> Option<Time> {
         self.proxy.timer()
     }
 
     /// Acts on the timers that are due.
-    pub fn tick(&mut self, now: Time, graph: &Graph<Held>) {
-        let radio = Radio::of(graph, self.place.downlink, now, self.proxy.horizon());
+    pub fn tick(&mut self, now: Time, graph: &mut Graph<Held>) {
+        let radio = self.proxy.look(graph, self.place.downlink, now);
         self.proxy.tick(now, radio);
     }
 
-    /// Takes in a packet that reaches the tower.
-    pub fn receive(&mut self, now: Time, pool: &Pool, held: Held) -> Verdict {
+    /// Takes in a packet that reaches the tower from a side.
+    pub fn receive(&mut self, now: Time, pool: &Pool, held: Held, from: Side) -> Verdict {
         let view = pool.view(held);
         let packet = pool.packet(held.slot);
         let Some(parsed) = Parsed::of(&view) else {
             return Verdict::Pass;
         };
-        let is_radio = packet.source == self.place.endpoint;
-        let from = if is_radio { Side::Radio } else { Side::Core };
         let key = parsed.key(from);
         match (parsed.flags & SYN != 0, parsed.flags & ACK != 0) {
             (true, false) => return self.syn(now, key, from, &parsed, packet.source),
@@ -406,8 +400,8 @@ impl Port {
         }
     }
 
-    /// Puts the packets that leave now into `leaving`.
-    pub fn send(&mut self, leaving: &mut Vec<Made>) {
+    /// Appends the packets that leave now, at this vertex, to `leaving`.
+    pub fn send(&mut self, at: u16, leaving: &mut VecDeque<Made>) {
         while let Some(Output { key, to, what }) = self.proxy.poll() {
             let Some(flow) = self.flows.get_mut(&key) else {
                 continue;
@@ -423,7 +417,7 @@ impl Port {
                             self.made += 1;
                             self.made
                         });
-                        leaving.push(made(self.place.at, source, target, segment, 0, number));
+                        leaving.push_back(made(at, to, source, target, segment, 0, number));
                     };
                     make(&segment, packet);
                     if selective && segment.length > 0 {
@@ -450,14 +444,7 @@ impl Port {
                         acknowledgement,
                         ..bare(Time::ZERO)
                     };
-                    leaving.push(made(
-                        self.place.at,
-                        source,
-                        target,
-                        &segment,
-                        RST,
-                        self.made,
-                    ));
+                    leaving.push_back(made(at, to, source, target, &segment, RST, self.made));
                     self.flows.remove(&key);
                 }
                 What::Closed => drop(self.flows.remove(&key)),
@@ -483,6 +470,7 @@ fn bare(now: Time) -> Segment {
 /// Makes the packet of a segment, as if it came from `source`.
 fn made(
     at: u16,
+    to: Side,
     source: &mut Origin,
     target: &Origin,
     segment: &Segment,
@@ -528,10 +516,10 @@ fn made(
     bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());
     Made {
         at,
+        to,
         bytes,
         number,
         source: source.vertex,
-        destination: target.vertex,
     }
 }
 

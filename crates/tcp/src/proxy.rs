@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use cellbed_link::agenda::Agenda;
-use cellbed_link::graph::Graph;
 use cellbed_link::graph::table::GraphTables;
+use cellbed_link::graph::{Graph, Paths};
 use cellbed_link::{Bytes, Duration, Time};
 use serde::Deserialize;
 
@@ -53,11 +53,9 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyTable {
-    /// Name of the vertex it is at.
-    pub at: String,
-    /// Name of the vertex of the endpoint.
-    pub endpoint: String,
-    /// Name of the direction from one to the other.
+    /// Name of the direction that the endpoint sends into.
+    pub uplink: String,
+    /// Name of the direction that leads to the endpoint; the proxy is at the vertex that it leaves at present.
     pub downlink: String,
     /// The way in which data leave for the endpoint.
     pub kind: Kind,
@@ -71,14 +69,14 @@ pub struct ProxyTable {
     pub horizon_ns: u64,
 }
 
-/// The place of a proxy in a graph.
+/// The place of a proxy in a graph. It moves with the endpoint from one tower to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The vertex it is at.
-    pub at: u16,
     /// The vertex of the endpoint.
     pub endpoint: u16,
-    /// The direction from one to the other.
+    /// The direction that the endpoint sends into.
+    pub uplink: usize,
+    /// The direction that leads to the endpoint.
     pub downlink: usize,
 }
 
@@ -88,17 +86,47 @@ impl ProxyTable {
     /// Errors: the name that the graph does not have.
     pub fn place(&self, graph: &GraphTables<'_>) -> Result<Place, String> {
         let missing = |name: &str| format!("there is no {name}");
-        let vertex = |name: &str| {
-            let found = graph.vertices.iter().position(|it| *it == name);
-            found.map(|it| it as u16).ok_or_else(|| missing(name))
+        let direction = |name: &str| {
+            let found = graph.directions.iter().position(|it| it.name == name);
+            found.ok_or_else(|| missing(name))
         };
-        let mut directions = graph.directions.iter();
-        let downlink = directions.position(|it| it.name == self.downlink);
+        let (uplink, downlink) = (direction(&self.uplink)?, direction(&self.downlink)?);
+        let endpoint = &graph.directions[downlink].to;
+        let vertex = graph.vertices.iter().position(|it| it == endpoint);
         Ok(Place {
-            at: vertex(&self.at)?,
-            endpoint: vertex(&self.endpoint)?,
-            downlink: downlink.ok_or_else(|| missing(&self.downlink))?,
+            endpoint: vertex.ok_or_else(|| missing(endpoint))? as u16,
+            uplink,
+            downlink,
         })
+    }
+}
+
+impl Place {
+    /// Returns the vertex of the tower. paths: now.
+    pub fn tower(&self, paths: Paths<'_>) -> u16 {
+        paths.begin(self.downlink) as u16
+    }
+
+    /// Returns the numbers of the proxies that a packet passes at a vertex: that of the endpoint that it comes from,
+    /// then that of the one that it is for, which has the other side.
+    ///
+    /// A packet that left the uplink before a handover reaches the proxy where it comes out, at the old tower; one that
+    /// comes from the core network there goes on to the new one. direction: which it comes out of, none from a proxy;
+    /// paths: now.
+    pub fn passed<'a>(
+        places: impl Iterator<Item = &'a Self> + Clone,
+        paths: Paths<'_>,
+        direction: Option<usize>,
+        vertex: u16,
+        destination: u16,
+    ) -> [Option<(usize, Side)>; 2] {
+        let near = places.clone().position(|it| Some(it.uplink) == direction);
+        let is_far = |it: &Self| it.endpoint == destination && it.tower(paths) == vertex;
+        let far = places.clone().position(is_far);
+        [
+            near.map(|it| (it, Side::Radio)),
+            far.map(|it| (it, Side::Core)),
+        ]
     }
 }
 
@@ -129,26 +157,8 @@ pub enum What {
 pub struct Radio {
     /// Bytes in its queue.
     pub queued: u64,
-    /// Bytes that it could carry within the last [horizon](ProxyTable::horizon_ns).
+    /// Bytes that it shall have: at its rate, for the [horizon](ProxyTable::horizon_ns).
     pub offered: u64,
-}
-
-impl Radio {
-    /// Returns the state of a direction of a graph.
-    pub fn of<P: Clone>(graph: &Graph<P>, direction: usize, now: Time, horizon: Duration) -> Self {
-        let radio = &graph.directions()[direction];
-        let Bytes(queued) = radio.queue().bytes;
-        let from = Time::from_nanos(now.as_nanos().saturating_sub(horizon.as_nanos()));
-        let offered = if radio.is_closed() {
-            0.0
-        } else {
-            radio.offered(from, now)
-        };
-        Self {
-            queued,
-            offered: offered as u64,
-        }
-    }
 }
 
 /// A connection with the proxy in between. Arrays are by side; a stream is that of the side that it comes from.
@@ -289,9 +299,29 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns for how long the radio link shall have data.
-    pub fn horizon(&self) -> Duration {
-        self.horizon
+    /// Returns the state of a radio link.
+    ///
+    /// The rate is that of the last horizon; in a cell it is divided by the number of users that have packets waiting,
+    /// which is what round robin and proportional fair give. But there are data for the next slot and until the release
+    /// behind it, so that no part of a slot goes to others, however many they are.
+    pub fn look<P: Clone>(&self, graph: &mut Graph<P>, downlink: usize, now: Time) -> Radio {
+        let turn = graph.turn(now, downlink);
+        let radio = &graph.directions()[downlink];
+        let Bytes(queued) = radio.queue().bytes;
+        let horizon = self.horizon.as_nanos();
+        let from = Time::from_nanos(now.as_nanos().saturating_sub(horizon));
+        let mut offered = 0.0;
+        if !radio.is_closed() {
+            offered = radio.offered(from, now);
+        }
+        if let Some((users, slot)) = turn {
+            let least = (slot + self.interval).as_nanos() as f64 / horizon.max(1) as f64;
+            offered *= (1.0 / users as f64).max(least.min(1.0));
+        }
+        Radio {
+            queued,
+            offered: offered as u64,
+        }
     }
 
     /// Returns whether it divides a connection.

@@ -14,7 +14,7 @@ use cellbed_link::{
 use crate::connection::Connection;
 use crate::event::{ConnectionId, DatagramKind, End, Ends, Event};
 use crate::pool::{Content, Packet, Pool};
-use cellbed_tcp::proxy::{Place, Proxy, ProxyTable, Radio, Side, What};
+use cellbed_tcp::proxy::{Place, Proxy, ProxyTable, Side, What};
 use cellbed_tcp::{Segment, SegmentKind, Sending, Tcp};
 
 /// A program on all hosts, driven by events.
@@ -85,9 +85,10 @@ pub struct Network {
     log: Option<Vec<[u8; RECORD_BYTES]>>,
     /// Samples of flows.
     flows: Option<Vec<u8>>,
-    /// Proxies, and when the SYNs of connections that are being opened passed them.
+    /// Proxies, when the SYNs of connections that are being opened passed them, and what they have made.
     proxies: Vec<(Place, Proxy<u64>)>,
-    asked_at: HashMap<u64, Time>,
+    asked_at: HashMap<(usize, u64), Time>,
+    made: VecDeque<(u16, Side, u32, Bytes)>,
 }
 
 impl Network {
@@ -125,6 +126,7 @@ impl Network {
             flows: None,
             proxies: Vec::new(),
             asked_at: HashMap::new(),
+            made: VecDeque::new(),
         }
     }
 
@@ -502,8 +504,11 @@ impl Network {
         let packet = *packet;
         match self.graph.onward(direction, outcome, packet.to.into()) {
             Onward::Next(next) => {
-                if !self.proxies.is_empty() && self.divide(direction, slot, outcome) {
-                    return;
+                if !self.proxies.is_empty() {
+                    let vertex = self.graph.paths(outcome.released).end(direction) as u16;
+                    if self.divide(Some(direction), vertex, slot) {
+                        return self.send_made();
+                    }
                 }
                 return self.accept(next, slot, outcome.departed, outcome.size);
             }
@@ -601,23 +606,27 @@ impl Network {
         }
     }
 
-    /// Hands a packet between two directions to the proxy there, if it belongs to a connection of one; else it passes.
-    fn divide(&mut self, direction: usize, slot: u32, outcome: &Outcome<u32>) -> bool {
-        let packet = *self.pool.get(slot);
-        let vertex = self.graph.paths(outcome.released).end(direction);
-        let is_there = |(place, _): &(Place, Proxy<u64>)| {
-            usize::from(place.at) == vertex && [packet.from, packet.to].contains(&place.endpoint)
-        };
-        let Some(number) = self.proxies.iter().position(is_there) else {
-            return false;
-        };
-        let (place, proxy) = &mut self.proxies[number];
-        let from = if packet.from == place.endpoint {
-            Side::Radio
-        } else {
-            Side::Core
-        };
-        let now = self.now;
+    /// Hands a packet that reaches a vertex to the proxies there, if it belongs to a connection of one; else it passes.
+    /// Returns whether one has it. direction: which it comes out of, none from a proxy.
+    fn divide(&mut self, direction: Option<usize>, vertex: u16, slot: u32) -> bool {
+        let (now, destination) = (self.now, self.pool.get(slot).to);
+        let places = self.proxies.iter().map(|(place, _)| place);
+        let paths = self.graph.paths(now);
+        let passed = Place::passed(places, paths, direction, vertex, destination);
+        for (number, from) in passed.into_iter().flatten() {
+            if self.take_in(number, from, slot) {
+                self.pool.release(slot);
+                self.collect_made(number);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Hands a packet to a proxy; returns whether that keeps it.
+    fn take_in(&mut self, number: usize, from: Side, slot: u32) -> bool {
+        let (now, packet) = (self.now, *self.pool.get(slot));
+        let proxy = &mut self.proxies[number].1;
         match packet.content {
             Content::Segment {
                 connection,
@@ -625,11 +634,11 @@ impl Network {
                 ..
             } => match segment.kind {
                 SegmentKind::Syn => {
-                    self.asked_at.insert(connection, now);
+                    self.asked_at.insert((number, connection), now);
                     return false;
                 }
                 SegmentKind::SynAck if !proxy.is_open(connection) => {
-                    if let Some(&asked) = self.asked_at.get(&connection) {
+                    if let Some(&asked) = self.asked_at.get(&(number, connection)) {
                         proxy.open(
                             now,
                             connection,
@@ -643,7 +652,7 @@ impl Network {
                 }
                 _ if !proxy.knows(connection) || packet.corrupt => return false,
                 _ => {
-                    self.asked_at.remove(&connection);
+                    self.asked_at.remove(&(number, connection));
                     proxy.receive(now, connection, from, &segment, Some(packet.number), false);
                 }
             },
@@ -652,8 +661,6 @@ impl Network {
             }
             _ => return false,
         }
-        self.pool.release(slot);
-        self.relay(number);
         true
     }
 
@@ -662,15 +669,16 @@ impl Network {
         for number in 0..self.proxies.len() {
             let (place, proxy) = &mut self.proxies[number];
             if proxy.timer().is_some_and(|due| due <= self.now) {
-                let radio = Radio::of(&self.graph, place.downlink, self.now, proxy.horizon());
+                let radio = proxy.look(&mut self.graph, place.downlink, self.now);
                 proxy.tick(self.now, radio);
-                self.relay(number);
+                self.collect_made(number);
             }
         }
+        self.send_made();
     }
 
-    /// Sends what leaves a proxy, as if it came from the other end.
-    fn relay(&mut self, number: usize) {
+    /// Takes what leaves a proxy, as if it came from the other end.
+    fn collect_made(&mut self, number: usize) {
         while let Some(output) = self.proxies[number].1.poll() {
             let Some(open) = self.connection(ConnectionId(output.key)) else {
                 continue;
@@ -716,7 +724,17 @@ impl Network {
                 corrupt: false,
                 content,
             });
-            self.enter(place.at, slot, self.now, size);
+            let tower = place.tower(self.graph.paths(self.now));
+            self.made.push_back((tower, output.to, slot, size));
+        }
+    }
+
+    /// Sends what proxies have made, past those of other endpoints.
+    fn send_made(&mut self) {
+        while let Some((tower, to, slot, size)) = self.made.pop_front() {
+            if to == Side::Radio || !self.divide(None, tower, slot) {
+                self.enter(tower, slot, self.now, size);
+            }
         }
     }
 

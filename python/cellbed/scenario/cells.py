@@ -117,8 +117,6 @@ def cell_misfits(
                 yield ("nodes", name, "priority"), f"{text}, or remove this key"
             if (link := group.link or mobile) is not None and (objection := _objection(link)):
                 yield where, objection
-            if getattr(link, "proxy", None) is not None:
-                yield where, "a proxy serves the link of one endpoint: remove 'proxy' from the mobile link, or this key"
             for path, text in _route_misfits(cells, group, group.link or mobile, duration):
                 yield ("nodes", name, "route", *path), text
     for name in cells:

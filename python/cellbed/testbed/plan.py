@@ -382,7 +382,7 @@ class Plan:
     def proxies(self) -> list[dict[str, Any]]:
         """The tables of the proxies in the emulator's configuration."""
         return [
-            {"at": each.source, "endpoint": each.target, "downlink": each.name, **each.proxy.stage()}
+            {"uplink": f"{each.link}.uplink", "downlink": each.name, **each.proxy.stage()}
             for each in self.directions
             if each.proxy is not None
         ]

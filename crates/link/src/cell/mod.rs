@@ -251,6 +251,17 @@ impl Cell {
         self.owner
     }
 
+    /// The duration of a slot.
+    pub fn slot(&self) -> Duration {
+        self.slot
+    }
+
+    /// The number of users that would share the cell's time if this one had packets waiting, itself included, as of the
+    /// last call.
+    pub fn sharers(&self, user: usize) -> usize {
+        self.waiting + usize::from(!self.users[user].waiting)
+    }
+
     /// Return whether a user is in the cell at present.
     pub fn is_present(&self, user: usize) -> bool {
         self.users[user].present

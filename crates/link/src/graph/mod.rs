@@ -386,6 +386,16 @@ impl<P: Clone> Graph<P> {
         self.cells[cell].cell.served()
     }
 
+    /// Returns what a direction has of the time of the cell that it is in at `now`, if it is in one: the number of
+    /// [users](Cell::sharers) that share it, and the duration of a slot.
+    pub fn turn(&mut self, now: Time, direction: usize) -> Option<(usize, Duration)> {
+        let now = self.advance(now);
+        let (number, user) = self.visit(direction)?;
+        self.with_cell(number, |cell, users| cell.catch_up(now, users));
+        let cell = &self.cells[number].cell;
+        Some((cell.sharers(user), cell.slot()))
+    }
+
     /// Processes all events up to `now`; returns the clock.
     #[inline]
     fn advance(&mut self, now: Time) -> Time {

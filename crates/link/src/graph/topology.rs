@@ -19,8 +19,8 @@ pub struct Topology {
 
 #[derive(Clone, Debug)]
 struct Joined {
-    /// The vertex that each direction reaches.
-    ends: Vec<u16>,
+    /// Of each direction.
+    ends: Vec<Ends>,
     routes: Routes,
 }
 
@@ -70,9 +70,14 @@ impl Paths<'_> {
         self.0.routes.next(from, to)
     }
 
+    /// Returns the vertex that a direction leaves.
+    pub fn begin(&self, direction: usize) -> usize {
+        self.0.ends[direction].0
+    }
+
     /// Returns the vertex that a direction reaches.
     pub fn end(&self, direction: usize) -> usize {
-        self.0.ends[direction].into()
+        self.0.ends[direction].1
     }
 
     /// Returns the number of directions between two vertices, if there is a path.
@@ -89,7 +94,7 @@ impl Paths<'_> {
 impl Joined {
     fn new(vertices: usize, ends: &[Ends]) -> Self {
         Self {
-            ends: ends.iter().map(|&(_, to)| to as u16).collect(),
+            ends: ends.to_vec(),
             routes: Routes::new(vertices, ends),
         }
     }
