@@ -416,7 +416,7 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
     for each in deployed:
         if each.table.certified and (nodes := plan.servers[each.name]):
             ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
-            names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips)})
+            names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
 
     def shown(node: str, app: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cellbed.runformat.description import Description
 from cellbed.scenario.nodes import AnyBackend
@@ -138,3 +138,12 @@ class Workload(Protocol):
     def describe(self, table: Mapping[str, Any]) -> Description:
         """Return the description for measuring and reporting. table: of ``scenario.resolved.json``, also of an earlier
         version."""
+
+
+@runtime_checkable
+class WithObjects(Protocol):
+    """A kind whose requests consist of others, such as loads of pages: they have a record and a section of their
+    own."""
+
+    def describe_objects(self, application: Description, table: Mapping[str, Any]) -> Description:
+        """Return their description. application: that of the requests; table: as of :meth:`Workload.describe`."""
