@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import ColumnType, Description, Measure
-from cellbed.runformat.spans import Span, on_path
+from cellbed.runformat.spans import HANDSHAKE, Span, on_path
 from cellbed.scenario.templates import fill
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import Process, find, run
@@ -31,7 +30,7 @@ between origins."""
 HARS = "har"
 """Folder of HTTP Archives in that of a run, with a folder for each application."""
 _MAX_AGE_S = 86_400
-"""Of objects of generated pages and folders in a cache."""
+"""For which objects of generated pages and folders stay in a cache; documents are validated with each load."""
 
 
 def prepare(table: "Web", cache: Path, note: Note = silent) -> None:
@@ -133,7 +132,7 @@ def _server(deployment: Deployment, node: Node, raw: Path, folders: Sequence[str
     file = deployment.file(raw, node, f"{table.software}.conf")
     command: tuple[str, ...]
     if table.software == "nginx":
-        text = "\n".join(_nginx(sites, address, certificate, key, table.version == "2", max(1, int(node.cpus))))
+        text = "\n".join(_nginx(sites, address, certificate, key, table.version == "2"))
         command = ("nginx", "-p", str(place), "-e", "stderr", "-c", str(file))
     else:
         text = "\n".join(_caddy(sites, address, certificate, key, table.version))
@@ -151,10 +150,9 @@ def _server(deployment: Deployment, node: Node, raw: Path, folders: Sequence[str
 _Sites = Sequence[tuple[str, int, str]]  # host, port and folder of each origin
 
 
-def _nginx(sites: _Sites, address: str, certificate: str, key: str, http2: bool, workers: int) -> Iterator[str]:
-    # Workers that give up root could not read files of root.
-    yield "user root root;" if os.geteuid() == 0 else ""
-    yield f"daemon off; worker_processes {workers}; pid nginx.pid; error_log stderr;"
+def _nginx(sites: _Sites, address: str, certificate: str, key: str, http2: bool) -> Iterator[str]:
+    # One process: workers would give up root, whose files they serve, and outlive a master that was killed.
+    yield "daemon off; master_process off; pid nginx.pid; error_log stderr;"
     yield "events { worker_connections 4096; }"
     yield "http {"
     yield "    access_log off; sendfile on; keepalive_requests 100000;"
@@ -163,7 +161,8 @@ def _nginx(sites: _Sites, address: str, certificate: str, key: str, http2: bool,
     yield "    types { text/html html; text/css css; text/javascript js; image/png png; image/jpeg jpg jpeg;"
     yield "        image/svg+xml svg; image/webp webp; font/woff2 woff2; font/woff woff; application/json json; }"
     yield f'    ssl_protocols TLSv1.3; ssl_certificate "{certificate}"; ssl_certificate_key "{key}";'
-    yield f'    add_header Cache-Control "max-age={_MAX_AGE_S}"; add_header Access-Control-Allow-Origin *;'
+    yield f"    map $uri $caching {{ ~[.]html$ no-cache; default max-age={_MAX_AGE_S}; }}"
+    yield "    add_header Cache-Control $caching; add_header Access-Control-Allow-Origin *;"
     yield "    add_header Timing-Allow-Origin *;"
     for host, port, folder in sites:
         yield f'    server {{ listen {address}:{port} ssl{" http2" * http2}; server_name {host}; root "{folder}"; }}'
@@ -180,7 +179,8 @@ def _caddy(sites: _Sites, address: str, certificate: str, key: str, version: str
         yield f"    bind {address}"
         yield f'    tls "{certificate}" "{key}" {{\n        protocols tls1.3\n    }}'
         yield f'    root * "{folder}"'
-        yield f'    header Cache-Control "max-age={_MAX_AGE_S}"'
+        yield "    @documents path / *.html\n    header @documents Cache-Control no-cache"
+        yield f'    @others not path / *.html\n    header @others Cache-Control "max-age={_MAX_AGE_S}"'
         yield "    header Access-Control-Allow-Origin *\n    header Timing-Allow-Origin *"
         yield "    file_server\n}"
 
@@ -194,14 +194,19 @@ _OBJECT = Span("browser", "endpoint", "Browser", "browser",
                "the page wants the object → the browser begins to request it", "intended", "started")
 _CONNECTION = Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
                    "begins to request it → a connection is free, or begins to open", "started", "opening")
+_QUIC = Span("connect", "uplink", "Handshake", "handshake",
+             "the connection begins to open → the request is sent; both ways, not told apart", "opening", "sent")
 # fmt: on
 
 
 def _spans(table: Mapping[str, Any]) -> tuple[Span, ...]:
     """Return the parts of an object behind :data:`_OBJECT`."""
-    multiplexed = str(table.get("version")) == "2"
-    left_out = ("generator", "connection_wait", *(() if multiplexed else ("downlink_wait",)))
-    return (_CONNECTION, *(span for span in http.SPANS if span.name not in left_out))
+    version = str(table.get("version"))
+    left_out = ["generator", "connection_wait", *(() if version == "2" else ("downlink_wait",))]
+    if version == "3":
+        left_out += [span.name for span in HANDSHAKE]
+    own = (_CONNECTION, _QUIC) if version == "3" else (_CONNECTION,)
+    return (*own, *(span for span in http.SPANS if span.name not in left_out))
 
 
 _MEASURES = (

@@ -258,15 +258,13 @@ class WebLoad(Generator):
             self._browser.read()
         now = machine.now_ns()
         for made in [each for each in self._loads.values() if each.deadline_ns <= now]:
-            if made.loaded:
-                self._end(made, None)
-            else:
-                self._end(made, f"it did not finish loading: {made.pending} of {len(made.entries)} objects are missing")
+            self._end(made, None if made.loaded else made.unfinished)
 
     def close(self) -> None:
         for made in list(self._loads.values()):
             made.measure(None)
             self._note(made)
+            self.ledger.lose(made.request.request, made.unfinished)
         if self._browser is not None:
             self._browser.close()
             self._record_objects()

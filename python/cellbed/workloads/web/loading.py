@@ -122,9 +122,9 @@ class Loading:
         self._open.pop(entry.request["requestId"], None)
 
     @property
-    def pending(self) -> int:
-        """The number of objects without a whole reply."""
-        return len(self._open)
+    def unfinished(self) -> str:
+        """Return why a load that did not end has no result."""
+        return f"the page did not finish loading: {len(self._open)} of {len(self.entries)} objects are missing"
 
     def measure(self, found: dict[str, Any] | None) -> None:
         """Fill in the record of the load. found: of the script of :data:`MEASURING` and `navigation_s`, the time of its

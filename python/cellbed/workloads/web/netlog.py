@@ -2,11 +2,12 @@
 
 The browser counts the bytes of its sockets before TLS; the log has them in the order of reads and writes, between the
 events of requests. Stamps of the log are whole milliseconds of CLOCK_MONOTONIC and serve only to order things; those of
-objects come from the DevTools protocol. An offset is exact over HTTP/1.1; over HTTP/2 one of a reply is known to the
-read of the socket (at most some 17 kB) that carried it. Over HTTP/3 offsets are numbers of datagrams
-(:class:`cellbed.workloads.ledger.Request`).
+objects come from the DevTools protocol. An offset is exact over HTTP/1.1; over HTTP/2 those of a reply among others are
+known to the read of the socket (at most some 17 kB) that completed its record. Over HTTP/3 offsets are numbers of
+datagrams (:class:`cellbed.workloads.ledger.Request`).
 """
 
+import base64
 import json
 import re
 from collections import deque
@@ -20,6 +21,8 @@ from cellbed.support import inputs
 _TYPE = re.compile(r'"type":([0-9]+)\}$')
 _BEGIN, _END = 1, 2
 _MS = 1_000_000
+_RECORD = 22
+"""Bytes of a record of TLS 1.3 beyond its content: header, type, tag (RFC 8446, §5.2)."""
 
 
 @dataclass(slots=True)
@@ -35,7 +38,8 @@ class Exchange:
 @dataclass(slots=True)
 class Wire:
     """A connection. begun_ns, open_ns: when it began to open and was open, with TLS; hello, flight: as of
-    :class:`cellbed.workloads.tls.Clear`. exchanges: by URL, in the order of their requests."""
+    :class:`cellbed.workloads.tls.Clear`. exchanges: by URL, in the order of their requests. passed: received bytes that
+    belong to earlier replies, or to none."""
 
     begun_ns: int = 0
     open_ns: int | None = None
@@ -46,7 +50,7 @@ class Wire:
     sent: int = 0
     received: int = 0
     exchanges: dict[str, list[Exchange]] = field(default_factory=dict)
-    read_begin: int = 0
+    passed: int = 0
     secured: bool = False
     shared: bool = False
     unsent: deque[Exchange] = field(default_factory=deque)
@@ -109,6 +113,12 @@ class NetLog:
             wire.secured = True
             wire.open_ns = at_ns if phase == _END else None
             wire.flight = wire.received if phase == _END else None
+            wire.passed = wire.received
+
+    def on_ssl_handshake_message_received(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
+        """A ticket, which comes after the handshake, in a record of its own."""
+        if (wire := self.wires.get(source)) is not None and wire.flight is not None:
+            wire.passed += len(base64.b64decode(params["bytes"])) + _RECORD
 
     def on_socket_bytes_sent(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if (wire := self.wires.get(source)) is None:
@@ -122,7 +132,7 @@ class NetLog:
 
     def on_socket_bytes_received(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if (wire := self.wires.get(source)) is not None:
-            wire.read_begin, wire.received = wire.received, wire.received + params["byte_count"]
+            wire.received += params["byte_count"]
 
     # Requests of HTTP/1.1, which have a connection for themselves meanwhile.
 
@@ -148,12 +158,13 @@ class NetLog:
     def on_http_transaction_read_headers(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if phase == _END and source in self._open:
             wire, exchange = self._open[source]
-            exchange.downlink_start, exchange.downlink_end = wire.read_begin, wire.received
+            exchange.downlink_start, exchange.downlink_end = wire.passed, wire.received
+            wire.passed = wire.received
 
     def on_http_transaction_read_body(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if phase == _END and source in self._open:
             wire, exchange = self._open[source]
-            exchange.downlink_end = wire.received
+            exchange.downlink_end = wire.passed = wire.received
 
     # HTTP/2: streams of a session, which has a connection.
 
@@ -171,8 +182,9 @@ class NetLog:
             return
         stream, exchange = params["stream_id"], wire.streams[params["stream_id"]]
         if exchange.downlink_start is None:
-            # A read that may have begun with another reply is known by its end.
-            exchange.downlink_start = max(wire.received - 1, 0) if wire.replying - {stream} else wire.read_begin
+            # A record that may have begun with another reply is known by its end.
+            last = max(wire.received - 1, 0)
+            exchange.downlink_start = last if wire.replying else min(wire.passed, last)
             wire.replying.add(stream)
         self._reply(wire, stream, exchange, over=params.get("fin", False))
 
@@ -182,9 +194,23 @@ class NetLog:
             self._reply(wire, params["stream_id"], exchange, over=params.get("fin", False))
 
     def _reply(self, wire: Wire, stream: int, exchange: Exchange, *, over: bool) -> None:
-        exchange.downlink_end = wire.received
+        exchange.downlink_end = wire.passed = wire.received
         if over:
             wire.replying.discard(stream)
+
+    def on_http2_session_recv_setting(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
+        self._pass(source)
+
+    def on_http2_session_recv_settings_ack(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
+        self._pass(source)
+
+    def on_http2_session_recv_window_update(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
+        self._pass(source)
+
+    def _pass(self, source: int) -> None:
+        """Take note of a frame that belongs to no reply."""
+        if (wire := self._sessions.get(source)) is not None:
+            wire.passed = wire.received
 
     # HTTP/3: streams of a QUIC connection, whose datagrams are those of a socket.
 
