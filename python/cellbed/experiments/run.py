@@ -219,7 +219,8 @@ def _drive(
 
         if sampler is not None:
             sampler.follow([(emulator.namespace(node.name), (str(node.ipv4), str(node.ipv6))) for node in plan.nodes])
-        deployed = _with_certificates(deployments(plan), bed, plan)
+        deployed = [replace(each, scratch=bed.sockets) for each in deployments(plan)]
+        deployed = _with_certificates(deployed, bed, plan)
         if deployed:
             what = ", ".join(str(each.table) for each in deployed)
             listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")

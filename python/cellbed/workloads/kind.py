@@ -39,7 +39,8 @@ class Deployment:
     servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
     the first server of each application that has one. shared: address of all servers, where they have one.
     authorities: file on this machine with the certificate of the run's authority; certificates: by node, the values of
-    names in texts that stand for the servers' certificate.
+    names in texts that stand for the servers' certificate. scratch: folder that is removed with the run, also after a
+    ``kill -9``; a virtual run has none.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Deployment:
     shared: IPv4Address | None = None
     authorities: str | None = None
     certificates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    scratch: Path = Path()
 
     def address(self, server: Node) -> str:
         """Return the address at which clients reach a server."""

@@ -96,7 +96,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "program": next(filter(None, map(find, PROGRAMS)), PROGRAMS[0]),
         "flags": flags,
         # The browser has a socket below it, whose path must be short.
-        "folder": str(_scratch(deployment, raw) / f"browser{deployment.number}-{index}"),
+        "folder": str(deployment.scratch / f"browser{deployment.number}-{index}"),
         "page": table.page or url,
         "url": url,
         "har": str(hars.absolute() / f"{node.name}."),
@@ -109,11 +109,6 @@ def _first_port(deployment: Deployment) -> int:
     return FIRST_PORT + PORTS * deployment.number
 
 
-def _scratch(deployment: Deployment, raw: Path) -> Path:
-    """Return a folder that is removed with the run, also after a ``kill -9``, where there is one."""
-    return Path(deployment.authorities).parent if deployment.authorities is not None else raw.absolute()
-
-
 def _pin(certificate: Path) -> str:
     """Return the hash of a certificate's public key, by which Chromium accepts it."""
     text = run([certificates.PROGRAM, "x509", "-in", str(certificate), "-noout", "-pubkey"])
@@ -124,9 +119,9 @@ def _pin(certificate: Path) -> str:
 def _server(deployment: Deployment, node: Node, raw: Path, folders: Sequence[str]) -> Command:
     """Return the server of the origins, each with its folder, on a node."""
     table: Web = deployment.table
-    place = _scratch(deployment, raw) / f"{deployment.name}.{node.name}.{table.software}"
+    place = deployment.scratch / f"{deployment.name}.{node.name}.{table.software}"
     place.mkdir()
-    certificate, key = (str(_scratch(deployment, raw) / deployment.name / file) for file in certificates.FILES)
+    certificate, key = (str(deployment.scratch / deployment.name / file) for file in certificates.FILES)
     address, first = deployment.listening(node), _first_port(deployment)
     sites = list(zip(table.host_names, range(first, first + PORTS), folders, strict=False))
     file = deployment.file(raw, node, f"{table.software}.conf")

@@ -4,6 +4,7 @@ Run as ``python -m cellbed.workloads.web.load --config FILE.json``; :class:`Sett
 """
 
 import contextlib
+import itertools
 import json
 import shutil
 from collections import deque
@@ -70,8 +71,10 @@ class WebLoad(Generator):
         self._spare: deque[_Page] = deque()
         self._loads: dict[str, Loading] = {}  # by session
         self._queue: deque[PageLoad] = deque()
+        self._answered: dict[int, Loading] = {}
         self._unattached: list[Object] = []
-        self._opening = self._numbered = 0
+        self._opening = 0
+        self._numbers = itertools.count()
         self._warmed = not settings.warm
         self._trouble = "the browser did not start in time"
 
@@ -141,7 +144,7 @@ class WebLoad(Generator):
         page = self._spare.popleft()
         request.started_ns = machine.now_ns()
         deadline_ns = request.intended_ns + self._settings.timeout_ns
-        made = Loading(request, page.session, page.target, page.context, self._numbered, deadline_ns)
+        made = Loading(request, page.session, page.target, page.context, self._numbers, deadline_ns)
         self._loads[page.session] = made
         self._browser.start(self._navigate(made))
         if self._queue:
@@ -195,18 +198,20 @@ class WebLoad(Generator):
         assert self._browser is not None
         request, reply_ns = made.request, made.request.reply_ns
         del self._loads[made.session]
-        self._numbered += len(made.entries)
         made.measure(found)
         self._note(made)
-        # The next load of a closed loop follows when its page is there.
-        self._browser.start(self._settle(made, trouble, reply_ns))
+        if trouble is None and reply_ns is not None:
+            # The next load of a closed loop follows when its page is there.
+            self._answered[request.request] = made
+        else:
+            self.ledger.lose(request.request, trouble or "no load event")
+        self._browser.start(self._settle(made))
         if request.request < 0:
             if trouble is not None:
                 raise WorkloadError(f"{self._settings.url}: the load that fills the cache failed: {trouble}")
             self._warmed = True
 
-    def _settle(self, made: Loading, trouble: str | None, reply_ns: int | None) -> Flow:
-        number, payload = made.request.request, made.request.bytes_down
+    def _settle(self, made: Loading) -> Flow:
         try:
             if self._settings.warm:
                 yield from self._open(made.context)
@@ -217,13 +222,14 @@ class WebLoad(Generator):
                     yield from self._open()
         except BrowserError as error:
             self._trouble = str(error)
-        if self.ledger.find(number) is None:
-            return
-        if reply_ns is None or trouble is not None:
-            self.ledger.lose(number, trouble or "no load event")
-        else:
-            broken = problem(made.entries[0])
-            self.ledger.reply(number, reply_ns, error=broken, start=0, end=0, payload=payload)
+        self._answer(made.request.request)
+
+    def _answer(self, number: int) -> None:
+        """A load with a load event is over."""
+        if (made := self._answered.pop(number, None)) is not None:
+            reply_ns, broken = made.request.reply_ns, problem(made.entries[0])
+            assert reply_ns is not None
+            self.ledger.reply(number, reply_ns, error=broken, start=0, end=0, payload=made.request.bytes_down)
 
     def _note(self, made: Loading) -> None:
         """Record a load that is over, and the objects of the ones before, whose bytes are in the log by now."""
@@ -256,7 +262,7 @@ class WebLoad(Generator):
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
         if self._browser is not None and self._browser in readable:
             self._browser.read()
-        now = machine.now_ns()
+        self.ledger.expire(now := machine.now_ns())
         for made in [each for each in self._loads.values() if each.deadline_ns <= now]:
             self._end(made, None if made.loaded else made.unfinished)
 
@@ -265,6 +271,8 @@ class WebLoad(Generator):
             made.measure(None)
             self._note(made)
             self.ledger.lose(made.request.request, made.unfinished)
+        for number in list(self._answered):
+            self._answer(number)
         if self._browser is not None:
             self._browser.close()
             self._record_objects()

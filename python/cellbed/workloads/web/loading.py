@@ -74,13 +74,13 @@ class _Entry:
 @dataclass(slots=True)
 class Loading:
     """A load under way, or over. request: its record; session, target, context: of its page in the browser.
-    numbered: how many objects the endpoint has had before. loaded: whether its load event has come."""
+    numbers: of the endpoint's next objects. loaded: whether its load event has come."""
 
     request: PageLoad
     session: str
     target: str
     context: str
-    numbered: int
+    numbers: Iterator[int]
     deadline_ns: int
     loaded: bool = False
     left_out: int = 0
@@ -101,7 +101,7 @@ class Loading:
                     self.left_out += 1
                     return
                 params["request"].pop("postData", None)
-                self._open[params["requestId"]] = made = _Entry(self.numbered + len(self.entries), params)
+                self._open[params["requestId"]] = made = _Entry(next(self.numbers), params)
                 self.entries.append(made)
             case "Network.requestServedFromCache" if entry is not None:
                 entry.cached = True
