@@ -17,8 +17,6 @@ from typing import Any
 from cellbed.support.prctl import die_with_parent
 from cellbed.workloads.lifecycle import WorkloadError
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-"""Names of the browser, of which one must be installed."""
 FLAGS = (
     "--headless",
     "--no-sandbox",  # it has no rights in a node's namespaces; the pages are those of the testbed
@@ -147,7 +145,10 @@ class Browser:
             self.process.wait(1.0)
         lines = self.errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         fatal = [line for line in lines if ":FATAL:" in line] or lines[-1:]
-        return WorkloadError(f"the browser has ended (status {self.process.poll()}): {fatal[0] if fatal else ''}")
+        status = self.process.poll()
+        if status == -signal.SIGKILL:
+            return WorkloadError("the browser was killed: its node may have too little memory, write 1 GiB or more")
+        return WorkloadError(f"the browser has ended (status {status}): {fatal[0] if fatal else ''}")
 
     def close(self) -> None:
         """End it, with its children, and wait until it has written its files."""

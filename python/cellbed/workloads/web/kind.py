@@ -18,8 +18,7 @@ from cellbed.workloads.cache import Note, build_folder, silent
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.program.kind import commands
-from cellbed.workloads.web import pages
-from cellbed.workloads.web.browser import PROGRAMS
+from cellbed.workloads.web import PROGRAMS, pages
 
 if TYPE_CHECKING:
     from cellbed.workloads.web.table import Web

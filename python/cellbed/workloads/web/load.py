@@ -26,6 +26,8 @@ MOST_OPEN = 8
 """Pages of an endpoint that load at a time; further ones wait."""
 _START_NS = 60 * SECOND
 """Limit of the time until the browser has started."""
+_WARM_NS = 25 * SECOND
+"""Limit of the load that fills the cache: programs must have connected within 30 s."""
 _SETTLE_NS = 5 * SECOND
 """Limit of the time from a load event until the page has reported its paints."""
 _WIDTH, _HEIGHT = 412, 915
@@ -96,7 +98,7 @@ class WebLoad(Generator):
 
     @property
     def patience_ns(self) -> int:
-        return _START_NS + (self._settings.timeout_ns if self._settings.warm else 0)
+        return _START_NS
 
     @property
     def trouble(self) -> str:
@@ -143,7 +145,8 @@ class WebLoad(Generator):
         assert self._browser is not None
         page = self._spare.popleft()
         request.started_ns = machine.now_ns()
-        deadline_ns = request.intended_ns + self._settings.timeout_ns
+        limit_ns = self._settings.timeout_ns if request.request >= 0 else min(_WARM_NS, self._settings.timeout_ns)
+        deadline_ns = request.intended_ns + limit_ns
         made = Loading(request, page.session, page.target, page.context, self._numbers, deadline_ns)
         self._loads[page.session] = made
         self._browser.start(self._navigate(made))

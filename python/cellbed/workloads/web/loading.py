@@ -60,7 +60,7 @@ class Object(Request):
 
 @dataclass(slots=True)
 class _Entry:
-    """What has been reported of an object: the parameters of events. end_ns: of its last byte, or of its failure."""
+    """Events of an object, by their parameters. end_ns: of its last byte, or of its failure."""
 
     number: int
     request: dict[str, Any]

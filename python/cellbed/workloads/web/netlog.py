@@ -199,18 +199,11 @@ class NetLog:
             wire.replying.discard(stream)
 
     def on_http2_session_recv_setting(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
-        self._pass(source)
-
-    def on_http2_session_recv_settings_ack(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
-        self._pass(source)
-
-    def on_http2_session_recv_window_update(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
-        self._pass(source)
-
-    def _pass(self, source: int) -> None:
-        """Take note of a frame that belongs to no reply."""
+        """A frame that belongs to no reply."""
         if (wire := self._sessions.get(source)) is not None:
             wire.passed = wire.received
+
+    on_http2_session_recv_settings_ack = on_http2_session_recv_window_update = on_http2_session_recv_setting
 
     # HTTP/3: streams of a QUIC connection, whose datagrams are those of a socket.
 

@@ -11,7 +11,7 @@ from cellbed.scenario.fields import SITE
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
-from cellbed.workloads.web.browser import PROGRAMS
+from cellbed.workloads.web import PROGRAMS
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
 
 _PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
