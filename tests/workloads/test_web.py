@@ -215,6 +215,7 @@ while True:
 
 
 @real
+@pytest.mark.slow
 def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "never.py").write_text(NEVER)
     server = (
@@ -227,7 +228,9 @@ def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Pa
 
 
 @real
-@pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, signal.SIGINT)), signal.SIGKILL]
+)
 def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -> None:
     text = NAMED if how is None else NAMED.replace("6 s", "60 s")
     (tmp_path / "x.toml").write_text(f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
