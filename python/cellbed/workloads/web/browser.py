@@ -45,7 +45,8 @@ Flow = Generator[Call, dict[str, Any], None]
 """Commands one after the other, each with the result of the one before."""
 _READ = 1 << 20
 _LARGEST = 64 << 20
-_PATIENCE_S = 3.0
+_PATIENCE_S = 1.5
+"""For the end of the browser: a program has 3 s after the drain."""
 
 
 class BrowserError(Exception):
@@ -105,6 +106,8 @@ class Browser:
             method, session, params = step()
         except StopIteration:
             return
+        except BrowserError as error:
+            raise WorkloadError(f"the browser refused a command: {error}") from None
         self._number += 1
         self._waiting[self._number] = flow
         command: dict[str, Any] = {"id": self._number, "method": method, "params": params}

@@ -118,8 +118,12 @@ class WebLoad(Generator):
             yield method, session, {}
         self._opening -= 1
         self._spare.append(_Page(session, target, context))
-        if self._queue:
-            self._load(self._queue.popleft())
+        while self._queue and self._spare:
+            request = self._queue.popleft()
+            if machine.now_ns() < request.intended_ns + self._settings.timeout_ns:
+                self._load(request)
+            else:
+                self.ledger.lose(request.request, f"{MOST_OPEN} earlier loads were under way")
 
     def create(self, number: int, intended_ns: int) -> PageLoad:
         return PageLoad(number, self._endpoint, intended_ns, step=self._settings.page)
@@ -276,6 +280,8 @@ class WebLoad(Generator):
             self.ledger.lose(made.request.request, made.unfinished)
         for number in list(self._answered):
             self._answer(number)
+        # The end of the browser may take longer than a program has.
+        self.ledger.close(machine.now_ns())
         if self._browser is not None:
             self._browser.close()
             self._record_objects()

@@ -14,7 +14,6 @@ from cellbed.workloads.web.netlog import Exchange, Wire
 SECOND = 1_000_000_000
 MOST_OBJECTS = 20_000
 """Of a load; of further ones only their number is kept."""
-_CACHED = "served from the cache"
 
 
 @dataclass(slots=True)
@@ -306,7 +305,7 @@ def _har_entry(each: _Entry) -> dict[str, Any]:
         "timings": timings,
         "serverIPAddress": response.get("remoteIPAddress", ""),
         "connection": str(response.get("connectionId", "")),
-        "_fromCache": _CACHED if each.cached else None,
+        "_fromCache": each.cached,
         "_resourceType": str(request.get("type", "other")).lower(),
         "_priority": content.get("initialPriority"),
     }
