@@ -26,7 +26,7 @@ from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.programs.environment import host_congestion_control
 from cellbed.testbed.proof.limits import Proof
-from cellbed.workloads.kind import Deployment
+from cellbed.workloads.kind import Deployment, WithObjects
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -198,7 +198,13 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
             described = replace(described, balance="connection")  # by the address of the other application
         if plan.proxies and not described.reported:
             described = replace(described, spans=proxied(described.spans))
-        yield replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
+        described = replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
+        if isinstance(module := workload(each.table.kind), WithObjects):
+            objects = module.describe_objects(described, each.table.model_dump(mode="json"))
+            yield replace(described, consists_of=objects.name)
+            yield objects
+        else:
+            yield described
 
 
 def _description(deployment: Deployment, state: RunState) -> Description:

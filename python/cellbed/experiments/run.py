@@ -219,7 +219,8 @@ def _drive(
 
         if sampler is not None:
             sampler.follow([(emulator.namespace(node.name), (str(node.ipv4), str(node.ipv6))) for node in plan.nodes])
-        deployed = _with_certificates(deployments(plan), bed, plan)
+        deployed = [replace(each, scratch=bed.sockets) for each in deployments(plan)]
+        deployed = _with_certificates(deployed, bed, plan)
         if deployed:
             what = ", ".join(str(each.table) for each in deployed)
             listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")
@@ -418,7 +419,7 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
     for each in deployed:
         if each.table.certified and (nodes := plan.servers[each.name]):
             ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
-            names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips)})
+            names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
 
     def shown(node: str, app: str) -> dict[str, str]:

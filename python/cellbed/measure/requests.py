@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
+from cellbed.measure.pages import with_paths
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
@@ -61,6 +62,8 @@ _MESSAGE = {
 _SERVICE = {"request": pl.Int64, "endpoint": pl.String}
 _CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TYPES = {"integer": pl.Int64, "text": pl.String}
+_SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
+"""Stamps in ``_ns`` that are measures in ``_s``, too, since the intended time."""
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
 _NONE = Description("", "", (), {}, {}, name="")
 
@@ -89,15 +92,24 @@ def read_requests(
     t0 = description.get("t0_ns")
     inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
     tables, timings = [], []
+    measured: dict[str, pl.DataFrame] = {}
+    whole: list[tuple[Description, pl.DataFrame]] = []
     for application, table in recorded:
         if application.reported:
             continue
         attached = _attach_packets(table, application, streams)
         own = inside.filter(app=application.name).drop("app")
         attached = attach_services(attached, run / "raw", application, ahead, own)
+        if application.consists_of:
+            whole.append((application, attached))
+            continue
         tables.append(_measured(application, attached, t0))
+        measured[application.name] = tables[-1]
         if application.traced:
             timings.append(traced.sent(application, tables[-1]))
+    for application, attached in whole:
+        attached = with_paths(attached, measured[application.consists_of], application)
+        tables.append(_measured(application, attached, t0))
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
     if any(application.reported or application.traced for application, _ in recorded):
         reported, calls = _found(recorded, connections, traced, run / "raw", ahead)
@@ -172,8 +184,10 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
 def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
     """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
     joined = attached if application.reported else _split_waiting(attached)
-    if "first_byte_ns" in joined.columns:
-        joined = joined.with_columns(first_byte_s=_seconds(pl.col("first_byte_ns") - pl.col("intended_ns")))
+    since = [name for name in _SINCE_INTENDED if f"{name}_ns" in joined.columns]
+    joined = joined.with_columns(
+        _seconds(pl.col(f"{name}_ns") - pl.col("intended_ns")).alias(f"{name}_s") for name in since
+    )
     origin = pl.lit(t0_ns, pl.Int64) if t0_ns is not None else pl.col("intended_ns").min()
     # In whole nanoseconds, so that the residual is exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}

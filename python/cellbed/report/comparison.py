@@ -38,7 +38,7 @@ def write(comparison: "Comparison", path: Path) -> None:
     replace(path, lambda temporary: temporary.write_bytes(content))
 
 
-def _drawings(comparison: "Comparison") -> "dict[str, list[figures.Drawing]]":
+def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":
     """By application."""
     return {
         each.name: figures.of_comparison(each, comparison.names, comparison.groups) for each in comparison.applications

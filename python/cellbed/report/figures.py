@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import plot
+from cellbed.report import pages, plot
 from cellbed.report.formats import duration, mark, share
+from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
 from cellbed.support import inputs
 
@@ -37,14 +37,6 @@ COLOURS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2
 DASHES = ("-", "--", "-.", ":")
 _MARKS = {1: ("late", "o"), 2: ("failed", "x"), 3: ("timed out", "+"), 4: ("lost", "1")}
 """Marks of requests by the numbers of their outcomes in the charts (:mod:`cellbed.report.timeline`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A drawing for a figure or a part of one, with its height in inches."""
-
-    height: float
-    draw: Callable[[FigureBase], None]
 
 
 def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
@@ -89,7 +81,10 @@ def of_run(run: Path) -> dict[str, Drawing]:
     description, summary = read_run(run), Summary.read(run)
     requests, links, nodes, seconds, measured, sampled = read_tables(run)
     found: dict[str, Drawing] = {}
-    for each, application in zip(summary.applications, applications_of(description), strict=True):
+    described = applications_of(description)
+    for each, application in zip(summary.applications, described, strict=True):
+        if drawing := pages.of_application(application, described, requests):
+            found[f"{each.name}-waterfall"] = drawing
         if drawing := own_series(of(measured, each.name)):
             found[f"{each.name}-measures"] = drawing
         samples = latencies(of(requests, each.name))

@@ -12,7 +12,8 @@ from cellbed.measure.flows import BIN_S, SCHEMA, around_outages, binned, transfe
 from cellbed.measure.outages import find_outages
 from cellbed.measure.run_folder import read_run
 from cellbed.report import plot
-from cellbed.report.figures import COLOURS, DASHES, Drawing
+from cellbed.report.figures import COLOURS, DASHES
+from cellbed.report.plot import Drawing
 from cellbed.support import inputs
 
 if TYPE_CHECKING:

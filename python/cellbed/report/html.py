@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cellbed.measure.statistics import Samples
     from cellbed.measure.summary import ApplicationSummary, Summary
-    from cellbed.report.figures import Drawing
+    from cellbed.report.plot import Drawing
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -45,7 +45,7 @@ def render(run: Path) -> str:
     from cellbed.measure.outages import find_outages
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
-    from cellbed.report import figures
+    from cellbed.report import figures, pages
     from cellbed.report.timeline import timeline
 
     library = chart_library()
@@ -71,6 +71,7 @@ def render(run: Path) -> str:
             "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
             "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
+            "page": _element(f"Waterfall of {each.name}", pages.of_application(application, described, requests)),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]

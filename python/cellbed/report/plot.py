@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
@@ -19,7 +20,15 @@ from cellbed.support.user_folders import cache_folder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing for a figure or a part of one, with its height in inches."""
+
+    height: float
+    draw: Callable[[FigureBase], None]
 
 
 INK = "#1d2129"

@@ -15,7 +15,8 @@ from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
-from cellbed.report.figures import Drawing, Ending
+from cellbed.report.figures import Ending
+from cellbed.report.plot import Drawing
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
 

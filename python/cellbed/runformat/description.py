@@ -63,7 +63,8 @@ class Description:
     measures that its programs write. reported: its programs report its requests, whose connections are found in the
     packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
     (:func:`cellbed.runformat.telemetry.identifiers`). own_connections: each request has a connection or flow of its
-    own, whose packets are its.
+    own, whose packets are its. consists_of: name of the application whose requests are those of which its own
+    consist, such as the objects of a page: the parts of its requests are those on the critical path.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class Description:
     reported: bool = False
     traced: bool = False
     own_connections: bool = False
+    consists_of: str = ""
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load, without what is left out, in a run of which so much of the schedule was

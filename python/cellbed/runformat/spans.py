@@ -128,6 +128,15 @@ def proxied(spans: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
+PATH = "path_"
+"""Begins the stamps of the parts of a page's load: durations of its objects on the critical path."""
+
+
+def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the parts of a page's load of which the parts of its objects are `spans`, the browser's first."""
+    return tuple(replace(span, begin=f"{PATH}{span.name}", end="") for span in spans)
+
+
 SERVICE = "service_"
 """Begins the names of parts that services report."""
 

@@ -43,6 +43,7 @@ KINDS = {
     "http": "cellbed.workloads.http",
     "websocket": "cellbed.workloads.websocket",
     "transfers": "cellbed.workloads.transfers",
+    "web": "cellbed.workloads.web",
     "program": "cellbed.workloads.program",
 }
 """The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of
@@ -107,8 +108,19 @@ class Application(Table):
         return any(f"{{{name}}}" in text for _, text in self.templates() for name in CERTIFICATE)
 
     @property
+    def host_names(self) -> tuple[str, ...]:
+        """Return the names in that certificate beside those of the nodes."""
+        return ()
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Return the optional packages of Python that its programs need."""
+        return ()
+
+    @property
+    def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """Return the programs that its own programs run, on nodes of this machine: (key, names of which one is needed,
+        package)."""
         return ()
 
     def completed(self, groups: Groups) -> Self:

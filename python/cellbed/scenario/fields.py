@@ -262,19 +262,19 @@ PLACE = TextField(
 )
 
 
-def _read_folder(text: str, folder: Path) -> Path:
-    path = _read_place(text, folder)
-    if not path.is_dir():
-        raise UnitError(f"'{text}' is not a folder: write that of a converted model")
-    return path
+def _folder(what: str, example: str) -> TextField:
+    def read(text: str, folder: Path) -> Path:
+        path = _read_place(text, folder)
+        if not path.is_dir():
+            raise UnitError(f"'{text}' is not a folder: write that of {what}")
+        return path
+
+    schema = {"minLength": 1, "examples": [example]}
+    return TextField(read, str, schema, lambda _number: f"the path of the folder of {what}")
 
 
-TRANSLATOR = TextField(
-    _read_folder,
-    str,
-    {"minLength": 1, "examples": ["opus-mt-en-de"]},
-    lambda _number: "the path of a model's folder",
-)
+TRANSLATOR = _folder("a converted model", "opus-mt-en-de")
+SITE = _folder("a page", "site")
 
 
 def _split(value: object) -> object:

@@ -29,6 +29,7 @@ from cellbed.testbed.nodes.backend import Backend, Limits, Setup
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario
+    from cellbed.scenario.applications import Application
     from cellbed.scenario.problems import Problem
 
 _Key = tuple[str | int, ...]
@@ -158,16 +159,14 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
-        groups = [scenario.nodes[role.on] for _, role in application.roles()]
-        for package in application.packages:
-            if find_spec(package) is None:
-                text = f"needs the package {package}: .venv/bin/pip install -c constraints.txt {package}"
-                found.append(Problem((*scenario.path_of(name), "kind"), text))
-            elif any(group.backend.routed for group in groups):
-                text = (
-                    f"needs the package {package}, which is not sent to nodes that are other machines: use nodes here"
-                )
-                found.append(Problem((*scenario.path_of(name), "kind"), text))
+        routed = [key for key, role in application.roles() if scenario.nodes[role.on].backend.routed]
+        for where, what, remedy, is_here, roles in _needs(application):
+            text = f"needs {what}: {remedy}"
+            if is_here and any(role in routed for role in roles):
+                text = f"needs {what}, which is not sent to nodes that are other machines: use nodes here"
+            elif is_here:
+                continue
+            found.append(Problem((*scenario.path_of(name), where), text))
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))
@@ -187,6 +186,16 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
                 if problem := sound[role.on](command, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
     return found
+
+
+def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:
+    """Return the packages and programs that an application needs: key, what, how to install it, whether it is here, and
+    the roles that run it."""
+    for package in application.packages:
+        remedy = f".venv/bin/pip install -c constraints.txt {package}"
+        yield "kind", f"the package {package}", remedy, find_spec(package) is not None, ("client", "server")
+    for key, names, package in application.tools:
+        yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
 
 
 def machine() -> tuple[int, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cellbed.runformat.description import Description
 from cellbed.scenario.nodes import AnyBackend
@@ -39,7 +39,8 @@ class Deployment:
     servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
     the first server of each application that has one. shared: address of all servers, where they have one.
     authorities: file on this machine with the certificate of the run's authority; certificates: by node, the values of
-    names in texts that stand for the servers' certificate.
+    names in texts that stand for the servers' certificate. scratch: folder that is removed with the run, also after a
+    ``kill -9``; a virtual run has none.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Deployment:
     shared: IPv4Address | None = None
     authorities: str | None = None
     certificates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    scratch: Path = Path()
 
     def address(self, server: Node) -> str:
         """Return the address at which clients reach a server."""
@@ -138,3 +140,12 @@ class Workload(Protocol):
     def describe(self, table: Mapping[str, Any]) -> Description:
         """Return the description for measuring and reporting. table: of ``scenario.resolved.json``, also of an earlier
         version."""
+
+
+@runtime_checkable
+class WithObjects(Protocol):
+    """A kind whose requests consist of others, such as loads of pages: they have a record and a section of their
+    own."""
+
+    def describe_objects(self, application: Description, table: Mapping[str, Any]) -> Description:
+        """Return their description. application: that of the requests; table: as of :meth:`Workload.describe`."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 import random
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 from cellbed.path import Path as NetworkPath
 from cellbed.path import Session
+from cellbed.workloads.web import pages as web
 
 T = TypeVar("T")
 
@@ -192,34 +191,9 @@ class Downloads(Application):
 
 @functools.cache
 def pages() -> dict[str, list[tuple[int, int | None]]]:
-    """Return the objects of each page of ``pages.toml`` by its name, in the order they are requested: bytes, and number
-    of the object that names it; ``None`` for the document."""
-    content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
-    spread = content.pop("spread")
-    return {name: _objects(groups, spread) for name, groups in content.items()}
-
-
-def _objects(groups: dict[str, Any], spread: float) -> list[tuple[int, int | None]]:
-    found: list[tuple[int, int | None]] = [(groups["document"], None)]
-    stylesheet = script = 0
-    for group in ("stylesheets", "scripts", "fonts", "images", "late_images"):
-        # Fonts are found when the first stylesheet is there, late images when the last script has run.
-        parent = {"fonts": stylesheet, "late_images": script}.get(group, 0)
-        if group == "stylesheets":
-            stylesheet = len(found)
-        count, total = groups[group]
-        found += [(size, parent) for size in _falling(count, total, spread)]
-        if group == "scripts":
-            script = len(found) - 1
-    return found
-
-
-def _falling(count: int, total: int, spread: float) -> list[int]:
-    """Return `count` sizes that fall geometrically by `spread` from first to last and together are `total` bytes."""
-    step = spread ** (-1 / max(count - 1, 1))
-    weights = [step**index for index in range(count)]
-    sizes = [int(total * weight / sum(weights)) for weight in weights]
-    return [sizes[0] + total - sum(sizes), *sizes[1:]]
+    """Return the objects of each generated page by its name, in the order they are requested: bytes, and number of the
+    object that names it; ``None`` for the document."""
+    return {name: [(each.size, each.parent) for each in objects] for name, objects in web.pages().items()}
 
 
 def page(name: str, protocol: Protocol) -> str:

@@ -1,0 +1,166 @@
+"""Chromium without a window, driven by the DevTools protocol over two pipes.
+
+The browser ends when the pipes close, so none outlives the program that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cellbed.support.prctl import die_with_parent
+from cellbed.workloads.lifecycle import WorkloadError
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # it has no rights in a node's namespaces; the pages are those of the testbed
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--disable-field-trial-config",
+    "--disable-site-isolation-trials",  # frames of a page are in its process, and so in its events
+    "--disable-features=IsolateOrigins,site-per-process,OptimizationHints,MediaRouter,Translate",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--force-device-scale-factor=1",
+    "--mute-audio",
+)
+Call = tuple[str, str | None, dict[str, Any]]
+"""A command of the protocol, with the session of a page (``None``: the browser) and parameters."""
+Flow = Generator[Call, dict[str, Any], None]
+"""Commands one after the other, each with the result of the one before."""
+_READ = 1 << 20
+_LARGEST = 64 << 20
+_PATIENCE_S = 1.5
+"""For the end of the browser: a program has 3 s after the drain."""
+
+
+class BrowserError(Exception):
+    """The browser refused a command."""
+
+
+class Browser:
+    """A running browser. event: called with the method, session and parameters of each event."""
+
+    def __init__(
+        self, program: str, flags: Sequence[str], folder: Path, event: Callable[[str, str | None, dict[str, Any]], None]
+    ) -> None:
+        """Start it. folder: of its files, which exists. Errors: :class:`WorkloadError`."""
+        self._event, self._number = event, 0
+        self._waiting: dict[int, Flow] = {}
+        self._rest = bytearray()
+        self.errors = folder / "chromium.err"
+        read, theirs_out = os.pipe()
+        theirs_in, self._write = os.pipe()
+        # The browser reads commands from descriptor 3 and writes to 4; no descriptor of ours may be one of these.
+        command = ["sh", "-c", 'exec "$0" "$@" 3<&"$BROWSER_IN" 4>&"$BROWSER_OUT"', program, "--remote-debugging-pipe"]
+        environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "BROWSER_IN": str(theirs_in),
+            "BROWSER_OUT": str(theirs_out),
+        }
+        try:
+            with self.errors.open("wb") as errors:
+                self.process = subprocess.Popen(
+                    [*command, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    pass_fds=(theirs_in, theirs_out),
+                    preexec_fn=die_with_parent,
+                )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise WorkloadError(f"cannot start {program}: {error}") from error
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        self._read = read
+        os.set_blocking(read, False)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def start(self, flow: Flow) -> None:
+        """Begin a flow of commands; it goes on with each reply. Errors: :class:`WorkloadError`."""
+        self._advance(lambda: next(flow), flow)
+
+    def _advance(self, step: Callable[[], Call], flow: Flow) -> None:
+        try:
+            method, session, params = step()
+        except StopIteration:
+            return
+        except BrowserError as error:
+            raise WorkloadError(f"the browser refused a command: {error}") from None
+        self._number += 1
+        self._waiting[self._number] = flow
+        command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if session is not None:
+            command["sessionId"] = session
+        try:
+            data = json.dumps(command).encode() + b"\0"
+            while data:
+                data = data[os.write(self._write, data) :]
+        except OSError:
+            raise self.failure() from None
+
+    def read(self) -> None:
+        """Read what has come. Errors: :class:`WorkloadError` when the browser has ended."""
+        try:
+            data = os.read(self._read, _READ)
+        except BlockingIOError:
+            return
+        if not data or len(self._rest) > _LARGEST:
+            raise self.failure()
+        self._rest += data
+        *messages, self._rest = self._rest.split(b"\0")
+        for text in messages:
+            message = json.loads(text)
+            if (flow := self._waiting.pop(message.get("id"), None)) is None:
+                if "method" in message:
+                    self._event(message["method"], message.get("sessionId"), message["params"])
+            elif "error" in message:
+                error = BrowserError(str(message["error"].get("message")))
+                self._advance(lambda flow=flow, error=error: flow.throw(error), flow)  # type: ignore[misc]
+            else:
+                result = message["result"]
+                self._advance(lambda flow=flow, result=result: flow.send(result), flow)  # type: ignore[misc]
+
+    def failure(self) -> WorkloadError:
+        """Return why the browser has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)
+        lines = self.errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        fatal = [line for line in lines if ":FATAL:" in line] or lines[-1:]
+        status = self.process.poll()
+        if status == -signal.SIGKILL:
+            return WorkloadError("the browser was killed: its node may have too little memory, write 1 GiB or more")
+        return WorkloadError(f"the browser has ended (status {status}): {fatal[0] if fatal else ''}")
+
+    def close(self) -> None:
+        """End it, with its children, and wait until it has written its files."""
+        with contextlib.suppress(OSError):
+            os.write(self._write, b'{"id":0,"method":"Browser.close"}\0')
+        try:
+            self.process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        for descriptor in (self._write, self._read):
+            os.close(descriptor)

@@ -1,0 +1,186 @@
+"""Pages that are generated after measured sites: their objects, and files with exactly their sizes.
+
+``pages.toml`` has the pages; the evaluation loads the same objects in virtual time.
+"""
+
+import functools
+import hashlib
+import random
+import struct
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+ObjectKind = Literal["document", "stylesheet", "script", "font", "image"]
+VERSION = 1
+"""Of the generated files: a higher one makes them anew."""
+DOMAIN = "test"
+"""Of host names, reserved for tests (RFC 6761, §6.2)."""
+_GROUPS: dict[str, tuple[ObjectKind, str]] = {
+    "stylesheets": ("stylesheet", "css"),
+    "scripts": ("script", "js"),
+    "fonts": ("font", "woff2"),
+    "images": ("image", "png"),
+    "late_images": ("image", "png"),
+}
+_BYTES_PER_PIXEL = 0.25
+"""Of an image: that of photographs in JPEG of medium quality."""
+_WORDS = (
+    "page",
+    "cell",
+    "link",
+    "edge",
+    "delay",
+    "queue",
+    "packet",
+    "radio",
+    "tower",
+    "slot",
+    "rate",
+    "window",
+    "trace",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object of a page. path: on its host; size: bytes; parent: number of the object that names it, ``None`` for the
+    document; origin: number of its host."""
+
+    path: str
+    kind: ObjectKind
+    size: int
+    parent: int | None
+    origin: int
+
+
+@functools.cache
+def pages() -> dict[str, list[Object]]:
+    """Return the objects of each page by its name, in the order they are requested, the document first."""
+    content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
+    spread = content.pop("spread")
+    return {name: list(_objects(groups, spread)) for name, groups in content.items()}
+
+
+def hosts(name: str) -> list[str]:
+    """Return the host names of a page's origins in the order of their numbers."""
+    count = 1 + max(each.origin for each in pages()[name])
+    return [f"www.{name}.{DOMAIN}", *(f"static{number}.{name}.{DOMAIN}" for number in range(1, count))]
+
+
+def _objects(groups: dict[str, Any], spread: float) -> Iterator[Object]:
+    yield Object("/", "document", groups["document"], None, 0)
+    count, stylesheet, script = 1, 0, 0
+    for group, (kind, ending) in _GROUPS.items():
+        # Fonts are found when the first stylesheet is there, late images when the last script has run.
+        parent = {"fonts": stylesheet, "late_images": script}.get(group, 0)
+        number, total = groups[group]
+        if group == "stylesheets":
+            stylesheet = count
+        if group == "scripts":
+            script = count + number - 1
+        for index, size in enumerate(_falling(number, total, spread)):
+            # Stylesheets come from the document's host, the others from all in turn.
+            origin = 0 if kind == "stylesheet" else count % groups["origins"]
+            yield Object(f"/{group}/{index}.{ending}", kind, size, parent, origin)
+            count += 1
+
+
+def _falling(count: int, total: int, spread: float) -> list[int]:
+    """Return `count` sizes that fall geometrically by `spread` from first to last and together are `total` bytes."""
+    step = spread ** (-1 / max(count - 1, 1))
+    weights = [step**index for index in range(count)]
+    sizes = [int(total * weight / sum(weights)) for weight in weights]
+    return [sizes[0] + total - sum(sizes), *sizes[1:]]
+
+
+def write(name: str, folder: Path) -> None:
+    """Write the files of a page into a folder: below it, one for each host. They depend on the name alone. Errors:
+    ``OSError``."""
+    objects, names = pages()[name], hosts(name)
+    chance = random.Random(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]))
+    children: dict[int | None, list[int]] = {}
+    for number, each in enumerate(objects):
+        children.setdefault(each.parent, []).append(number)
+
+    def url(number: int) -> str:
+        each = objects[number]
+        return f"https://{names[each.origin]}{each.path}"
+
+    makers: dict[ObjectKind, Callable[[int, list[str]], bytes]] = {
+        "document": lambda number, _: _document(name, [(objects[at].kind, url(at)) for at in children[number]], chance),
+        "stylesheet": lambda number, urls: _stylesheet(urls),
+        "script": lambda number, urls: _script(urls, objects[number].size),
+        "font": lambda number, _: chance.randbytes(objects[number].size),
+        "image": lambda number, _: _image(objects[number].size, chance),
+    }
+    for number, each in enumerate(objects):
+        content = makers[each.kind](number, [url(child) for child in children.get(number, [])])
+        file = folder / names[each.origin] / (each.path.lstrip("/") or "index.html")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(_padded(content, each))
+
+
+def _padded(content: bytes, each: Object) -> bytes:
+    """Return content with exactly the size of an object, by a comment at its end."""
+    opening, closing = {"document": (b"<!--", b"-->")}.get(each.kind, (b"/*", b"*/"))
+    missing = each.size - len(content)
+    if missing and missing < len(opening + closing):
+        raise ValueError(f"{each.path}: {len(content)} bytes do not leave room for a comment in {each.size}")
+    return content + opening + b"." * (missing - len(opening + closing)) + closing if missing else content
+
+
+def _document(name: str, named: list[tuple[ObjectKind, str]], chance: random.Random) -> bytes:
+    urls = {kind: [url for of, url in named if of == kind] for kind in ("stylesheet", "script", "image")}
+    head = [
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} (synthetic)</title>',
+        '<link rel="icon" href="data:,">',
+        *(f'<link rel="stylesheet" href="{url}">' for url in urls["stylesheet"]),
+        *(f'<script defer src="{url}"></script>' for url in urls["script"]),
+        "</head><body><h1 class=f0>A page that is generated</h1>",
+    ]
+    body = [
+        f'<section><p class="f{index % 8}">{" ".join(chance.choices(_WORDS, k=60))}</p><img src="{url}"></section>'
+        for index, url in enumerate(urls["image"])
+    ]
+    return "\n".join([*head, *body, "</body></html>\n"]).encode()
+
+
+def _stylesheet(fonts: list[str]) -> bytes:
+    """Return a layout with images of equal width; fonts: their URLs, which texts use in turn."""
+    rules = ["img{width:320px;height:240px}section{display:inline-block;width:340px}"] if fonts else []
+    for index, url in enumerate(fonts):
+        rules.append(f'@font-face{{font-family:f{index};src:url("{url}")}}.f{index}{{font-family:f{index},serif}}')
+    return "\n".join([*rules, ""]).encode()
+
+
+def _script(images: list[str], size: int) -> bytes:
+    """Return functions that fill most of a size and are parsed but not called; images: URLs of those that it adds to
+    the page."""
+    added = "".join(f'{{const i=new Image();i.src="{url}";document.body.append(i)}}\n' for url in images)
+    lines, length, number = [added], len(added), 0
+    while length < size - 200:
+        lines.append(f"function f{number}(a,b){{let s=a;for(let i=0;i<b;i++)s+=i*{number};return s}}\n")
+        length, number = length + len(lines[-1]), number + 1
+    return "".join(lines).encode()
+
+
+def _image(size: int, chance: random.Random) -> bytes:
+    """Return a PNG of 4 by 3 with exactly this size, of which noise takes most."""
+    height = max(1, int((size / _BYTES_PER_PIXEL * 3 / 4) ** 0.5))
+    width = max(1, height * 4 // 3)
+    noisy = min(height, max(0, (size - 1000) * 9 // 10 // (3 * width)))
+    rows = [b"\0" + chance.randbytes(3 * width) for _ in range(noisy)]
+    rows += [b"\0" + bytes([row % 256, 90, 120]) * width for row in range(height - noisy)]
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    begin, end = b"\x89PNG\r\n\x1a\n" + head + _chunk(b"IDAT", zlib.compress(b"".join(rows))), _chunk(b"IEND", b"")
+    # A private chunk, which decoders skip, has the rest.
+    return begin + _chunk(b"prVt", bytes(size - len(begin) - len(end) - len(_chunk(b"prVt", b"")))) + end
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

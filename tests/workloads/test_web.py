@@ -1,0 +1,284 @@
+"""Pages that Chromium loads from nginx and Caddy: generated files, errors, real runs, and what is left after them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed import testbed
+from cellbed.testbed.machine import process as machine
+from cellbed.workloads.web import PROGRAMS
+from cellbed.workloads.web.netlog import NetLog
+from cellbed.workloads.web.pages import hosts, pages, write
+from in_process import cellbed
+from scenario_text import NODES
+
+STUDY = {"google": 1_500_000, "facebook": 4_300_000, "amazon": 5_000_000, "cnn": 7_200_000, "netflix": 10_300_000}
+"""Bytes of the pages of Lim et al., §VII-A."""
+NAMED = f'name = "web"\nduration = "6 s"\nseed = 3\n{NODES}\n'
+APP = '[apps.web]\nkind = "web"\nserver = "edge"\n'
+PATIENT = 'timeout = "5 min"\ndrain = "5 min"\n'
+SITE = {
+    "index.html": '<link rel="icon" href="data:,"><link rel="stylesheet" href="a.css"><h1>x</h1><img src="b.png">',
+    "a.css": "h1{color:red}/*" + "x" * 50_000 + "*/",
+    "b.png": "no picture " * 2000,
+}
+needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
+needs_nginx = pytest.mark.skipif(machine.find("nginx") is None, reason="nginx is not installed")
+needs_caddy = pytest.mark.skipif(machine.find("caddy") is None, reason="caddy is not installed")
+needs_openssl = pytest.mark.skipif(machine.find("openssl") is None, reason="openssl is not installed")
+
+
+def real(function):  # type: ignore[no-untyped-def]
+    """A test with a browser on a node."""
+    for mark in (pytest.mark.needs_tun, pytest.mark.timeout(400), needs_browser, needs_nginx, needs_openssl):
+        function = mark(function)
+    return function
+
+
+def _site(folder: Path) -> None:
+    (folder / "site").mkdir()
+    for name, content in SITE.items():
+        (folder / "site" / name).write_text(content)
+
+
+def _run(folder: Path, text: str, status: int = 0) -> Path:
+    (folder / "x.toml").write_text(text)
+    done = cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs")
+    assert done.returncode == status, done.stderr
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def _requests(run: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the loads of a run and their objects."""
+    table = pl.read_parquet(run / "requests.parquet")
+    return table.filter(app="web"), table.filter(app="web:objects")
+
+
+@pytest.mark.parametrize("name", STUDY)
+def test_generated_pages_have_exactly_the_bytes_of_the_study(tmp_path: Path, name: str) -> None:
+    write(name, tmp_path / "a")
+    objects = pages()[name]
+    sizes = {(hosts(name)[each.origin], each.path.lstrip("/") or "index.html"): each.size for each in objects}
+    found = {
+        (file.relative_to(tmp_path / "a").parts[0], str(Path(*file.relative_to(tmp_path / "a").parts[1:]))): file
+        for file in (tmp_path / "a").rglob("*")
+        if file.is_file()
+    }
+    assert {key: file.stat().st_size for key, file in found.items()} == sizes
+    assert sum(sizes.values()) == STUDY[name]
+    for each in objects[1:]:
+        assert each.parent is not None
+        parent = objects[each.parent]
+        text = found[hosts(name)[parent.origin], parent.path.lstrip("/") or "index.html"].read_text()
+        assert f"https://{hosts(name)[each.origin]}{each.path}" in text
+    if name == "google":
+        write(name, tmp_path / "b")
+        assert all(file.read_bytes() == Path(str(file).replace("/a/", "/b/")).read_bytes() for file in found.values())
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('server = "edge"\n', "write a page that is generated"),
+        ('server = "edge"\npage = "amazn"\n', "did you mean 'amazon'"),
+        ('page = "amazon"\n', "write the node group that serves the page"),
+        ('server = "edge"\npage = "amazon"\nurl = "https://x/"\n', "'page' is given, too"),
+        ('server = "edge"\npage = "amazon"\nversion = "3"\n', 'write software = "caddy"'),
+        ('url = "http://{server.address}/"\nserver = "edge"\n', "browsers use it with TLS alone"),
+        ('server = "edge"\nroot = "missing"\n', "no file or folder 'missing'"),
+        ('server = "edge"\nroot = "."\n', "no index.html"),
+    ],
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=r"apps\.web|x\.toml") as refused:
+        parse(f'{NAMED}[apps.web]\nkind = "web"\nrate = "1 /s"\n{keys}', source="x.toml", folder=tmp_path)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [(PROGRAMS, "sudo apt install chromium"), (("nginx",), "sudo apt install nginx-light")],
+)
+def test_without_a_program_a_dry_run_names_the_line_and_the_package(
+    tmp_path: Path, missing: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
+    (tmp_path / "x.toml").write_text(NAMED + APP + 'page = "google"\nrate = "1 /s"\n')
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "x.toml:" in done.stderr
+    assert remedy in done.stderr
+
+
+def test_a_log_of_the_network_that_is_cut_short_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    types = {"TCP_CONNECT": 1, "SOCKET_BYTES_SENT": 2}
+    lines = [json.dumps({"constants": {"logEventTypes": types}}, separators=(",", ":"))[:-1] + ",", '"events": [']
+    address = {"local_address": "10.0.0.1:5000", "remote_address": "10.0.0.2:8443"}
+    for number, (phase, params) in {1: (1, {}), 2: (2, address)}.items():
+        event = {"params": params, "phase": phase, "source": {"id": 7}, "time": str(number), "type": 1}
+        lines.append(json.dumps(event, separators=(",", ":")) + ",")
+    path = tmp_path / "net.json"
+    path.write_text("\n".join([*lines, '{"params":{"byte_c']))
+    log = NetLog(path)
+    log.read()
+    assert (log.wires[7].local_port, log.wires[7].remote_port) == (5000, 8443)
+    with path.open("a") as file:
+        file.write('ount":9},"phase":0,"source":{"id":7},"time":"3","type":2},\n')
+    log.read()
+    assert log.wires[7].sent == 9
+
+
+@real
+def test_a_page_is_measured_and_every_object_is_found_in_the_packet_log(tmp_path: Path) -> None:
+    run = _run(tmp_path, f'{NAMED}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
+    loads, objects = _requests(run)
+    assert set(loads["status"]) == {"ok"}
+    assert set(loads["objects"]) == {len(pages()["google"])}
+    assert set(loads["broken"]) == set(loads["cached"]) == {0}
+    # Two origins; one more connection is for fonts, which come without credentials.
+    assert all(2 <= count <= 4 for count in loads["connections"])
+    assert all(STUDY["google"] < size < 1.05 * STUDY["google"] for size in loads["bytes_down"])
+    times = loads.select("first_byte_s", "first_paint_s", "largest_paint_s", "latency_s")
+    assert times.null_count().sum_horizontal().item() == 0
+    for row in times.iter_rows(named=True):
+        assert 0.026 < row["first_byte_s"] < row["first_paint_s"] <= row["largest_paint_s"]
+        assert row["latency_s"] > 0.6  # 1.5 MB at 20 Mbit/s
+    # Parts add up: of objects to the emulator's lateness, of a load exactly.
+    assert len(objects) == len(loads) * len(pages()["google"])
+    assert set(objects["status"]) == {"ok"}
+    assert set(objects["protocol"]) == {"h2"}
+    assert objects["residual_s"].null_count() == 0
+    assert objects["residual_s"].median() < 1e-3  # type: ignore[operator]
+    assert (objects["part_uplink_delay"] > 0.0129).all()  # 10 and 3 ms
+    assert (loads["residual_s"].abs() < 1e-6).all()
+    sizes = {f"https://{hosts('google')[each.origin]}{each.path}": each.size for each in pages()["google"]}
+    for row in objects.iter_rows(named=True):
+        assert 0 < row["bytes_down"] - sizes[row["url"]] < 2000
+    for number in loads["request"]:
+        (har,) = (run / "har" / "web").glob(f"*.{number:04}.har")
+        log = json.loads(har.read_text())["log"]
+        assert {each["request"]["url"] for each in log["entries"]} == set(sizes)
+        assert log["pages"][0]["pageTimings"]["onLoad"] > 0
+    page = (run / "report.html").read_text()
+    assert "Objects of a load" in page
+    assert "(synthetic)" in page
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keys", "protocol"),
+    [
+        ('version = "1.1"\n', "http/1.1"),
+        ('software = "caddy"\n', "h2"),
+        ('software = "caddy"\nversion = "3"\n', "h3"),
+        ('version = "1.1"\ncache = "warm"\n', "http/1.1"),
+    ],
+)
+def test_versions_servers_and_a_warm_cache(tmp_path: Path, keys: str, protocol: str) -> None:
+    if "caddy" in keys and machine.find("caddy") is None:
+        pytest.skip("caddy is not installed")
+    _site(tmp_path)
+    loads, objects = _requests(_run(tmp_path, f'{NAMED}{APP}root = "site"\narrivals = "closed"\n{keys}{PATIENT}'))
+    assert set(loads["status"]) == {"ok"}
+    assert set(loads["objects"]) == {3}
+    assert set(objects["protocol"]) == {protocol}
+    assert set(loads["cached"]) == ({2} if "warm" in keys else {0})
+    assert objects["residual_s"].null_count() == 0
+    assert objects["residual_s"].median() < 2e-3  # type: ignore[operator]
+
+
+NEVER = """
+import socket, threading, time
+listening = socket.create_server(("", 8000))
+page = b"<link rel=icon href=data:,><h1>x</h1><img src=/never.png>"
+def serve(peer):
+    if peer.recv(9999).startswith(b"GET / "):
+        head = "HTTP/1.1 200 OK\\r\\nContent-Type: text/html\\r\\nContent-Length: %d\\r\\n\\r\\n"
+        peer.sendall((head % len(page)).encode() + page)
+    time.sleep(1000)
+while True:
+    threading.Thread(target=serve, args=listening.accept()[:1], daemon=True).start()
+"""
+
+
+@real
+@pytest.mark.slow
+def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "never.py").write_text(NEVER)
+    server = (
+        f'server = {{ on = "edge", command = "{sys.executable} {tmp_path}/never.py", ready = {{ port = 8000 }} }}\n'
+    )
+    keys = 'url = "http://{server.address}:8000/"\nversion = "1.1"\nrate = "0.5 /s"\ntimeout = "4 s"\n'
+    loads, _ = _requests(_run(tmp_path, f'{NAMED}[apps.web]\nkind = "web"\n{keys}{server}', status=1))
+    assert set(loads["status"]) == {"timed-out"}
+    assert all("did not finish loading" in error for error in loads["error"])
+
+
+@real
+@pytest.mark.parametrize(
+    "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, signal.SIGINT)), signal.SIGKILL]
+)
+def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -> None:
+    text = NAMED if how is None else NAMED.replace("6 s", "60 s")
+    (tmp_path / "x.toml").write_text(f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "cellbed",
+        "run",
+        tmp_path / "x.toml",
+        "--no-limits",
+        "--out",
+        tmp_path / "r",
+    ]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not list((tmp_path / "r").glob("*/har/web/*.har")):
+            assert run.poll() is None
+            time.sleep(0.1)
+        ours = _descendants(run.pid)
+        assert any(b"--remote-debugging-pipe" in words for words in ours.values())
+        assert any(words.startswith(b"nginx") for words in ours.values())
+        if how is not None:
+            os.kill(run.pid, how)
+        run.wait()
+    finally:
+        run.kill()
+    while any(_words(pid) == words for pid, words in ours.items()):  # the test has a time limit
+        time.sleep(0.1)
+    assert cellbed("clean").returncode == 0
+
+
+def _words(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _descendants(root: int) -> dict[int, bytes]:
+    """Return the descendants of a process with their command lines."""
+    found, below = {}, [root]
+    while below:
+        pid = below.pop()
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                for child in map(int, file.read_text().split()):
+                    below.append(child)
+                    if words := _words(child):
+                        found[child] = words
+    return found
