@@ -11,7 +11,7 @@ use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
 use cellbed_tcp::proxy::ProxyTable;
-use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network};
+use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network, Room};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -230,7 +230,9 @@ impl VirtualNetwork {
         py.detach(|| {
             let connection = ConnectionId::of(connection);
             let mut inner = self.inner();
-            inner.network.want_room(connection, end(at_client), bytes);
+            inner
+                .network
+                .want_room(connection, end(at_client), Room::Buffered(bytes));
         });
     }
 

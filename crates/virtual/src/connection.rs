@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::Time;
 
-use crate::event::{End, Ends};
+use crate::event::{End, Ends, Room};
 use crate::flows;
 use cellbed_tcp::{Counters, Segment, Socket, Tcp};
 
@@ -22,7 +22,7 @@ struct Half {
     socket: Socket,
     /// Messages that the other end has written and that have not arrived: their ends and labels.
     expected: VecDeque<(u64, u64)>,
-    room: Option<u64>,
+    room: Option<Room>,
     closed: bool,
     /// Its sender is sampled again at this time.
     next_sample: Time,
@@ -78,14 +78,17 @@ impl Connection {
         self.half_mut(from.peer()).expected.push_back((end, label));
     }
 
-    pub fn want_room(&mut self, from: End, bytes: u64) {
-        self.half_mut(from).room = Some(bytes);
+    pub fn want_room(&mut self, from: End, room: Room) {
+        self.half_mut(from).room = Some(room);
     }
 
     /// Return whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
-        let has_room = |room| half.socket.buffered() < room;
+        let has_room = |room| match room {
+            Room::Unsent(bytes) => half.socket.unsent() < bytes,
+            Room::Buffered(bytes) => half.socket.buffered() < bytes,
+        };
         !half.closed && half.room.is_some_and(has_room)
     }
 

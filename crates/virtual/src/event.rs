@@ -1,5 +1,14 @@
 //! Events of an application: hosts, their connections, and changes there.
 
+/// Room that a sender waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Fewer bytes than these are written and not sent.
+    Unsent(u64),
+    /// Fewer bytes than these are written and not acknowledged.
+    Buffered(u64),
+}
+
 /// An end of a connection, or a host of a network of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {

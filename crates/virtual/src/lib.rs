@@ -15,7 +15,7 @@ mod pool;
 mod trains;
 
 pub use downloads::{Download, Downloads};
-pub use event::{ConnectionId, DatagramKind, End, Ends, Event};
+pub use event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
 pub use flows::FLOWS_MAGIC;
 pub use network::{Application, Network};
 pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};

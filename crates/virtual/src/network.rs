@@ -12,7 +12,7 @@ use cellbed_link::{
 };
 
 use crate::connection::Connection;
-use crate::event::{ConnectionId, DatagramKind, End, Ends, Event};
+use crate::event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
 use crate::pool::{Content, Packet, Pool};
 use cellbed_tcp::proxy::{Place, Proxy, ProxyTable, Side, What};
 use cellbed_tcp::{Segment, SegmentKind, Sending, Tcp};
@@ -422,10 +422,10 @@ impl Network {
         open.map_or(0, |open| open.socket(from).buffered())
     }
 
-    /// Schedules one event when fewer than `bytes` of this end are not acknowledged.
-    pub fn want_room(&mut self, connection: ConnectionId, from: End, bytes: u64) {
+    /// Schedules one event when this end of a connection has room.
+    pub fn want_room(&mut self, connection: ConnectionId, from: End, room: Room) {
         if let Some(open) = self.connection_mut(connection) {
-            open.want_room(from, bytes);
+            open.want_room(from, room);
             self.rooms.insert((connection, from));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
-use crate::event::{ConnectionId, End, Event};
+use crate::event::{ConnectionId, End, Event, Room};
 use crate::network::{Application, Network};
 use cellbed_tcp::Tcp;
 
@@ -203,11 +203,7 @@ impl PageLoad {
             };
             network.write(connection, End::Server, FRAME_HEADER + frame, label);
         }
-        network.want_room(
-            connection,
-            End::Server,
-            network.buffered(connection, End::Server),
-        );
+        network.want_room(connection, End::Server, Room::Unsent(AHEAD));
     }
 
     fn arrive(&mut self, connection: ConnectionId, number: usize, network: &mut Network) {

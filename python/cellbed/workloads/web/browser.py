@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
 from cellbed.workloads.lifecycle import WorkloadError
 
@@ -146,7 +147,7 @@ class Browser:
         """Return why the browser has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
-        lines = self.errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = inputs.content(self.errors).decode("utf-8", "replace").strip().splitlines()
         fatal = [line for line in lines if ":FATAL:" in line] or lines[-1:]
         status = self.process.poll()
         if status == -signal.SIGKILL:
