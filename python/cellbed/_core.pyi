@@ -331,8 +331,9 @@ class VirtualNetwork:
     def use_nagle(self, connection: int, at_client: bool) -> None:
         """Let an end hold back short segments (RFC 896)."""
 
-    def want_room(self, connection: int, at_client: bool, bytes: int) -> None:
-        """Ask for one event "room" when fewer than so many bytes of an end are not acknowledged."""
+    def want_room(self, connection: int, at_client: bool, least: int, most: int) -> None:
+        """Ask for one event "room" when a third of the send buffer of an end is free, of so many bytes at least and at
+        most."""
 
     def transferred(self, connection: int, at_client: bool) -> tuple[int, int]:
         """Bytes of an end that are not acknowledged, and that have arrived there."""

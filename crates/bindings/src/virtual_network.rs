@@ -225,14 +225,15 @@ impl VirtualNetwork {
         py.detach(|| self.inner().network.use_nagle(connection, end(at_client)));
     }
 
-    /// Asks for one event "room" when fewer than so many bytes of an end of a connection are not acknowledged.
-    fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64) {
+    /// Asks for one event "room" when a third of the send buffer of an end of a connection is free, which has at least
+    /// and at most so many bytes.
+    fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, least: u64, most: u64) {
         py.detach(|| {
             let connection = ConnectionId::of(connection);
             let mut inner = self.inner();
             inner
                 .network
-                .want_room(connection, end(at_client), Room::Buffered(bytes));
+                .want_room(connection, end(at_client), Room::Buffered { least, most });
         });
     }
 

@@ -8,6 +8,10 @@ use crate::event::{End, Ends, Room};
 use crate::flows;
 use cellbed_tcp::{Counters, Segment, Socket, Tcp};
 
+/// Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets
+/// (`tcp_sndbuf_expand`).
+const BUFFERED_WINDOWS: u64 = 3;
+
 /// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
 /// when the bytes have arrived.
 #[derive(Clone, Debug)]
@@ -87,7 +91,11 @@ impl Connection {
         let half = self.half(from);
         let has_room = |room| match room {
             Room::Unsent(bytes) => half.socket.unsent() < bytes,
-            Room::Buffered(bytes) => half.socket.buffered() < bytes,
+            Room::Buffered { least, most } => {
+                let sending = half.socket.sending();
+                let grown = BUFFERED_WINDOWS * sending.window * sending.segment;
+                half.socket.buffered() < least.max(grown.min(most)) * 2 / 3
+            }
         };
         !half.closed && half.room.is_some_and(has_room)
     }

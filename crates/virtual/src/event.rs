@@ -5,8 +5,13 @@
 pub enum Room {
     /// Fewer bytes than these are written and not sent.
     Unsent(u64),
-    /// Fewer bytes than these are written and not acknowledged.
-    Buffered(u64),
+    /// A third of the send buffer is free (Linux: `sk_stream_write_space`), which grows with the congestion window.
+    Buffered {
+        /// Its least size, bytes.
+        least: u64,
+        /// Its largest size, bytes.
+        most: u64,
+    },
 }
 
 /// An end of a connection, or a host of a network of two.

@@ -201,9 +201,9 @@ class Socket:
         """Send bytes of which only the number counts."""
         self.world.network.write(self._number(), self.at_client, size, 0)
 
-    def want_room(self, size: int) -> None:
-        """Ask for one call of ``on_room`` when fewer bytes are not acknowledged."""
-        self.world.network.want_room(self._number(), self.at_client, size)
+    def want_room(self, least: int) -> None:
+        """Ask for one call of ``on_room`` when a third of the send buffer is free. least: its size now, bytes."""
+        self.world.network.want_room(self._number(), self.at_client, least, self.send_buffer)
 
     def transferred(self) -> tuple[int, int]:
         """Bytes from here that are not acknowledged, and that have arrived here."""
@@ -262,7 +262,7 @@ class SendBuffer:
 
     def want_room(self) -> None:
         """Ask for one call of the socket's ``on_room`` when a third is free (``sk_stream_write_space``)."""
-        self._socket.want_room(self._largest * 2 // 3)
+        self._socket.want_room(self._largest)
 
 
 class Datagrams:
