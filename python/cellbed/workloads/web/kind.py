@@ -189,7 +189,7 @@ _OBJECT = Span("browser", "endpoint", "Browser", "browser",
 _CONNECTION = Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
                    "begins to request it → a connection is free, or begins to open", "started", "opening")
 _QUIC = Span("connect", "uplink", "Handshake", "handshake",
-             "the connection begins to open → the request is sent; both ways, not told apart", "opening", "sent")
+             "the connection begins to open → the request is sent; both ways together", "opening", "sent")
 # fmt: on
 
 
