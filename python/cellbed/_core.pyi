@@ -335,6 +335,9 @@ class VirtualNetwork:
         """Ask for one event "room" when a third of the send buffer of an end is free, of so many bytes at least and at
         most."""
 
+    def send_buffer(self, connection: int, at_client: bool, least: int, most: int) -> int:
+        """The size of the send buffer at an end, bytes, between a least and a largest one."""
+
     def transferred(self, connection: int, at_client: bool) -> tuple[int, int]:
         """Bytes of an end that are not acknowledged, and that have arrived there."""
 

@@ -237,6 +237,23 @@ impl VirtualNetwork {
         });
     }
 
+    /// The size of the send buffer at an end of a connection, bytes, between a least and a largest one.
+    fn send_buffer(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        at_client: bool,
+        least: u64,
+        most: u64,
+    ) -> u64 {
+        py.detach(|| {
+            let (connection, at) = (ConnectionId::of(connection), end(at_client));
+            self.inner()
+                .network
+                .send_buffer(connection, at, least, most)
+        })
+    }
+
     /// Of an end of a connection: bytes that are not acknowledged there, and that have arrived there.
     fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
         py.detach(|| {

@@ -86,15 +86,19 @@ impl Connection {
         self.half_mut(from).room = Some(room);
     }
 
+    /// Returns the size of a send buffer between a least and a largest one, bytes: it grows with the window.
+    pub fn send_buffer(&self, from: End, least: u64, most: u64) -> u64 {
+        let sending = self.half(from).socket.sending();
+        least.max(most.min(BUFFERED_WINDOWS * sending.window * sending.segment))
+    }
+
     /// Return whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
         let has_room = |room| match room {
             Room::Unsent(bytes) => half.socket.unsent() < bytes,
             Room::Buffered { least, most } => {
-                let sending = half.socket.sending();
-                let grown = BUFFERED_WINDOWS * sending.window * sending.segment;
-                half.socket.buffered() < least.max(grown.min(most)) * 2 / 3
+                half.socket.buffered() < self.send_buffer(from, least, most) * 2 / 3
             }
         };
         !half.closed && half.room.is_some_and(has_room)

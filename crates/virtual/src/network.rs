@@ -422,6 +422,12 @@ impl Network {
         open.map_or(0, |open| open.socket(from).buffered())
     }
 
+    /// The size of the send buffer at this end, bytes, between a least and a largest one.
+    pub fn send_buffer(&self, connection: ConnectionId, from: End, least: u64, most: u64) -> u64 {
+        let open = self.connection(connection);
+        open.map_or(least, |open| open.send_buffer(from, least, most))
+    }
+
     /// Schedules one event when this end of a connection has room.
     pub fn want_room(&mut self, connection: ConnectionId, from: End, room: Room) {
         if let Some(open) = self.connection_mut(connection) {

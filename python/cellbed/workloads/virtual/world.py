@@ -42,9 +42,6 @@ _UDP_HEADERS = 28
 """Of IPv4 and UDP, bytes."""
 _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
-_SEGMENT = 1448
-_BUFFERED_WINDOWS = 3
-"""Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets."""
 _UNLIMITED = 1 << 62
 _SEND_BUFFER: Final = 6
 """Place in the settings of TCP."""
@@ -205,6 +202,10 @@ class Socket:
         """Ask for one call of ``on_room`` when a third of the send buffer is free. least: its size now, bytes."""
         self.world.network.want_room(self._number(), self.at_client, least, self.send_buffer)
 
+    def grown(self, least: int) -> int:
+        """Return the size of the send buffer. least: its size before, bytes."""
+        return self.world.network.send_buffer(self._number(), self.at_client, least, self.send_buffer)
+
     def transferred(self) -> tuple[int, int]:
         """Bytes from here that are not acknowledged, and that have arrived here."""
         return self.world.network.transferred(self._number(), self.at_client)
@@ -256,8 +257,7 @@ class SendBuffer:
         """Return how many bytes it takes now; 0 or less: none."""
         if self._socket.number is None:
             return _UNLIMITED
-        window = self._socket.sending()[0] * _SEGMENT
-        self._largest = max(self._largest, min(_BUFFERED_WINDOWS * window, self._socket.send_buffer))
+        self._largest = self._socket.grown(self._largest)
         return self._largest - self._socket.transferred()[0]
 
     def want_room(self) -> None:
