@@ -17,7 +17,7 @@ import pytest
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
-from cellbed.workloads.web import PROGRAMS
+from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.web.netlog import NetLog
 from cellbed.workloads.web.pages import hosts, pages, write
 from in_process import cellbed

@@ -15,10 +15,10 @@ from typing import Any
 
 from cellbed.support import prctl
 from cellbed.workloads import generator, lifecycle, machine
+from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, open_page
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
-from cellbed.workloads.web.browser import Browser, BrowserError, Flow
 from cellbed.workloads.web.loading import MEASURING, Loading, Object, PageLoad, attach, problem
 from cellbed.workloads.web.netlog import NetLog
 
@@ -50,15 +50,6 @@ class Settings(generator.Settings):
     warm: bool
 
 
-@dataclass(slots=True)
-class _Page:
-    """A page in the browser in which nothing has been loaded yet, or an earlier load."""
-
-    session: str
-    target: str
-    context: str
-
-
 class WebLoad(Generator):
     """The page loads of one endpoint."""
 
@@ -70,7 +61,7 @@ class WebLoad(Generator):
         self._browser: Browser | None = None
         self._net_log: NetLog | None = None
         self._objects = lifecycle.open_record(Path(settings.objects))
-        self._spare: deque[_Page] = deque()
+        self._spare: deque[Page] = deque()
         self._loads: dict[str, Loading] = {}  # by session
         self._queue: deque[PageLoad] = deque()
         self._answered: dict[int, Loading] = {}
@@ -107,17 +98,9 @@ class WebLoad(Generator):
     def _open(self, context: str | None = None) -> Flow:
         """Open a page, in which the next load begins. context: with the cache and the connections of earlier ones."""
         self._opening += 1
-        if context is None:
-            made = yield "Target.createBrowserContext", None, {"disposeOnDetach": True}
-            context = made["browserContextId"]
-        made = yield "Target.createTarget", None, {"url": "about:blank", "browserContextId": context, "newWindow": True}
-        target = made["targetId"]
-        made = yield "Target.attachToTarget", None, {"targetId": target, "flatten": True}
-        session = made["sessionId"]
-        for method in ("Page.enable", "Network.enable", "Performance.enable"):
-            yield method, session, {}
+        page = yield from open_page(("Page", "Network", "Performance"), context)
         self._opening -= 1
-        self._spare.append(_Page(session, target, context))
+        self._spare.append(page)
         while self._queue and self._spare:
             request = self._queue.popleft()
             if machine.now_ns() < request.intended_ns + self._settings.timeout_ns:

@@ -11,10 +11,9 @@ from cellbed.scenario.fields import SITE
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
-from cellbed.workloads.web import PROGRAMS
+from cellbed.workloads.browsing import PACKAGES, PROGRAMS
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
 
-_PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
 _SOURCES = ("page", "root", "url")
 
 
@@ -67,7 +66,7 @@ class Web(Load):
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """As of :class:`Application`."""
-        server = ("software", (self.software,), _PACKAGES[self.software])
+        server = ("software", (self.software,), PACKAGES[self.software])
         return ("kind", PROGRAMS, PROGRAMS[0]), *((server,) if self.url is None else ())
 
     def templates(self) -> Iterator[tuple[Key, str]]:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,29 @@ _PATIENCE_S = 1.5
 
 class BrowserError(Exception):
     """The browser refused a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page in the browser, with its identifiers in the protocol. context: with its cache and connections."""
+
+    session: str
+    target: str
+    context: str
+
+
+def open_page(domains: Sequence[str], context: str | None = None) -> Generator[Call, dict[str, Any], Page]:
+    """Open an empty page and return it. domains: of the protocol, whose events are sent; context: that of an earlier
+    page, ``None``: a new one."""
+    if context is None:
+        made = yield "Target.createBrowserContext", None, {"disposeOnDetach": True}
+        context = str(made["browserContextId"])
+    made = yield "Target.createTarget", None, {"url": "about:blank", "browserContextId": context, "newWindow": True}
+    target = made["targetId"]
+    made = yield "Target.attachToTarget", None, {"targetId": target, "flatten": True}
+    for domain in domains:
+        yield f"{domain}.enable", made["sessionId"], {}
+    return Page(made["sessionId"], target, context)
 
 
 class Browser:

@@ -1,0 +1,125 @@
+"""The servers of pages, nginx or Caddy, and the flags by which a browser finds them.
+
+Each origin has a host name and a port of its own, so that browsers share no connection between origins.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cellbed.testbed.machine import certificates
+from cellbed.testbed.machine.process import find, run
+from cellbed.testbed.programs.unmodified import Command, Ready
+from cellbed.workloads.browsing import PROGRAMS
+from cellbed.workloads.kind import Deployment, Node
+
+_FIRST_PORT, _PORTS = 8443, 16
+"""Of the first origin of a run, and of each application."""
+_MAX_AGE_S = 86_400
+"""For which files other than documents stay in a cache; documents are validated with each load."""
+
+
+def installed() -> str:
+    """Return the path of the machine's browser, or the name that is missing."""
+    return next(filter(None, map(find, PROGRAMS)), PROGRAMS[0])
+
+
+def _first_port(deployment: Deployment) -> int:
+    return _FIRST_PORT + _PORTS * deployment.number
+
+
+def rules(deployment: Deployment, node: Node, hosts: Sequence[str]) -> list[str]:
+    """Return the rules by which a browser finds each host at its port of a server's node, and no other host."""
+    address, first = deployment.address(node), _first_port(deployment)
+    return [*(f"MAP {host} {address}:{port}" for port, host in enumerate(hosts, first)), "MAP * ~NOTFOUND"]
+
+
+def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], version: str) -> list[str]:
+    """Return flags of the browser: rules of hosts, certificates of the run, version of HTTP.
+
+    names: ``host:port`` of each origin, as in its URLs.
+    """
+    chosen = [f"--host-resolver-rules={', '.join(rules)}"]
+    if deployment.authorities is not None:
+        folder = Path(deployment.authorities).parent
+        pins = ",".join(_pin(file) for file in sorted(folder.glob(f"*/{certificates.CERTIFICATE}")))
+        chosen.append(f"--ignore-certificate-errors-spki-list={pins}")
+    if version == "1.1":
+        chosen.append("--disable-http2")
+    if version == "3":
+        return [*chosen, "--enable-quic", f"--origin-to-force-quic-on={','.join(names)}"]
+    return [*chosen, "--disable-quic"]
+
+
+def _pin(certificate: Path) -> str:
+    """Return the hash of a certificate's public key, by which Chromium accepts it."""
+    text = run([certificates.PROGRAM, "x509", "-in", str(certificate), "-noout", "-pubkey"])
+    key = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
+    return base64.b64encode(hashlib.sha256(key).digest()).decode()
+
+
+def server(
+    deployment: Deployment, node: Node, raw: Path, folders: Sequence[tuple[str, str]], *, software: str, version: str
+) -> Command:
+    """Return the server of origins on a node. folders: host and folder of each; software, version: as of
+    :class:`cellbed.workloads.web.table.Web`."""
+    place = deployment.scratch / f"{deployment.name}.{node.name}.{software}"
+    place.mkdir()
+    certificate, key = (str(deployment.scratch / deployment.name / file) for file in certificates.FILES)
+    address, first = deployment.listening(node), _first_port(deployment)
+    sites = [(host, port, folder) for port, (host, folder) in enumerate(folders, first)]
+    file = deployment.file(raw, node, f"{software}.conf")
+    command: tuple[str, ...]
+    if software == "nginx":
+        text = "\n".join(_nginx(sites, address, certificate, key, version == "2"))
+        command = ("nginx", "-p", str(place), "-e", "stderr", "-c", str(file))
+    else:
+        text = "\n".join(_caddy(sites, address, certificate, key, version))
+        command = ("caddy", "run", "--adapter", "caddyfile", "--config", str(file))
+    file.write_text(text + "\n", encoding="utf-8")
+    return Command(
+        name=f"{deployment.name}.{node.name}.server",
+        node=node.name,
+        command=command,
+        environment={"HOME": str(place), "XDG_DATA_HOME": str(place), "XDG_CONFIG_HOME": str(place)},
+        ready=Ready(port=first),
+    )
+
+
+_Sites = Sequence[tuple[str, int, str]]  # host, port and folder of each origin
+
+
+def _nginx(sites: _Sites, address: str, certificate: str, key: str, http2: bool) -> Iterator[str]:
+    # One process: workers would give up root, whose files they serve, and outlive a master that was killed.
+    yield "daemon off; master_process off; pid nginx.pid; error_log stderr;"
+    yield "events { worker_connections 4096; }"
+    yield "http {"
+    yield "    access_log off; sendfile on; keepalive_requests 100000;"
+    yield "    client_body_temp_path temp; fastcgi_temp_path temp; proxy_temp_path temp;"
+    yield "    scgi_temp_path temp; uwsgi_temp_path temp;"
+    yield "    types { text/html html; text/css css; text/javascript js; image/png png; image/jpeg jpg jpeg;"
+    yield "        image/svg+xml svg; image/webp webp; font/woff2 woff2; font/woff woff; application/json json; }"
+    yield f'    ssl_protocols TLSv1.3; ssl_certificate "{certificate}"; ssl_certificate_key "{key}";'
+    yield f"    map $uri $caching {{ ~[.]html$ no-cache; default max-age={_MAX_AGE_S}; }}"
+    yield "    add_header Cache-Control $caching; add_header Access-Control-Allow-Origin *;"
+    yield "    add_header Timing-Allow-Origin *;"
+    for host, port, folder in sites:
+        yield f'    server {{ listen {address}:{port} ssl{" http2" * http2}; server_name {host}; root "{folder}"; }}'
+    yield "}"
+
+
+def _caddy(sites: _Sites, address: str, certificate: str, key: str, version: str) -> Iterator[str]:
+    protocols = {"1.1": "h1", "2": "h1 h2", "3": "h1 h2 h3"}[version]
+    yield "{"
+    yield f"    admin off\n    auto_https off\n    servers {{\n        protocols {protocols}\n    }}"
+    yield "}"
+    for host, port, folder in sites:
+        yield f"https://{host}:{port} {{"
+        yield f"    bind {address}"
+        yield f'    tls "{certificate}" "{key}" {{\n        protocols tls1.3\n    }}'
+        yield f'    root * "{folder}"'
+        yield "    @documents path / *.html\n    header @documents Cache-Control no-cache"
+        yield f'    @others not path / *.html\n    header @others Cache-Control "max-age={_MAX_AGE_S}"'
+        yield "    header Access-Control-Allow-Origin *\n    header Timing-Allow-Origin *"
+        yield "    file_server\n}"
