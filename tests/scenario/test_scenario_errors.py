@@ -329,6 +329,21 @@ def test_congestion_control_that_the_kernel_lacks(name: str, words: str) -> None
     assert words in str(congestion_problem(name, ("reno", "bbr")))
 
 
+def test_congestion_control_that_the_machine_refuses_to_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("tcp_available_", "reno cubic westwood"), ("tcp_allowed_", "reno"), ("tcp_", "cubic")):
+        (tmp_path / f"{name}congestion_control").write_text(text + "\n")
+    monkeypatch.setattr(testbed, "_CONGESTION_CONTROLS", tmp_path / "tcp_available_congestion_control")
+
+    def problems(control: str) -> list[str]:
+        text = f'{GOOD}[transport]\ncongestion_control = "{control}"\n'
+        scenario = parse(text, source="x.toml", folder=tmp_path)
+        return [str(each) for each in testbed.obstacles(scenario, running=False, limits=False)]
+
+    assert problems("reno") == problems("cubic") == []
+    (problem,) = problems("westwood")
+    assert 'net.ipv4.tcp_allowed_congestion_control="reno westwood"' in problem
+
+
 def test_congestion_control_of_an_unknown_kernel_is_taken_as_it_is() -> None:
     assert congestion_problem("mine", None) is None
 

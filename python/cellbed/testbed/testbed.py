@@ -41,6 +41,7 @@ KINDS = {
 }
 """The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
 """By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
 LEAST_PROCESSES = 64
@@ -93,6 +94,22 @@ def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
     return f"'{name}' is not available: {hint}this kernel has {' '.join(present)} now{remedy}"
 
 
+def refusal_to_nodes(name: str) -> str | None:
+    """Return why this machine refuses a congestion control of its kernel to nodes, root's too; None where it does not.
+
+    Network namespaces other than the first may have the allowed ones and the first one's own (net/ipv4/tcp_cong.c,
+    ``tcp_set_default_congestion_control``).
+    """
+    try:
+        allowed, own = ((_CONGESTION_CONTROLS.parent / file).read_text("utf-8").split() for file in (_ALLOWED, _OWN))
+    except OSError:
+        return None
+    if name in (*allowed, *own):
+        return None
+    remedy = f'sudo sysctl -w net.ipv4.{_ALLOWED}="{" ".join((*allowed, name))}"'
+    return f"this machine allows nodes only {' '.join(allowed)}, not '{name}': {remedy}"
+
+
 def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
     """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that."""
     asked: list[tuple[_Key, Law | str | None]] = [
@@ -113,6 +130,11 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
             compile_sampler()
         except LawError as error:
             yield ("transport", "series"), str(error)
+    here = {name: group for name, group in scenario.nodes.items() if not group.backend.routed}
+    for control in {scenario.control_of(name) for name in here}:
+        if isinstance(control, str) and (wrong := refusal_to_nodes(control)):
+            own = [name for name, group in here.items() if group.congestion_control == control]
+            yield ("nodes", own[0], "congestion_control") if own else ("transport", "congestion_control"), wrong
     for name, group in scenario.nodes.items():
         if group.backend.routed and scenario.transport.initial_window is not None:
             text = f"nodes '{name}' have their own kernel, where it is not set: remove it, or run them here"

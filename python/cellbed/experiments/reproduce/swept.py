@@ -27,7 +27,7 @@ from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.testbed import machine
+from cellbed.testbed.testbed import machine, refusal_to_nodes
 
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
@@ -75,7 +75,8 @@ class Sweeps:
             values |= self._publication.short
         values |= {**experiment.changes, **fitting(base["nodes"], *machine())}
         if not self._execution.virtual:
-            values["transport.congestion_control"] = congestion_control(base["transport"]["congestion_control"])
+            wanted = base["transport"]["congestion_control"]
+            values["transport.congestion_control"] = "reno" if refusal_to_nodes(wanted) else wanted
         sweep: dict[str, Any] = {
             "name": experiment.name,
             "scenario": f"{experiment.name}-scenario.toml",
@@ -149,17 +150,6 @@ class Sweeps:
             clock="virtual" if self._execution.virtual else "real",
             other=values_in(self._other),
         )
-
-
-def congestion_control(wanted: str) -> str:
-    """Return the congestion control of nodes: the wanted one, or Reno where only the first network namespace may have
-    that (net/ipv4/tcp_cong.c, ``tcp_set_default_congestion_control``)."""
-    names = ("tcp_allowed_congestion_control", "tcp_congestion_control")
-    try:
-        allowed = [word for each in names for word in Path("/proc/sys/net/ipv4", each).read_text("ascii").split()]
-    except OSError:
-        return wanted
-    return wanted if wanted in allowed else "reno"
 
 
 def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
