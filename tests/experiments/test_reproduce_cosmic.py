@@ -63,9 +63,21 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
     assert "file: 2 points" in done.stdout
 
 
-def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path) -> None:
+def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert '"file-cubic-over-bbr-125"' in done.stdout
     assert "this machine refuses" not in done.stdout
-    assert (tmp_path / "reproductions/cosmic-short-virtual/report.html").is_file()
+    (page := tmp_path / "reproductions/cosmic-short-virtual/report.html").unlink()
+
+    def interrupted(sweeps: Sweeps, listener: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweeps, "run", interrupted)
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--json", cwd=tmp_path)
+    assert done.returncode == 130
+    assert '"file-cubic-over-bbr-125"' in done.stdout
+    assert page.is_file()
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-o", "nothing", cwd=tmp_path)
+    assert done.returncode == 130
+    assert not (tmp_path / "nothing/cosmic-short-virtual/report.html").exists()

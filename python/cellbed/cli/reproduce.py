@@ -199,7 +199,7 @@ def _publication(name: str) -> Any:
 
 
 def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool) -> None:
-    """Run what is missing, write the page and print the findings; or print the forecast."""
+    """Run what is missing, write the page and print the findings, also of an interrupted one; or print the forecast."""
     from cellbed.cli.sweep import Terminal
     from cellbed.experiments.reproduce import page
 
@@ -208,17 +208,20 @@ def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool)
         return
     with Terminal() as terminal:
         try:
-            failed = reproduction.run(terminal)
+            failed, interrupted = reproduction.run(terminal), False
         except KeyboardInterrupt:
-            print("interrupted: run the same command to continue", file=sys.stderr)
-            raise typer.Exit(130) from None
+            failed, interrupted = 0, True
     result = reproduction.result(shlex.join(["cellbed", *sys.argv[1:]]))
-    path = page.write(result, reproduction.folder)
-    if as_json:
-        print(json.dumps(result.json(), indent=1, ensure_ascii=False))
-    else:
-        _show(result)
-        print(f"page: {path}")
+    if result.data:
+        path = page.write(result, reproduction.folder)
+        if as_json:
+            print(json.dumps(result.json(), indent=1, ensure_ascii=False))
+        else:
+            _show(result)
+            print(f"page: {path}")
+    if interrupted:
+        print("interrupted: run the same command to continue", file=sys.stderr)
+        raise typer.Exit(130)
     if failed:
         print(f"error: {failed} {reproduction.what} failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)

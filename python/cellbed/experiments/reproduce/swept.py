@@ -123,10 +123,14 @@ class Sweeps:
             left += planned / runner.processors_for(plan)
         return left
 
+    @property
+    def _folders(self) -> list[Path]:
+        return [self.folder / each.name for each, _ in self.plans]
+
     def run(self, listener: runner.Listener) -> int:
         """Run what is missing, and return how many trials failed. ``KeyboardInterrupt`` after the running ones have
         ended. Errors: :class:`CellbedError`, OSError."""
-        failed, folders = 0, [self.folder / each.name for each, _ in self.plans]
+        failed, folders = 0, self._folders
         for (each, plan), folder in zip(self.plans, folders, strict=True):
             listener.note(f"{each.name}: {each.title}; in all {runner.words(self.seconds())} left")
             account = self._execution.run(plan, folder, listener, self._repeats, folders)
@@ -136,13 +140,13 @@ class Sweeps:
         return failed
 
     def result(self, command: str) -> Result:
-        """Return the findings of what has been run. command: that ran it."""
+        """Return the findings of what has been run, without experiments that have not begun. command: that ran it."""
         notes = deviations(self._publication, self.plans[0][1].trials[0].tables)
         if not self._execution.limits:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
         return Result(
             self._publication,
-            {each.name: collect(self.folder / each.name) for each, _ in self.plans},
+            {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()},
             [*self.played, *self._publication.inputs],
             self._short,
             command,
