@@ -22,7 +22,6 @@ from cellbed.archive.generation.presets import PRESETS as PRESETS
 from cellbed.archive.generation.wander import TICK_NS as TICK_NS
 from cellbed.archive.generation.wander import Wander as Wander
 from cellbed.archive.randomness import Stream as Stream
-from cellbed.datacentre.flow_files import read_sizes as read_sizes
 from cellbed.datacentre.simulation import run_content as run_content
 from cellbed.link import Link as Link
 from cellbed.measure.repetitions import Interval as Interval
@@ -35,6 +34,7 @@ from cellbed.report.plot import label_decades as label_decades
 from cellbed.report.plot import of_place as of_place
 from cellbed.scenario.places import PLACES as PLACES
 from cellbed.support.errors import CellbedError
+from cellbed.support.flow_files import read_sizes as read_sizes
 
 if TYPE_CHECKING:
     import polars as pl

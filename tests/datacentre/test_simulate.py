@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from any_text import many, value_or_line, value_or_sentence, words
 from cellbed.datacentre import Simulation, SimulationError, simulate
 from cellbed.datacentre.file import json_schema, read_simulation
-from cellbed.datacentre.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
 from cellbed.datacentre.simulation import by_size
 from cellbed.datacentre.transports import MOBILE_USERS, AnyTransport
 from cellbed.scenario import ScenarioError
+from cellbed.support.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
 from in_process import cellbed, completions
 
 ROOT = Path(__file__).parents[2]

@@ -29,12 +29,12 @@ from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
 from cellbed.measure.rows import MEASURES, measured
-from cellbed.scenario import Scenario, parse
+from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
 from in_process import cellbed
 from predicted_runs import make_run
-from scenario_text import GOOD
+from scenario_text import GOOD, NODES
 
 FACTORS = {"rate": {"key": "workload.rate", "levels": ["2 /s", "5 /s", "10 /s"]}}
 
@@ -516,3 +516,19 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     assert row["network_p50_s"] <= 2 * row["uplink_p50_s"] + 2 * row["downlink_p50_s"]
     assert row["uplink_p99_s"] is None
     assert row["part_inference_p50_s"] > 0
+
+
+def test_a_scenario_is_swept_over_its_applications_together_and_each_alone(tmp_path: Path) -> None:
+    files = 'kind = "transfers"\nserver = "edge"\ndownload = ["1 MB"]\narrivals = "closed"\n'
+    apps = {"db": 'kind = "program"\nserver = { on = "edge", command = "sleep 9" }\n', "a": files, "b": files}
+    head = f'name = "mix"\nduration = "2 s"\n{NODES}\n[expect.b]\nmedian_latency = "< 9 s"\n'
+    text = head + "".join(f"[apps.{name}]\n{keys}" for name, keys in apps.items())
+    (tmp_path / "mix.toml").write_text(text)
+    found = plan(tmp_path / "mix.toml", apart=True)
+    chosen = {point.labels["applications"]: set(point.changes["apps"]) for point in found.points}
+    assert chosen == {"together": {"a", "b", "db"}, "a alone": {"a", "db"}, "b alone": {"b", "db"}}
+    judged = {trial.point.labels["applications"]: set(trial.expectations) for trial in found.trials}
+    assert judged == {"together": {"b"}, "a alone": set(), "b alone": {"b"}}
+    (tmp_path / "mix.toml").write_text(text.replace("[expect.b]", "[expect.a]")[: -len("[apps.b]\n" + files)])
+    with pytest.raises(ScenarioError, match="needs two with a client"):
+        plan(tmp_path / "mix.toml", apart=True)

@@ -70,6 +70,26 @@ def test_keys_that_do_not_fit_are_errors_with_a_remedy(keys: str, problem: str) 
     assert problem in str(refused.value)
 
 
+def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_path: Path) -> None:
+    (tmp_path / "sizes.txt").write_text("2 1 0.5\n2 1 0.5\n20 1 1\n")
+    app = '[apps.files]\nkind = "transfers"\nserver = "edge"\n{}rate = "20 /s"\n'
+    run = _run(tmp_path, NAMED + app.format('upload_sizes = "sizes.txt"\ndownload_sizes = "sizes.txt"\n'), "--virtual")
+    rows = _requests(run).with_columns(size=pl.max_horizontal("bytes_up", "bytes_down"))
+    assert set(rows["step"]) == {f"{way} to {size} kB" for way in ("upload", "download") for size in (10, 100)}
+    assert rows["size"].max() <= 30_000
+    assert (rows["size"] < 4_000).mean() == pytest.approx(0.5, abs=0.15)
+    text = (tmp_path / "x.toml").read_text().replace("sizes.txt", "../sizes.txt")
+    again = _requests(_run(tmp_path / "again", text, "--virtual"))
+    assert again["bytes_up"].to_list() == rows["bytes_up"].to_list()
+    for text, problem in (
+        ("1 1 0.5\n", "the last cumulative share is 0.5"),
+        ("1 1 0\n1e6 1 1\n", "end the distribution there"),
+    ):
+        (tmp_path / "sizes.txt").write_text(text)
+        with pytest.raises(ScenarioError, match=problem):
+            parse(NAMED + app.format('download_sizes = "sizes.txt"\n'), source="x.toml", folder=tmp_path)
+
+
 def test_over_tcp_bytes_are_exact_and_overhead_and_repetitions_are_those_of_the_packet_log(tmp_path: Path) -> None:
     run = _run(tmp_path, LOSSY + APP + LOAD, "--virtual")
     requests = _requests(run)

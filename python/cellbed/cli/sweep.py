@@ -53,6 +53,10 @@ def sweep() -> None:
 @app.command("run")
 def run_sweep(
     file: Annotated[Path, typer.Argument(help="The sweep file (TOML).", metavar="FILE")],
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="FILE is a scenario: run its applications together, and each alone."),
+    ] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the sweep's folder is created.")] = Path(
         "sweeps"
     ),
@@ -105,6 +109,7 @@ def run_sweep(
       cellbed sweep load-and-place.toml
       cellbed sweep load-and-place.toml --jobs 4 --json | jq .failed
       cellbed sweep load-and-place.toml --virtual
+      cellbed sweep scenarios/two-applications.toml --alone
       cellbed sweep load-and-place.toml --check --junit results.xml
       cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
     """
@@ -118,7 +123,7 @@ def run_sweep(
     if profile is not None and not virtual:
         raise CellbedError("--profile needs --virtual")
     execution = Execution(virtual, profile, jobs, enforcement(no_limits, overcommit))
-    plan = execution.plan(file, running=not dry_run)
+    plan = execution.plan(file, running=not dry_run, apart=alone)
     require(check, junit, file, expected=any(any(trial.expectations.values()) for trial in plan.trials))
     folder = out / (f"{plan.sweep.name}-virtual" if virtual else plan.sweep.name)
     if dry_run:

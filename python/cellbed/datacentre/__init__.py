@@ -1,6 +1,6 @@
 """Data centres and their radio cells in virtual time.
 
-`simulation` runs the flows, `file` reads the description of a run, `flow_files` flow sizes and flow traces.
+`simulation` runs the flows, `file` reads the description of a run.
 """
 
 from cellbed.datacentre.simulation import Simulation, SimulationError, simulate

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
-from cellbed.datacentre.flow_files import FlowFileError, rows_of
 from cellbed.datacentre.transports import PS, simulated
 from cellbed.scenario.fields import Chance, quantity
 from cellbed.scenario.problems import Problem
 from cellbed.scenario.reader import TablesError
 from cellbed.scenario.table import PlainOr, Table
+from cellbed.support.flow_files import FlowFileError, rows_of
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE
 

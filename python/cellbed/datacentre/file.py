@@ -11,15 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from cellbed.archive import find_file, obstacle
-from cellbed.datacentre import flow_files
 from cellbed.datacentre.cells import Radio
-from cellbed.datacentre.flow_files import PACKET, FlowFileError, Sizes
 from cellbed.datacentre.transports import MOBILE_USERS, PS, AnyTransport, simulated
 from cellbed.scenario.fields import Chance, quantity
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError
 from cellbed.scenario.reader import TablesError, read, report, tables, validated
 from cellbed.scenario.table import PlainOr, Table, written
+from cellbed.support import flow_files
+from cellbed.support.flow_files import PACKET, FlowFileError, Sizes
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE, UnitError
 

@@ -250,10 +250,9 @@ class SweepFile(Table):
         return found
 
 
-def read_sweep(path: Path) -> tuple[SweepFile, str]:
-    """Return the sweep file at a path, and its text. Raises ScenarioError with every problem and its line."""
-    text = read(path, "sweep")
-    return parse_sweep(text, str(path)), text
+def read_sweep(path: Path) -> SweepFile:
+    """Return the sweep file at a path. Raises ScenarioError with every problem and its line."""
+    return parse_sweep(read(path, "sweep"), str(path))
 
 
 def parse_sweep(text: str, source: str) -> SweepFile:

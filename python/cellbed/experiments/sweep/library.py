@@ -54,7 +54,7 @@ class Sweep:
     @cached_property
     def file(self) -> SweepFile:
         """The sweep file, checked."""
-        return read_sweep(self.path / SWEEP_FILE)[0]
+        return read_sweep(self.path / SWEEP_FILE)
 
     @property
     def name(self) -> str:
@@ -253,10 +253,11 @@ class Execution:
     jobs: int | None = None
     limits: Enforcement = True
 
-    def plan(self, file: Path, *, running: bool = True) -> Plan:
-        """Return the plan of a sweep file; running: to be run now. Errors: :class:`CellbedError` with all problems."""
+    def plan(self, file: Path, *, running: bool = True, apart: bool = False) -> Plan:
+        """Return the plan of a sweep file. running: to be run now; apart: as of
+        :func:`cellbed.experiments.sweep.trials.plan`. Errors: :class:`CellbedError` with all problems."""
         here = partial(obstacles, running=running, limits=self.limits)
-        plan = trials.plan(file, (lambda scenario: []) if self.virtual else here)
+        plan = trials.plan(file, (lambda scenario: []) if self.virtual else here, apart=apart)
         if plan.simulated and self.virtual:
             raise CellbedError("a simulation is in virtual time already: leave out --virtual")
         # A predicted trial takes as long as its report.

@@ -15,8 +15,9 @@ import tomli_w
 from cellbed.archive import TraceSource
 from cellbed.datacentre.file import Described, described
 from cellbed.datacentre.simulation import ALL, CLASSES
+from cellbed.experiments.sweep import alone
 from cellbed.experiments.sweep.design import OFFSETS_NS, Point, offset_of, place_in_order, points, seed_of
-from cellbed.experiments.sweep.file import SweepFile, read_sweep
+from cellbed.experiments.sweep.file import SweepFile, parse_sweep
 from cellbed.measure.rows import FLOW_MEASURES
 from cellbed.scenario import Scenario, ScenarioError, read
 from cellbed.scenario.capacities import RateSeries
@@ -106,10 +107,11 @@ Lacks = Callable[[Scenario], list[Problem]]
 """What a scenario needs and the machine that is to run it lacks."""
 
 
-def plan(file: Path, lacks: Lacks = lambda scenario: []) -> Plan:
-    """Return the plan of a sweep file. Raises ScenarioError with all problems of the file and of the scenarios that it
-    makes."""
-    sweep, text = read_sweep(file)
+def plan(file: Path, lacks: Lacks = lambda scenario: [], *, apart: bool = False) -> Plan:
+    """Return the plan of a sweep file. apart: of a scenario file, whose applications are compared with each alone.
+    Raises ScenarioError with all problems of the file and of the scenarios that it makes."""
+    text = alone.text_of(file) if apart else read(file, "sweep")
+    sweep = parse_sweep(text, str(file))
     kind = "scenario" if sweep.simulation is None else "simulation"
     path = file.parent / Path(getattr(sweep, kind)).expanduser()
     try:

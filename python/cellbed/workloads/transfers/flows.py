@@ -20,22 +20,24 @@ others (``ip_local_port_range``)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of the load. client: number of this one; transfers: way and size of each, bytes; bit_rate: over
-    UDP; authorities: over QUIC, file with the certificates that are trusted."""
+    """The configuration of the load. client: number of this one; transfers: way and size of each, bytes; drawn:
+    whether the sizes are from a distribution; bit_rate: over UDP; authorities: over QUIC, file with the certificates
+    that are trusted."""
 
     protocol: str
     host: str
     port: int
     client: int
     transfers: Sequence[tuple[str, int]]
+    drawn: bool
     bit_rate: int | None
     authorities: str | None
 
 
 def step(settings: Settings, number: int) -> str:
-    """Return the name of a transfer in reports."""
+    """Return the name of a transfer in reports: of a drawn size, the next power of ten."""
     way, size = settings.transfers[number % len(settings.transfers)]
-    return f"{way} {SIZE.format(size)}"
+    return f"{way} to {SIZE.format(10 ** len(str(size - 1)))}" if settings.drawn else f"{way} {SIZE.format(size)}"
 
 
 class Flow:

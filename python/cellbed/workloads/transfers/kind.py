@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cellbed.runformat.description import Caution, ColumnType, Description, Measure
@@ -32,7 +33,8 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         "host": deployment.address(deployment.servers[index % len(deployment.servers)]),
         "port": PORT + deployment.number,
         "client": index,
-        "transfers": table.transfers,
+        "transfers": table.transfers(Random(f"{seed} {deployment.name} {index}")),
+        "drawn": bool(table.files),
         "bit_rate": table.bit_rate,
         "authorities": deployment.authorities if table.protocol == "quic" else None,
     }

@@ -22,14 +22,13 @@ class TcpTransfers(HttpLoad):
     """The transfers of one endpoint over TCP."""
 
     def __init__(self, settings: Settings) -> None:
-        authority = f"{settings.host}:{settings.port}"
         super().__init__(
             http.Settings(
                 **{each.name: getattr(settings, each.name) for each in fields(generator.Settings)},
                 version="1.1",
                 hosts=[settings.host],
                 port=settings.port,
-                authority=authority,
+                authority=f"{settings.host}:{settings.port}",
                 target="/",
                 method="GET",
                 headers={},
@@ -37,22 +36,20 @@ class TcpTransfers(HttpLoad):
             )
         )
         self._own = settings
-        self._messages_of = [
-            Message(
-                "http",
-                "POST" if way == "upload" else "GET",
-                authority,
-                "/" if way == "upload" else f"/{size}",
-                (("Connection", "close"),),
-                bytes(size) if way == "upload" else b"",
-            )
-            for way, size in settings.transfers
-        ]
 
     def create(self, number: int, intended_ns: int) -> Exchange:
-        message = self._messages_of[number % len(self._messages_of)]
-        size, name = len(message.body), step(self._own, number)
-        return Exchange(number, self._endpoint, intended_ns, bytes_up=size, step=name, message=message)
+        way, size = self._own.transfers[number % len(self._own.transfers)]
+        upload = way == "upload"
+        message = Message(
+            "http",
+            "POST" if upload else "GET",
+            f"{self._own.host}:{self._own.port}",
+            "/" if upload else f"/{size}",
+            (("Connection", "close"),),
+            bytes(size) if upload else b"",
+        )
+        name, up = step(self._own, number), len(message.body)
+        return Exchange(number, self._endpoint, intended_ns, bytes_up=up, step=name, message=message)
 
 
 def generator_of(settings: Settings) -> Generator:

@@ -1,14 +1,20 @@
 """The table of the kind in a scenario."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
-from cellbed.scenario.fields import quantity
+from cellbed.scenario.fields import SIZES_FILE, quantity
+from cellbed.support.flow_files import FlowFileError, draw, read_sizes
 from cellbed.support.units import BIT_RATE, SIZE
 from cellbed.workloads.transfers import LARGEST
+
+_DRAWN = 1000
+"""Transfers of a client that are drawn; after the last one they are repeated."""
 
 Size = Annotated[int, quantity(SIZE, "1 B", SIZE.format(LARGEST))]
 
@@ -20,7 +26,7 @@ class Transfers(Load):
         json_schema_extra={
             **RATE_IF_NEEDED,
             "required": ["kind", "server"],
-            "anyOf": [{"required": ["upload"]}, {"required": ["download"]}],
+            "anyOf": [{"required": [key]} for key in ("upload", "download", "upload_sizes", "download_sizes")],
         }
     )
 
@@ -34,13 +40,31 @@ class Transfers(Load):
     download: list[Size] = Field(
         [], max_length=100, description="Sizes of downloads, which follow the uploads.", examples=[["200 kB", "5 MB"]]
     )
+    upload_sizes: Annotated[Path, SIZES_FILE] | None = Field(
+        None,
+        description="File of a distribution from which sizes of uploads are drawn: size in packets of 1460 B, 1, "
+        "cumulative share.",
+    )
+    download_sizes: Annotated[Path, SIZES_FILE] | None = Field(
+        None, description="The same for downloads; with both, uploads and downloads are equally frequent."
+    )
     bit_rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1 Gbit/s")] | None = Field(
         None, description="UDP: at which the bytes of a transfer are sent.", examples=["8 Mbit/s"]
     )
 
     @property
-    def transfers(self) -> list[tuple[str, int]]:
-        """Return the transfers in their order, each with its size in bytes."""
+    def files(self) -> dict[str, Path]:
+        """Return the files of distributions by way."""
+        found = {"upload": self.upload_sizes, "download": self.download_sizes}
+        return {way: path for way, path in found.items() if path is not None}
+
+    def transfers(self, random: Random) -> list[tuple[str, int]]:
+        """Return the transfers in their order, each with its size in bytes; of distributions a thousand. Errors:
+        :class:`~cellbed.support.flow_files.FlowFileError`."""
+        if self.files:
+            sizes = {way: read_sizes(path) for way, path in self.files.items()}
+            ways = random.choices(list(sizes), k=_DRAWN)
+            return [(way, draw(sizes[way], random.random())) for way in ways]
         return [*(("upload", size) for size in self.upload), *(("download", size) for size in self.download)]
 
     @property
@@ -58,8 +82,19 @@ class Transfers(Load):
         yield from super().misfits(groups, duration)
         if self.server is None:
             yield "server", 'missing: write the node group at the other end of the transfers, server = "edge"'
-        if not self.transfers:
+        if not (self.upload or self.download or self.files):
             yield "download", 'missing: write sizes here or in \'upload\', download = ["200 kB", "5 MB"]'
+        for way, path in self.files.items():
+            if self.upload or self.download:
+                yield f"{way}_sizes", "sizes are listed, too: remove 'upload' and 'download', or this key"
+            try:
+                largest = read_sizes(path)[-1][0]
+            except FlowFileError as error:
+                yield f"{way}_sizes", str(error)
+            else:
+                if largest > LARGEST:
+                    text = f"the largest size, {SIZE.format(round(largest))}, is above {SIZE.format(LARGEST)}"
+                    yield f"{way}_sizes", f"{text}: end the distribution there"
         if self.protocol == "udp" and self.bit_rate is None:
             yield "bit_rate", 'missing: UDP sends at a rate; write bit_rate = "8 Mbit/s"'
         if self.protocol != "udp" and self.bit_rate is not None:

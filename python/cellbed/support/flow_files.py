@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import codecs
 import math
 from collections.abc import Iterator, Sequence
@@ -133,6 +134,15 @@ def mean_bytes(sizes: Sizes) -> float:
     for (smaller, before), (larger, share) in pairwise(sizes):
         total += (smaller + larger) / 2 * (share - before)
     return total
+
+
+def draw(sizes: Sizes, share: float) -> int:
+    """Return the size, bytes, of which this share of the flows is smaller: the inverse of the distribution."""
+    at = bisect.bisect_left(sizes, share, key=lambda point: point[1])
+    if at == 0:
+        return max(1, round(sizes[0][0]))
+    (smaller, before), (larger, beyond) = sizes[at - 1], sizes[at]
+    return max(1, round(smaller + (larger - smaller) * (share - before) / (beyond - before)))
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
