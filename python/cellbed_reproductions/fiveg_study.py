@@ -18,6 +18,7 @@ from cellbed.reproduction import (
     below,
     paired,
 )
+from cellbed_reproductions import fiveg_applications
 
 _CLIENT = "iperf3 --client {server.address} --reverse"
 LAWS = {"CUBIC": "cubic", "Reno": "reno", "BBR": "bbr", "ExLL": "exll", "C2TCP": "c2tcp", "Vegas": "vegas"}
@@ -154,6 +155,7 @@ EXPERIMENTS = (
         repetitions=5,
         short={"repetitions": 2},
     ),
+    *fiveg_applications.EXPERIMENTS,
 )
 
 
@@ -344,7 +346,7 @@ PUBLICATION = SweptPublication(
     "and networks.",
     roles=(),
     experiments=EXPERIMENTS,
-    claims=(*_claims(), *_mobile()),
+    claims=(*_claims(), *_mobile(), *fiveg_applications.claims()),
     answers=(
         Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _of_laws),
         Answer("Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _of_buffers),

@@ -9,6 +9,8 @@ import polars as pl
 from cellbed.experiments.reproduce.swept import Sweeps
 from cellbed.experiments.sweep.library import Execution
 from cellbed.reproduction import Data, Trials, evaluate
+from cellbed.support.units import SIZE
+from cellbed_reproductions.fiveg_applications import SIZES, TABLE_5, TABLE_6
 from cellbed_reproductions.fiveg_study import HYSTART, LAWS, NETWORKS, PUBLICATION, SIZES_MB
 from in_process import cellbed
 
@@ -68,7 +70,18 @@ def published(swollen: str = "CUBIC") -> Data:
         ]
         for name, cubic in (("driving", 50.0), ("subway", 120.0))
     }
-    found = {"laws": laws, "buffer": buffer, "hystart": hystart, **mobile}
+    files = [
+        {
+            "place": place,
+            "file": f"{way} of {size}",
+            "latency_mean_s": time,
+            "effective_throughput_p50_mbit_s": SIZE.parse(size) / time,
+        }
+        for way, table in (("upload", TABLE_5), ("download", TABLE_6))
+        for place, times in table.items()
+        for size, time in zip(SIZES, times, strict=True)
+    ]
+    found = {"files": files, "laws": laws, "buffer": buffer, "hystart": hystart, **mobile}
     return {name: trials(rows) for name, rows in found.items()}
 
 
@@ -95,7 +108,7 @@ def test_a_prediction_has_one_repetition_where_all_are_equal(tmp_path: Path) -> 
         }
         for virtual in (False, True)
     )
-    assert virtual == {"laws": 30, "buffer": 6, "hystart": 24, "driving": 15, "subway": 15}
+    assert virtual == {"laws": 30, "buffer": 6, "hystart": 24, "driving": 15, "subway": 15, "files": 20}
     assert (real["laws"], real["driving"]) == (90, 15)
 
 
