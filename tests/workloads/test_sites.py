@@ -208,6 +208,7 @@ def test_requests_match_as_with_mahimahi() -> None:
             made("https://a.test/x?id=17&t=100", "one"),
             made("https://a.test/x?id=25&t=100", "one"),
             made("https://a.test/x?id=25&t=200", "two"),
+            made("https://a.test/x?id=2", "one"),
             made("https://a.test/x", "one"),
             made("http://a.test/x", "one"),
             made("https://a.test:8443/y", "one", "POST"),
@@ -220,6 +221,7 @@ def test_requests_match_as_with_mahimahi() -> None:
 
     # The longest common prefix of the query, among those of an equal User-Agent.
     assert target("GET", "https://a.test", "/x?id=25&t=999") == "https://a.test/x?id=25&t=100"
+    assert target("GET", "https://a.test", "/x?id=2") == "https://a.test/x?id=2"
     assert target("GET", "https://a.test", "/x?id=1") == "https://a.test/x?id=17&t=100"
     assert target("GET", "https://a.test", "/x?id=25&t=999", "two") == "https://a.test/x?id=25&t=200"
     assert target("GET", "https://a.test", "/x?other", "nobody") == "https://a.test/x?id=17&t=100"

@@ -32,7 +32,7 @@ def record(url: Annotated[str, typer.Argument(help="URL of a page.")], out: _Out
     from cellbed.workloads.web.site import Site
 
     made = record(url)
-    _list("no reply", made.failed)
+    _list("no reply", [f"{each:.200}: {why}" for each, why in made.failed.items()])
     _write(Site(str(out), made.exchanges), out)
 
 

@@ -71,8 +71,8 @@ def webrecord(arguments: Sequence[str]) -> int:
         more = dict.fromkeys(_VARIABLES, str(folder / recording.AUTHORITY))
         status = run(line, ShellLink(), "[record] ", serve=serve, more=more, program="mm-webrecord")
         made = recording.read(folder)
-        for text in made.failed:
-            print(f"mm-webrecord: no reply: {text}", file=sys.stderr)
+        for url, why in made.failed.items():
+            print(f"mm-webrecord: no reply: {url:.200}: {why}", file=sys.stderr)
         warc.write(target / mahimahi.SITE, made.exchanges)
     return status
 

@@ -23,7 +23,7 @@ from cellbed.workloads.browsing.browser import Browser, Flow, open_page
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web import tap
-from cellbed.workloads.web.site import Exchange, SiteError, cleaned, split
+from cellbed.workloads.web.site import Exchange, Origin, SiteError, cleaned, split
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
@@ -35,10 +35,10 @@ _LOAD_S, _QUIET_S = 120.0, 2.0
 
 @dataclass(slots=True)
 class Recording:
-    """Exchanges that a proxy has seen. failed: requests without a reply, in a line each."""
+    """Exchanges that a proxy has seen. failed: URLs of requests without a reply, with the reason."""
 
     exchanges: list[Exchange] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def free_port() -> int:
@@ -98,7 +98,7 @@ def read(folder: Path) -> Recording:
         with contextlib.suppress(ValueError, KeyError):  # the last line of a proxy that was killed
             found = json.loads(line)
             if "error" in found or found["status"] < 200:
-                made.failed.append(f"{found['url']:.200}: {found.get('error', 'not a reply over HTTP')}")
+                made.failed[found["url"]] = found.get("error", "not a reply over HTTP")
             else:
                 made.exchanges.append(_exchange(found))
     return made
@@ -138,16 +138,20 @@ def record(url: str) -> Recording:
         with proxy(folder, port, ["--listen-host", "127.0.0.1"]):
             flags = [f"--proxy-server=http://127.0.0.1:{port}", "--proxy-bypass-list=<-loopback>"]
             # The proxy, which checks the servers' certificates, has one of its own.
-            _load(program, [*flags, "--ignore-certificate-errors", "--disable-quic"], folder, url)
+            origins = _load(program, [*flags, "--ignore-certificate-errors", "--disable-quic"], folder, url)
         made = read(folder)
+    # The browser has requests that are not of the page, such as for the time.
+    made.exchanges = [each for each in made.exchanges if each.origin in origins]
+    made.failed = {each: why for each, why in made.failed.items() if split(each)[0] in origins}
     if not made.exchanges:
-        raise SiteError(f"{url}: no reply: {made.failed[0] if made.failed else 'the browser sent no request'}")
+        raise SiteError(f"{url}: no reply: {next(iter(made.failed.values()), 'the browser sent no request')}")
     return made
 
 
-def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> None:
-    """Load a page with a browser. Errors: :class:`SiteError`."""
+def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> set[Origin]:
+    """Load a page with a browser, and return the origins of its requests. Errors: :class:`SiteError`."""
     under_way: set[str] = set()
+    origins: set[Origin] = set()
     loaded, trouble = False, None
 
     def on_event(method: str, _session: str | None, params: dict[str, Any]) -> None:
@@ -155,6 +159,8 @@ def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> None:
         loaded |= method == "Page.loadEventFired"
         if method == "Network.requestWillBeSent":
             under_way.add(params["requestId"])
+            with contextlib.suppress(ValueError):  # not over HTTP
+                origins.add(split(params["request"]["url"])[0])
         elif method in ("Network.loadingFinished", "Network.loadingFailed"):
             under_way.discard(params["requestId"])
 
@@ -178,3 +184,4 @@ def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> None:
         browser.close()
     if trouble is not None:
         raise SiteError(f"{url}: {trouble}")
+    return origins

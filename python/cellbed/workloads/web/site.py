@@ -144,8 +144,9 @@ class Replies:
         """Return the exchange whose reply a request gets, the first of equally good ones."""
 
         def score(each: Exchange) -> tuple[bool, int]:
-            pairs = enumerate(zip(each.target, target, strict=False))
-            shorter = min(len(each.target), len(target))
+            # A space ends the target in a line of HTTP, so that an equal one is better than a longer one.
+            pairs = enumerate(zip(f"{each.target} ", f"{target} ", strict=False))
+            shorter = min(len(each.target), len(target)) + 1
             return header(each.request, "user-agent") == agent, next((at for at, (a, b) in pairs if a != b), shorter)
 
         return max(self._by_path.get(_key(method, origin, target), ()), key=score, default=None)
