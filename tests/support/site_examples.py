@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
+import random
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 PAGE = "https://www.shop.test/?visit=1"
 AGENT = "Tester/1.0"
@@ -13,10 +17,19 @@ DOCUMENT = (
     '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="/a.css"><h1>shop</h1>'
     '<img src="https://cdn.shop.test/b.png?size=2&stamp=RANDOM"><script src="/c.js"></script>'
 )
+
+
+def _picture() -> bytes:
+    """Return a picture that is whole: a browser breaks the transfer of another off."""
+    file = io.BytesIO()
+    Image.frombytes("L", (160, 160), random.Random(1).randbytes(160 * 160)).save(file, "png")
+    return file.getvalue()
+
+
 BODIES = {
     PAGE: ("text/html; charset=utf-8", DOCUMENT.encode()),
     "https://www.shop.test/a.css": ("text/css", b"h1{color:red}" + b"/* style */" * 2000),
-    "https://cdn.shop.test/b.png?size=2&stamp=1": ("image/png", b"no picture " * 3000),
+    "https://cdn.shop.test/b.png?size=2&stamp=1": ("image/png", _picture()),
     "https://cdn.shop.test/b.png?size=3&stamp=1": ("image/png", b"another"),
     "https://www.shop.test/c.js": ("text/javascript", b'fetch("/missing.json").catch(() => 0)//' + b"x" * 10_000),
 }

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h11
 import polars as pl
@@ -369,6 +370,22 @@ def two_origins(tmp_path: Path) -> Iterator[tuple[str, str]]:
     yield urls
     server.kill()
     server.wait()
+
+
+@needs_nginx
+def test_a_har_of_playwright_has_every_reply(tmp_path: Path, two_origins: tuple[str, str], browser: Any) -> None:
+    one, two = two_origins
+    context = browser.new_context(record_har_path=tmp_path / "x.har", record_har_content="embed")
+    context.new_page().goto(one)
+    context.close()
+    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz")
+    assert done.returncode == 0, done.stderr
+    site = warc.read(tmp_path / "x.warc.gz")
+    replies = {each.url: each for each in site.exchanges}
+    assert site.page == one
+    assert gzip.decompress(replies[f"{one}a.css"].body) == (tmp_path / "www" / "a.css").read_bytes()
+    assert replies[f"{two}b.png?q=1"].body == (tmp_path / "www" / "b.png").read_bytes()
+    assert replies[one].address == "127.0.0.1"
 
 
 @pytest.mark.needs_tun

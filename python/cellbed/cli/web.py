@@ -96,9 +96,12 @@ def _write(site: Site, out: Path) -> None:
 
 
 def _summarise(site: Site) -> None:
+    import contextlib
+
     from rich.table import Table
 
     from cellbed.support.console import Console
+    from cellbed.workloads.web.site import SiteError
 
     table = Table("origin", "address", box=None, pad_edge=False)
     for name in ("objects", "bytes"):
@@ -108,4 +111,5 @@ def _summarise(site: Site) -> None:
         size = sum(len(each.body) for each in exchanges)
         table.add_row(str(origin), " ".join(addresses), f"{len(exchanges):,}", f"{size:,}")
     Console().print(table)
-    print(f"page: {site.page}")
+    with contextlib.suppress(SiteError):  # no page: of an API
+        print(f"page: {site.page}")

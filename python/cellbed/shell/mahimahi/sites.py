@@ -57,7 +57,10 @@ def webrecord(arguments: Sequence[str]) -> int:
     target = Path(line.words[0])
     if (target / mahimahi.SITE).exists():
         raise SiteError(f"{target}: has a recording: name another folder, or remove it")
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SiteError(f"{target}: {error.strerror}: name another folder") from None
     with _folder() as folder:
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
@@ -113,9 +116,8 @@ def _addresses(site: Site) -> dict[Origin, list[str]]:
     """Return the addresses of each origin: the recorded ones, or one that no other has."""
     found = {}
     for number, (origin, exchanges) in enumerate(site.origins.items()):
-        recorded = dict.fromkeys(each.address for each in exchanges if each.address)
-        usable = [at for at in recorded if not (ip := ip_address(at)).is_loopback and not ip.is_unspecified]
-        found[origin] = usable or [str(_FIRST_ADDRESS + number)]
+        known = {each.address for each in exchanges if each.address}
+        found[origin] = sorted(known) or [str(_FIRST_ADDRESS + number)]
     return found
 
 
@@ -127,7 +129,7 @@ def _serve(
     config.write_text(json.dumps({"site": str(folder / "site.warc"), "socket": socket}), encoding="utf-8")
     ends = sorted({(at, origin.port, origin.scheme) for origin, each in addresses.items() for at in each})
     inside = gateway.inner()
-    lines = [f"address add {at} dev lo" for at in sorted({at for at, _, _ in ends})]
+    lines = [f"address add {at} dev lo" for at in {at for at, _, _ in ends} if not ip_address(at).is_loopback]
     process.run(["ip", "-batch", "-"], text="\n".join([*lines, ""]), place=inside)
     directives = forwarding(socket)
     served = [

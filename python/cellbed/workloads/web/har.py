@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support import inputs
-from cellbed.workloads.web.site import UNKNOWN, Exchange, Headers, Site, SiteError, cleaned, header, split
+from cellbed.workloads.web.site import UNKNOWN, Exchange, Headers, Site, SiteError, address, cleaned, header, split
 
 
 @dataclass(slots=True)
@@ -62,17 +62,18 @@ def _exchange(entry: Mapping[str, Any], compressed: dict[str, int]) -> Exchange 
     site's. Errors: those of malformed values."""
     request, response = entry["request"], entry["response"]
     content, status = response.get("content") or {}, int(response["status"])
-    if not str(request["url"]).startswith(("http:", "https:")) or status == 101:
-        return "not a reply over HTTP"
+    try:
+        origin, target = split(str(request["url"]))
+    except ValueError:
+        return "not a URL of HTTP"
     if not 200 <= status <= 599:
-        return "no reply"
+        return f"no reply over HTTP (status {status})"
     text = content.get("text")
     if status == 304 and text:
         status = 200  # the browser's cache had the content
     needs_none = request["method"] == "HEAD" or status in (204, 205, 304) or 300 <= status < 400
     if text is None and not needs_none and (content.get("size") or 0) > 0:
         return "no content"
-    origin, target = split(request["url"])
     headers = _headers(response)
     body, headers = _encoded(_body(content), headers, compressed)
     posted = (request.get("postData") or {}).get("text") or ""
@@ -86,7 +87,7 @@ def _exchange(entry: Mapping[str, Any], compressed: dict[str, int]) -> Exchange 
         reason=re.sub(r"[^ -~]", "", str(response.get("statusText") or "")),
         reply=headers,
         body=body,
-        address=str(entry.get("serverIPAddress") or "").strip("[]") or None,
+        address=address(str(entry.get("serverIPAddress"))),
         date=_date(str(entry.get("startedDateTime"))),
     )
 

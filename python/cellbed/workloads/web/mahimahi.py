@@ -11,7 +11,17 @@ from pathlib import Path
 
 from cellbed.support import inputs
 from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import Exchange, Headers, Site, SiteError, chunks_joined, cleaned, header, split
+from cellbed.workloads.web.site import (
+    Exchange,
+    Headers,
+    Site,
+    SiteError,
+    address,
+    chunks_joined,
+    cleaned,
+    header,
+    split,
+)
 
 _SCHEMES = ("http", "https")
 _AGAIN = "record the site again, or remove the file"
@@ -46,8 +56,8 @@ def _read(file: Path) -> Exchange:
         method, target, _ = line.split(" ")
         status = re.match(r"HTTP/[0-9.]+ +([1-9][0-9]{2}) ?(.*)", status_line)
         scheme = _SCHEMES[int(fields[3]) - 1]
-        address = bytes(fields[1]).decode("ascii")
-        host = header(headers, "host") or f"{address}:{int(fields[2])}"
+        server = address(bytes(fields[1]).decode("ascii"))
+        host = header(headers, "host") or f"{server}:{int(fields[2])}"
         origin, path = split(target if target.startswith("http") else f"{scheme}://{host}{target}")
         assert status is not None
     except (KeyError, ValueError, TypeError, IndexError, AssertionError):
@@ -64,7 +74,7 @@ def _read(file: Path) -> Exchange:
         reason=status[2],
         reply=cleaned(reply),
         body=body,
-        address=address,
+        address=server,
         date=f"{datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
     )
 

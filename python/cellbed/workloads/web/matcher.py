@@ -15,7 +15,7 @@ import h11
 from cellbed.workloads import lifecycle
 from cellbed.workloads.lifecycle import WorkloadError, announce
 from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import Replies, SiteError
+from cellbed.workloads.web.site import Replies, SiteError, split
 
 ORIGIN = "Cellbed-Origin"
 _READ = 1 << 18
@@ -37,6 +37,8 @@ class Matcher:
         fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, target = request.method.decode("latin-1"), request.target.decode("latin-1")
         origin = fields.get(ORIGIN.lower(), "")
+        with contextlib.suppress(ValueError):
+            origin = str(split(origin)[0])  # without the scheme's own port
         found = self._replies.find(method, origin, target, fields.get("user-agent"))
         if found is None:
             self.unmatched[f"{method} {origin}{target}"] += 1

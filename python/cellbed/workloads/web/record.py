@@ -23,7 +23,7 @@ from cellbed.workloads.browsing.browser import Browser, Flow, open_page
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web import tap
-from cellbed.workloads.web.site import Exchange, Origin, SiteError, cleaned, split
+from cellbed.workloads.web.site import Exchange, Origin, SiteError, address, cleaned, split
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
@@ -95,16 +95,21 @@ def read(folder: Path) -> Recording:
     made = Recording()
     file = folder / "exchanges"
     for line in inputs.content(file, inputs.share_of_memory()).splitlines() if file.exists() else ():
-        with contextlib.suppress(ValueError, KeyError):  # the last line of a proxy that was killed
+        try:
             found = json.loads(line)
-            if "error" in found or found["status"] < 200:
-                made.failed[found["url"]] = found.get("error", "not a reply over HTTP")
-            else:
-                made.exchanges.append(_exchange(found))
+        except ValueError:  # the last line of a proxy that was killed
+            continue
+        try:
+            made.exchanges.append(_exchange(found))
+        except (KeyError, ValueError):
+            made.failed[found["url"]] = found.get("error", "not a reply over HTTP")
     return made
 
 
 def _exchange(found: dict[str, Any]) -> Exchange:
+    """Errors: ``KeyError`` without a reply, ``ValueError`` for one that is not over HTTP."""
+    if found["status"] < 200:
+        raise ValueError("the connection changed to another protocol")
     origin, target = split(found["url"])
     return Exchange(
         method=found["method"],
@@ -116,7 +121,7 @@ def _exchange(found: dict[str, Any]) -> Exchange:
         reason=found["reason"],
         reply=cleaned(found["reply"]),
         body=base64.b64decode(found["body"]),
-        address=found["address"],
+        address=address(found["address"]),
         date=f"{datetime.fromtimestamp(found['at_s'], UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
     )
 
@@ -142,7 +147,7 @@ def record(url: str) -> Recording:
         made = read(folder)
     # The browser has requests that are not of the page, such as for the time.
     made.exchanges = [each for each in made.exchanges if each.origin in origins]
-    made.failed = {each: why for each, why in made.failed.items() if split(each)[0] in origins}
+    made.failed = {each: why for each, why in made.failed.items() if each.startswith(tuple(map(str, origins)))}
     if not made.exchanges:
         raise SiteError(f"{url}: no reply: {next(iter(made.failed.values()), 'the browser sent no request')}")
     return made

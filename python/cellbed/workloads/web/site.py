@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from cellbed.support.errors import CellbedError
@@ -99,6 +100,14 @@ def cleaned(headers: Iterable[tuple[str, str]]) -> Headers:
         if _NAME.fullmatch(name) and name.lower() not in _FRAMING
         for line in value.split("\n")
     )
+
+
+def address(text: str | None) -> str | None:
+    """Return an address of IP, ``None`` for another text, such as one that hides it."""
+    try:
+        return str(ip_address((text or "").strip("[]")))
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from cellbed.workloads.web.site import (
     Headers,
     Site,
     SiteError,
+    address,
     chunks_joined,
     cleaned,
     header,
@@ -196,6 +197,6 @@ def _exchange(path: Path, request: _Record | None, reply: _Record) -> Exchange:
         reason=status[2],
         reply=cleaned(headers),
         body=body,
-        address=reply.fields.get("warc-ip-address"),
+        address=address(reply.fields.get("warc-ip-address")),
         date=reply.fields.get("warc-date", UNKNOWN),
     )
